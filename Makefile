@@ -1,0 +1,41 @@
+# Two commands matter: `make demo` and `make test`. Both set everything up first.
+PYTHON ?= python3
+VENV   := .venv
+PY     := $(VENV)/bin/python
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: demo test check bench docs clean
+
+demo: $(READY)                ## replicate a database between two embedded metastores (UI=1 leaves Airflow's UI up)
+	$(BIN)/hive-federation demo $(if $(UI),--ui)
+
+test: $(READY)                ## all tests; ARGS="-k name" narrows them
+	$(PY) -m pytest $(ARGS)
+
+check: $(READY)               ## linters, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY)               ## measurements beside the peers, into build/bench.json
+	$(PY) -m benchmarks $(ARGS)
+
+docs: $(READY)                ## run the examples of the documentation
+	$(PY) -m pytest tests/unit/test_docs.py
+
+clean:
+	rm -rf $(VENV) build dist
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else \
+	  f"Python 3.11 to 3.13 is needed; {sys.executable} is {sys.version.split()[0]}. Say: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	@# uv comes by the lock too, and installs the rest in seconds where pip takes minutes.
+	@sed -n '/^uv==/,/^[^ ]/{/^uv==/p;/^ /p}' requirements.lock > $(VENV)/uv.txt
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $(VENV)/uv.txt
+	@echo "Installing the packages of requirements.lock (about a minute the first time)"
+	@$(BIN)/uv pip sync --quiet --python $(PY) --require-hashes requirements.lock
+	@$(BIN)/uv pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
+	@touch $@
