@@ -1,0 +1,3 @@
+"""Airflow provider that federates Hive metastores and replicates Hive databases."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,248 @@
+"""Every error the package raises on purpose.
+
+::
+
+    HiveFederationError
+    ├── ConfigurationError            what the caller asked for cannot be: fix the arguments
+    ├── MetastoreError                a metastore answered with an error, or did not answer
+    │   ├── MetastoreUnreachableError     no server behind any URI             (retryable)
+    │   ├── MetastoreTimeoutError         no answer within the deadline        (retryable)
+    │   ├── MetastoreProtocolError        something else answers on that port
+    │   ├── OutcomeUnknownError           the connection broke inside a call that may have been carried out
+    │   ├── UnsupportedMethodError        this metastore's version lacks the method
+    │   ├── NoSuchObjectError · AlreadyExistsError · InvalidObjectError · InvalidOperationError
+    │   ├── MetastoreServerError          MetaException and whatever else the server could not do
+    │   └── TransactionError
+    │       ├── NoSuchTransactionError · TransactionAbortedError · NoSuchLockError
+    │       └── LockTimeoutError          not granted in time                  (retryable)
+    ├── StorageError                  a file system refused
+    │   ├── FileVanishedError             a listed file is gone                (retryable)
+    │   ├── StoragePermissionError · StorageFullError
+    │   └── DigestMismatchError           the bytes read are not the bytes promised
+    ├── AcidFormatError               a directory or file that breaks Hive's ACID layout
+    ├── ReplicationError
+    │   ├── DumpIncompleteError · DumpCorruptError
+    │   ├── TargetNotOursError            the target exists and carries no marker of this policy
+    │   ├── TargetChangedError            the target was changed by someone else
+    │   ├── CycleRunningError             another cycle of this policy is at work  (retryable)
+    │   ├── EventCorruptError             a notification event that cannot be read; ``event_id`` names it
+    │   ├── UnknownEventError             an event of a type this version does not know
+    │   ├── EventsLostError               events a cycle needs are gone, and nothing else tells what they did
+    │   ├── SourceWentBackError           the source's event ids are lower than what the target has seen
+    │   └── VerificationError             source and replica differ; ``differences`` names them
+    ├── SparkJobError                 a Spark job of ours failed
+    └── EmbeddedError                 the local metastore
+        ├── JavaNotFoundError · JarDownloadError
+        └── MetastoreStartError
+
+Retryable means: the same call may succeed later with nothing changed. Every error says what happened and
+where; ``remedy`` says what to do. All of them survive pickling (Airflow and Spark send them between
+processes). Only the Airflow surface turns them into Airflow's own exceptions.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class HiveFederationError(Exception):
+    """Base of the tree.
+
+    :param message: what happened, and to which database, table, partition or file.
+    :param remedy: what the reader can do about it; appended to the text.
+    :param facts: typed attributes of the error, kept as :attr:`facts` and readable as attributes.
+    """
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, remedy: str = "", **facts: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+        self.facts = facts
+
+    def __getattr__(self, name: str) -> Any:
+        # Only reached for names that are not ordinary attributes. `facts` itself may be missing while
+        # pickle rebuilds the object.
+        facts = self.__dict__.get("facts", {})
+        if name in facts:
+            return facts[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __str__(self) -> str:
+        return f"{self.message} Remedy: {self.remedy}" if self.remedy else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.remedy, self.facts)
+
+
+def _rebuild(
+    cls: type[HiveFederationError], message: str, remedy: str, facts: dict[str, Any]
+) -> HiveFederationError:
+    return cls(message, remedy=remedy, **facts)
+
+
+class ConfigurationError(HiveFederationError):
+    """The arguments, connection or settings cannot work as they are."""
+
+
+class MetastoreError(HiveFederationError):
+    """A metastore answered with an error, or did not answer."""
+
+
+class MetastoreUnreachableError(MetastoreError):
+    """No server behind any of the URIs."""
+
+    retryable = True
+
+
+class MetastoreTimeoutError(MetastoreError):
+    """The server did not answer within the deadline."""
+
+    retryable = True
+
+
+class MetastoreProtocolError(MetastoreError):
+    """What answers does not speak the Hive metastore's protocol."""
+
+
+class OutcomeUnknownError(MetastoreError):
+    """The connection broke inside a call that is not idempotent: it may have been carried out."""
+
+
+class UnsupportedMethodError(MetastoreError):
+    """The metastore's version has no such method."""
+
+
+class NoSuchObjectError(MetastoreError):
+    """Database, table, partition, function or constraint does not exist."""
+
+
+class AlreadyExistsError(MetastoreError):
+    """The object to be created exists."""
+
+
+class InvalidObjectError(MetastoreError):
+    """The metastore finds the object malformed."""
+
+
+class InvalidOperationError(MetastoreError):
+    """The metastore refuses the operation in the object's present state."""
+
+
+class MetastoreServerError(MetastoreError):
+    """MetaException and other failures inside the server."""
+
+
+class TransactionError(MetastoreError):
+    """Base of transaction and lock errors."""
+
+
+class NoSuchTransactionError(TransactionError):
+    """The transaction is unknown, or was finished and forgotten."""
+
+
+class TransactionAbortedError(TransactionError):
+    """The transaction was aborted, by us, by a conflict or by its timeout."""
+
+
+class NoSuchLockError(TransactionError):
+    """The lock is unknown, or has timed out."""
+
+
+class LockTimeoutError(TransactionError):
+    """The lock was not granted in time."""
+
+    retryable = True
+
+
+class StorageError(HiveFederationError):
+    """A file system refused; ``path`` names the file or directory."""
+
+
+class FileVanishedError(StorageError):
+    """A file that was listed is gone."""
+
+    retryable = True
+
+
+class StoragePermissionError(StorageError):
+    """No right to read or write the path."""
+
+
+class StorageFullError(StorageError):
+    """No space, or no quota, left."""
+
+
+class DigestMismatchError(StorageError):
+    """The bytes read differ from the digest recorded for them."""
+
+
+class AcidFormatError(HiveFederationError):
+    """A directory or file that breaks Hive's ACID layout."""
+
+
+class ReplicationError(HiveFederationError):
+    """Base of replication's own errors."""
+
+
+class DumpIncompleteError(ReplicationError):
+    """The dump was not finished; run it again."""
+
+
+class DumpCorruptError(ReplicationError):
+    """A file of the dump cannot be read, or is not of the dump's digest or version."""
+
+
+class TargetNotOursError(ReplicationError):
+    """The target exists and carries no marker of this policy."""
+
+
+class TargetChangedError(ReplicationError):
+    """The target was changed by someone else; ``differences`` names what."""
+
+
+class CycleRunningError(ReplicationError):
+    """Another cycle of this policy is at work."""
+
+    retryable = True
+
+
+class EventCorruptError(ReplicationError):
+    """A notification event whose message cannot be read; ``event_id`` names it."""
+
+
+class UnknownEventError(ReplicationError):
+    """Notification events of types this version does not know; ``event_types`` names them."""
+
+
+class EventsLostError(ReplicationError):
+    """Events a cycle needs are gone; ``table`` names the table that cannot be brought forward."""
+
+
+class SourceWentBackError(ReplicationError):
+    """The source's last event id is lower than what the target has seen: it was restored, or is another."""
+
+
+class VerificationError(ReplicationError):
+    """Source and replica differ; ``differences`` names every difference."""
+
+
+class SparkJobError(HiveFederationError):
+    """A Spark job of ours failed."""
+
+
+class EmbeddedError(HiveFederationError):
+    """Base of the embedded metastore's errors."""
+
+
+class JavaNotFoundError(EmbeddedError):
+    """No Java runtime that Hive runs on."""
+
+
+class JarDownloadError(EmbeddedError):
+    """The jars could not be fetched, or are not those of the lock."""
+
+
+class MetastoreStartError(EmbeddedError):
+    """The metastore did not come up; ``log_path`` names its log."""

@@ -1,0 +1,1 @@
+"""Nouns, without input or output: names, files, write ids."""

@@ -1,0 +1,338 @@
+"""Notification events as replication understands them. Pure.
+
+Hive's ``DbNotificationListener`` writes them in two formats: ``gzip(json-2.0)`` (``GzipJSONMessageEncoder``:
+Base64 of gzip of JSON, the default of Hive 4) and ``json-0.2`` (``JSONMessageEncoder``: the JSON itself). The
+JSON is the same; tables and functions inside it are strings of Thrift's own JSON (``TJSONProtocol``), of
+which only names are taken: a replica is brought to what the source *is*, the event only says where to look.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_hive_federation.errors import EventCorruptError
+
+GZIP_FORMAT = "gzip(json-2.0)"
+JSON_FORMAT = "json-0.2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """What all events have.
+
+    :param event_id: its place in the source's history.
+    :param event_type: Hive's name of the type (``EventMessage.EventType``).
+    :param database: database it belongs to, lower case; empty for transactions.
+    """
+
+    event_id: int
+    event_type: str
+    database: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatabaseEvent(Event):
+    """A database was created, altered or dropped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableEvent(Event):
+    """A table, or something of it, was changed.
+
+    :param table: its name after the event.
+    """
+
+    table: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableCreated(TableEvent):
+    """A table or view was created."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableDropped(TableEvent):
+    """A table or view was dropped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableAltered(TableEvent):
+    """A table was altered.
+
+    :param old_database: its database before; another than ``database`` if it was moved.
+    :param old_table: its name before; another than ``table`` if it was renamed.
+    :param truncated: its rows were removed.
+    """
+
+    old_database: str
+    old_table: str
+    truncated: bool = False
+
+    @property
+    def renamed(self) -> bool:
+        """Whether the table had another name or database before."""
+        return (self.old_database, self.old_table) != (self.database, self.table)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionsChanged(TableEvent):
+    """Partitions were added, altered or dropped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inserted(TableEvent):
+    """Files were added to a table that is not transactional."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConstraintsChanged(TableEvent):
+    """A constraint was added or dropped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatisticsChanged(TableEvent):
+    """Column statistics were written or deleted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compacted(TableEvent):
+    """A compaction was committed: other files, the same rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reloaded(TableEvent):
+    """Somebody asked for a table's metadata to be read again (``REFRESH``)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionEvent(Event):
+    """A permanent function was created or dropped."""
+
+    function: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TxnsOpened(Event):
+    """Transactions ``first`` to ``last`` were opened."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TxnEnded(Event):
+    """A transaction was committed, or aborted."""
+
+    txn_id: int
+    committed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteIdsAllocated(TableEvent):
+    """Transactions got write ids on a table: pairs of transaction and write id."""
+
+    write_ids: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcidWritten(TableEvent):
+    """A transaction wrote to a table (``hive.metastore.dml.events`` of ACID tables)."""
+
+    txn_id: int
+    write_id: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherEvent(Event):
+    """Of a known type that changes nothing a replica has: catalogs, schemas, data connectors."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnknownEvent(Event):
+    """Of a type that this version does not know."""
+
+
+def parse_event(raw: Any) -> Event:
+    """Make an event of a wire ``NotificationEvent``.
+
+    :raises EventCorruptError: its message cannot be read, or lacks what its type has.
+    """
+    parse = _PARSERS.get(raw.eventType)
+    heading: dict[str, Any] = {
+        "event_id": int(raw.eventId),
+        "event_type": str(raw.eventType),
+        "database": (raw.dbName or "").lower(),
+    }
+    if parse is None:
+        return UnknownEvent(**heading)
+    try:
+        return parse(_Heading(raw, heading))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise EventCorruptError(
+            f"Notification event {raw.eventId} ({raw.eventType}) cannot be read: "
+            f"{type(error).__name__}: {error}.",
+            remedy="Have a look at it in the source's NOTIFICATION_LOG; bootstrap anew if it is damaged.",
+            event_id=int(raw.eventId),
+            event_type=str(raw.eventType),
+        ) from error
+
+
+def decode_message(message: str, message_format: str | None) -> dict[str, Any]:
+    """The JSON of an event's message.
+
+    :param message_format: ``messageFormat`` of the event.
+    :raises ValueError: the format is none of the two, or the message is not of it.
+    """
+    if message_format == GZIP_FORMAT:
+        try:
+            message = gzip.decompress(base64.b64decode(message, validate=True)).decode()
+        except (binascii.Error, OSError, EOFError, zlib.error) as error:
+            raise ValueError(f"not Base64 of gzip ({error})") from error
+    elif message_format not in {JSON_FORMAT, None, ""}:
+        raise ValueError(f"unknown message format {message_format!r}")
+    values = json.loads(message)
+    if not isinstance(values, dict):
+        raise ValueError("the message is no JSON object")
+    return values
+
+
+class _Heading:
+    """An event being parsed: the heading at once, the message when somebody asks for it."""
+
+    def __init__(self, raw: Any, heading: dict[str, Any]) -> None:
+        self._raw = raw
+        self.heading = heading
+
+    def message(self) -> dict[str, Any]:
+        return decode_message(self._raw.message, self._raw.messageFormat)
+
+    def table(self) -> dict[str, Any]:
+        if not self._raw.tableName:
+            raise ValueError("it names no table")
+        return {**self.heading, "table": self._raw.tableName.lower()}
+
+
+def _table_altered(event: _Heading) -> Event:
+    message = event.message()
+    before = json.loads(message["tableObjBeforeJson"])
+    return TableAltered(
+        **event.table(),
+        # Fields 1 and 2 of the IDL's Table are tableName and dbName.
+        old_table=before["1"]["str"].lower(),
+        old_database=before["2"]["str"].lower(),
+        truncated=str(message.get("isTruncateOp", "false")).lower() == "true",
+    )
+
+
+def _foreign_key(event: _Heading) -> Event:
+    # The event bears the name of the table that is referred to; the key belongs to the other.
+    (first, *_) = event.message()["foreignKeyListJson"]
+    key = json.loads(first)
+    # Fields 4 and 5 of the IDL's SQLForeignKey are fktable_db and fktable_name.
+    heading = {**event.heading, "database": key["4"]["str"].lower()}
+    return ConstraintsChanged(**heading, table=key["5"]["str"].lower())
+
+
+def _function(event: _Heading) -> Event:
+    message = event.message()
+    name = message.get("functionName") or json.loads(message["functionObjJson"])["1"]["str"]
+    return FunctionEvent(**event.heading, function=name.lower())
+
+
+def _txns_opened(event: _Heading) -> Event:
+    message = event.message()
+    ids = message.get("txnIds") or (message["fromTxnId"], message["toTxnId"])
+    return TxnsOpened(**event.heading, first=int(min(ids)), last=int(max(ids)))
+
+
+def _txn_ended(*, committed: bool) -> Callable[[_Heading], Event]:
+    def parse(event: _Heading) -> Event:
+        return TxnEnded(**event.heading, txn_id=int(event.message()["txnid"]), committed=committed)
+
+    return parse
+
+
+def _write_ids(event: _Heading) -> Event:
+    message = event.message()
+    pairs = zip(message["txnIdList"], message["writeIdList"], strict=True)
+    return WriteIdsAllocated(**event.table(), write_ids=tuple((int(txn), int(write)) for txn, write in pairs))
+
+
+def _acid_written(event: _Heading) -> Event:
+    message = event.message()
+    return AcidWritten(**event.table(), txn_id=int(message["txnid"]), write_id=int(message["writeId"]))
+
+
+def _of_table(kind: Callable[..., Event]) -> Callable[[_Heading], Event]:
+    return lambda event: kind(**event.table())
+
+
+def _plain(kind: Callable[..., Event]) -> Callable[[_Heading], Event]:
+    return lambda event: kind(**event.heading)
+
+
+#: ``EventMessage.EventType`` of Hive 4.2 → how it is read.
+_PARSERS: Mapping[str, Callable[[_Heading], Event]] = {
+    **dict.fromkeys(("CREATE_DATABASE", "ALTER_DATABASE", "DROP_DATABASE"), _plain(DatabaseEvent)),
+    "CREATE_TABLE": _of_table(TableCreated),
+    "DROP_TABLE": _of_table(TableDropped),
+    "ALTER_TABLE": _table_altered,
+    **dict.fromkeys(
+        ("ADD_PARTITION", "ALTER_PARTITION", "ALTER_PARTITIONS", "DROP_PARTITION"),
+        _of_table(PartitionsChanged),
+    ),
+    "INSERT": _of_table(Inserted),
+    **dict.fromkeys(("CREATE_FUNCTION", "DROP_FUNCTION"), _function),
+    **dict.fromkeys(
+        (
+            "ADD_PRIMARYKEY",
+            "ADD_UNIQUECONSTRAINT",
+            "ADD_NOTNULLCONSTRAINT",
+            "ADD_DEFAULTCONSTRAINT",
+            "ADD_CHECKCONSTRAINT",
+            "DROP_CONSTRAINT",
+        ),
+        _of_table(ConstraintsChanged),
+    ),
+    "ADD_FOREIGNKEY": _foreign_key,
+    **dict.fromkeys(
+        (
+            "UPDATE_TBL_COL_STAT_EVENT",
+            "DELETE_TBL_COL_STAT_EVENT",
+            "UPDATE_PART_COL_STAT_EVENT",
+            "DELETE_PART_COL_STAT_EVENT",
+        ),
+        _of_table(StatisticsChanged),
+    ),
+    "OPEN_TXN": _txns_opened,
+    "COMMIT_TXN": _txn_ended(committed=True),
+    "ABORT_TXN": _txn_ended(committed=False),
+    "ALLOC_WRITE_ID_EVENT": _write_ids,
+    **dict.fromkeys(("ACID_WRITE", "BATCH_ACID_WRITE"), _acid_written),
+    "COMMIT_COMPACTION_EVENT": _of_table(Compacted),
+    "RELOAD": _of_table(Reloaded),
+    **dict.fromkeys(
+        (
+            "CREATE_CATALOG",
+            "ALTER_CATALOG",
+            "DROP_CATALOG",
+            "CREATE_ISCHEMA",
+            "ALTER_ISCHEMA",
+            "DROP_ISCHEMA",
+            "ADD_SCHEMA_VERSION",
+            "ALTER_SCHEMA_VERSION",
+            "DROP_SCHEMA_VERSION",
+            "CREATE_DATACONNECTOR",
+            "ALTER_DATACONNECTOR",
+            "DROP_DATACONNECTOR",
+        ),
+        _plain(OtherEvent),
+    ),
+}

@@ -1,0 +1,53 @@
+"""Files as listings, plans and manifests speak of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileEntry:
+    """A file of a listing.
+
+    :param path: path relative to the directory that was listed, with ``/`` between its parts.
+    :param size_bytes: length in bytes.
+    :param modified_ns: modification time in nanoseconds since 1970 (UTC), 0 where the store keeps none.
+    """
+
+    path: str
+    size_bytes: int
+    modified_ns: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CopyItem:
+    """One file to copy.
+
+    :param source: URI of the file to read.
+    :param target: URI of the file to make.
+    :param size_bytes: the source's length when it was listed.
+    :param visible_write_ids: for an ACID file that mixes committed rows with rows of aborted write ids, the
+        table's valid write-id list in Hive's text form: rows outside it are left out of the copy. ``None``
+        copies the bytes as they are.
+    """
+
+    source: str
+    target: str
+    size_bytes: int
+    visible_write_ids: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CopyOutcome:
+    """What became of a :class:`CopyItem`.
+
+    :param target: URI of the file made.
+    :param size_bytes: its length.
+    :param digest: lower-case hexadecimal SHA-256 of its bytes.
+    :param copied: ``False`` if an identical file was there already.
+    """
+
+    target: str
+    size_bytes: int
+    digest: str
+    copied: bool

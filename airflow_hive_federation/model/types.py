@@ -1,0 +1,178 @@
+"""Hive's column types, read from and written to the text that metastores keep."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from airflow_hive_federation.errors import ConfigurationError
+
+PRIMITIVES = frozenset(
+    {
+        "boolean",
+        "tinyint",
+        "smallint",
+        "int",
+        "bigint",
+        "float",
+        "double",
+        "decimal",
+        "string",
+        "char",
+        "varchar",
+        "binary",
+        "date",
+        "timestamp",
+        "timestamp with local time zone",
+        "interval_year_month",
+        "interval_day_time",
+        "void",
+    }
+)
+_SYNONYMS = {
+    "integer": "int",
+    "double precision": "double",
+    "timestamplocaltz": "timestamp with local time zone",
+}
+_COMPLEX = frozenset({"array", "map", "struct", "uniontype"})
+_WORD = re.compile(r"\s*([A-Za-z_][A-Za-z_0-9]*(?:\s+[A-Za-z]+)*)")
+_ARGUMENTS = re.compile(r"\s*\(\s*([^)]*)\)")
+
+
+class Field(NamedTuple):
+    """A field of a struct."""
+
+    name: str
+    type: HiveType
+
+
+@dataclass(frozen=True, kw_only=True)
+class HiveType:
+    """A parsed type.
+
+    :param name: Hive's name in lower case, synonyms resolved.
+    :param arguments: precision and scale of a decimal, length of a char or varchar.
+    :param children: element of an array, key and value of a map, members of a union.
+    :param fields: fields of a struct.
+    """
+
+    name: str
+    arguments: tuple[int, ...] = ()
+    children: tuple[HiveType, ...] = ()
+    fields: tuple[Field, ...] = ()
+
+    def __str__(self) -> str:
+        if self.name == "struct":
+            return f"struct<{','.join(f'{field.name}:{field.type}' for field in self.fields)}>"
+        if self.children:
+            return f"{self.name}<{','.join(map(str, self.children))}>"
+        if self.arguments:
+            return f"{self.name}({','.join(map(str, self.arguments))})"
+        return self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column of a table, or a partition key."""
+
+    name: str
+    type: HiveType
+
+    @classmethod
+    def of(cls, name: str, type_text: str) -> Column:
+        """Make a column from the metastore's texts.
+
+        :raises ConfigurationError: if the type is not one of Hive's.
+        """
+        return cls(name=name, type=parse_type(type_text))
+
+
+def parse_type(text: str) -> HiveType:
+    """Parse a type as ``TypeInfoUtils.getTypeInfoFromTypeString`` does.
+
+    :raises ConfigurationError: if the text is not one of Hive's types.
+    """
+    parser = _Parser(text)
+    parsed = parser.type()
+    parser.end()
+    return parsed
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def type(self) -> HiveType:
+        word = _WORD.match(self._text, self._at)
+        if word is None:
+            raise self._wrong()
+        name = " ".join(word[1].lower().split())
+        name = _SYNONYMS.get(name, name)
+        if name not in PRIMITIVES | _COMPLEX:
+            raise self._wrong()
+        self._at = word.end()
+        if name == "struct":
+            return HiveType(name=name, fields=self._fields())
+        if name in _COMPLEX:
+            return self._with_children(name)
+        return HiveType(name=name, arguments=self._arguments(name))
+
+    def end(self) -> None:
+        if self._text[self._at :].strip():
+            raise self._wrong()
+
+    def _fields(self) -> tuple[Field, ...]:
+        self._expect("<")
+        fields = []
+        while True:
+            # Names of fields may hold anything but the colon.
+            colon = self._text.find(":", self._at)
+            if colon < 0:
+                raise self._wrong()
+            name = self._text[self._at : colon].strip().strip("`")
+            self._at = colon + 1
+            fields.append(Field(name, self.type()))
+            if self._expect(",>") == ">":
+                return tuple(fields)
+
+    def _with_children(self, name: str) -> HiveType:
+        self._expect("<")
+        children = [self.type()]
+        while self._expect(",>") == ",":
+            children.append(self.type())
+        if len(children) != {"array": 1, "map": 2}.get(name, len(children)):
+            raise self._wrong()
+        return HiveType(name=name, children=tuple(children))
+
+    def _arguments(self, name: str) -> tuple[int, ...]:
+        match = _ARGUMENTS.match(self._text, self._at)
+        if match is None:
+            if name in {"char", "varchar"}:
+                raise self._wrong()
+            return (10, 0) if name == "decimal" else ()
+        try:
+            numbers = tuple(int(part) for part in match[1].split(","))
+        except ValueError as error:
+            raise self._wrong() from error
+        most = {"decimal": 2, "char": 1, "varchar": 1}.get(name, 0)
+        if len(numbers) > most:
+            raise self._wrong()
+        self._at = match.end()
+        return (*numbers, 0) if name == "decimal" and len(numbers) == 1 else numbers
+
+    def _expect(self, characters: str) -> str:
+        while self._text[self._at : self._at + 1].isspace():
+            self._at += 1
+        found = self._text[self._at : self._at + 1]
+        if not found or found not in characters:
+            raise self._wrong()
+        self._at += 1
+        return found
+
+    def _wrong(self) -> ConfigurationError:
+        return ConfigurationError(
+            f"Not a Hive type: {self._text!r}, at character {self._at}.",
+            remedy="See Hive's language manual for the types it has.",
+        )
