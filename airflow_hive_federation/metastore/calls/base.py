@@ -1,0 +1,50 @@
+"""What every group of calls builds on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.settings import MetastoreSettings
+
+T = TypeVar("T")
+
+ENGINE = "hive"  # whose column statistics are meant; Impala keeps its own
+
+
+class Calls:
+    """The one method the mixins need, and how they fill in what every request says about the caller."""
+
+    settings: MetastoreSettings
+
+    def call(self, method: str, *args: Any) -> Any:
+        """Call a method of the interface definition; see :meth:`MetastoreClient.call`."""
+        raise NotImplementedError
+
+    def _catalog(self, catalog: str | None = None) -> str:
+        return catalog or self.settings.catalog
+
+    def _database_name(self, database: str) -> str:
+        # How methods older than catalogs name a database of another catalog: Hive's
+        # MetaStoreUtils.prependCatalogToDbName.
+        return database if self.settings.catalog == "hive" else f"@{self.settings.catalog}#{database}"
+
+    def _processor(self) -> dict[str, Any]:
+        return {
+            "processorCapabilities": list(self.settings.capabilities),
+            "processorIdentifier": self.settings.identifier,
+        }
+
+
+def environment_context(environment: Mapping[str, str] | None) -> types.EnvironmentContext | None:
+    """Wrap properties for the server's event listeners and checks; nothing stays nothing."""
+    return None if environment is None else types.EnvironmentContext(properties=dict(environment))
+
+
+def batches(items: Sequence[T], size: int) -> Iterator[list[T]]:
+    """Cut a sequence into lists of at most ``size``."""
+    if size < 1:
+        raise ValueError(f"batch of {size}")
+    for start in range(0, len(items), size):
+        yield list(items[start : start + size])

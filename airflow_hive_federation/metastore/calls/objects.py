@@ -1,0 +1,232 @@
+"""Databases, tables, constraints and functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from airflow_hive_federation.errors import NoSuchObjectError
+from airflow_hive_federation.metastore.calls.base import ENGINE, Calls, batches, environment_context
+from airflow_hive_federation.metastore.idl import types
+
+TABLES_A_CALL = 100
+
+
+class ObjectCalls(Calls):
+    """Databases, tables, constraints and functions."""
+
+    def get_database(self, name: str, *, catalog: str | None = None) -> types.Database:
+        """Read a database.
+
+        :raises NoSuchObjectError: if there is none of that name.
+        """
+        request = types.GetDatabaseRequest(name=name, catalogName=self._catalog(catalog), **self._processor())
+        return cast("types.Database", self.call("get_database_req", request))
+
+    def list_databases(self, pattern: str = "*") -> list[str]:
+        """Return the names of the databases that match ``pattern`` (``*`` any text, ``|`` or)."""
+        return cast("list[str]", self.call("get_databases", self._database_name(pattern)))
+
+    def create_database(self, database: types.Database) -> None:
+        """Create a database.
+
+        :raises AlreadyExistsError: if the name is taken.
+        """
+        self.call("create_database", database)
+
+    def alter_database(self, name: str, database: types.Database) -> None:
+        """Replace a database's description, owner, parameters and locations by those of ``database``."""
+        self.call("alter_database", self._database_name(name), database)
+
+    def drop_database(
+        self, name: str, *, delete_data: bool, cascade: bool = False, if_exists: bool = False
+    ) -> None:
+        """Drop a database.
+
+        :param delete_data: delete the directories too.
+        :param cascade: drop its tables and functions with it.
+        :param if_exists: do nothing where there is none.
+        :raises InvalidOperationError: if it is not empty and ``cascade`` is not set.
+        """
+        request = types.DropDatabaseRequest(
+            name=name,
+            catalogName=self._catalog(),
+            ignoreUnknownDb=if_exists,
+            deleteData=delete_data,
+            cascade=cascade,
+        )
+        try:
+            self.call("drop_database_req", request)
+        except NoSuchObjectError:
+            if not if_exists:
+                raise
+
+    def list_tables(self, database: str, *, pattern: str = "*", kind: str | None = None) -> list[str]:
+        """Return the names of a database's tables; empty where there is no such database.
+
+        :param kind: a Hive table type, ``MANAGED_TABLE``, ``EXTERNAL_TABLE``, ``VIRTUAL_VIEW``, …
+        """
+        if kind is None:
+            return cast("list[str]", self.call("get_tables", self._database_name(database), pattern))
+        return cast(
+            "list[str]", self.call("get_tables_by_type", self._database_name(database), pattern, kind)
+        )
+
+    def get_table(
+        self,
+        database: str,
+        table: str,
+        *,
+        with_column_stats: bool = False,
+        valid_write_ids: str | None = None,
+    ) -> types.Table:
+        """Read a table or view.
+
+        :param with_column_stats: fill ``colStats`` with the table's column statistics.
+        :param valid_write_ids: the table's valid write ids in Hive's text form; for an ACID table the server
+            tells by them whether the statistics fit (``isStatsCompliant``).
+        :raises NoSuchObjectError: if there is none of that name.
+        """
+        request = types.GetTableRequest(
+            dbName=database,
+            tblName=table,
+            catName=self._catalog(),
+            getColumnStats=with_column_stats,
+            engine=ENGINE,
+            validWriteIdList=valid_write_ids,
+            capabilities=types.ClientCapabilities(values=[types.ClientCapability.INSERT_ONLY_TABLES]),
+            **self._processor(),
+        )
+        return cast("types.Table", self.call("get_table_req", request).table)
+
+    def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
+        """Read many tables, a hundred a call; those that do not exist are left out."""
+        tables: list[types.Table] = []
+        for batch in batches(names, TABLES_A_CALL):
+            request = types.GetTablesRequest(
+                dbName=database,
+                tblNames=batch,
+                catName=self._catalog(),
+                capabilities=types.ClientCapabilities(values=[types.ClientCapability.INSERT_ONLY_TABLES]),
+                **self._processor(),
+            )
+            tables += self.call("get_table_objects_by_name_req", request).tables
+        return tables
+
+    def create_table(
+        self,
+        table: types.Table,
+        *,
+        constraints: types.SQLAllTableConstraints | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a table or view, its constraints with it.
+
+        :raises AlreadyExistsError: if the name is taken.
+        :raises NoSuchObjectError: if the database does not exist.
+        :raises InvalidObjectError: if the server finds a fault in the table.
+        """
+        rules = constraints or types.SQLAllTableConstraints()
+        request = types.CreateTableRequest(
+            table=table,
+            envContext=environment_context(environment),
+            primaryKeys=rules.primaryKeys,
+            foreignKeys=rules.foreignKeys,
+            uniqueConstraints=rules.uniqueConstraints,
+            notNullConstraints=rules.notNullConstraints,
+            defaultConstraints=rules.defaultConstraints,
+            checkConstraints=rules.checkConstraints,
+            **self._processor(),
+        )
+        self.call("create_table_req", request)
+
+    def alter_table(
+        self,
+        database: str,
+        name: str,
+        new_table: types.Table,
+        *,
+        environment: Mapping[str, str] | None = None,
+        valid_write_ids: str | None = None,
+        write_id: int | None = None,
+        expected_parameter: tuple[str, str] | None = None,
+    ) -> None:
+        """Replace a table's metadata; a new name in ``new_table`` renames it.
+
+        :param valid_write_ids: valid write ids (Hive's text form) the change to an ACID table was based on.
+        :param write_id: the write id of the change, for an ACID table whose statistics change with it.
+        :param expected_parameter: a parameter and the value it must still have; otherwise nothing is changed
+            (compare and swap). The new table must have the parameter too. There is no way to say that it
+            must not exist: Hive's HiveAlterHandler ignores a key without a value.
+        :raises MetastoreServerError: "has been modified", if the expected parameter has another value.
+        :raises InvalidOperationError: if there is no such table.
+        """
+        key, value = expected_parameter or (None, None)
+        request = types.AlterTableRequest(
+            catName=self._catalog(),
+            dbName=database,
+            tableName=name,
+            table=new_table,
+            environmentContext=environment_context(environment),
+            validWriteIdList=valid_write_ids,
+            writeId=write_id,
+            expectedParameterKey=key,
+            expectedParameterValue=value,
+            **self._processor(),
+        )
+        self.call("alter_table_req", request)
+
+    def drop_table(
+        self,
+        database: str,
+        name: str,
+        *,
+        delete_data: bool,
+        if_exists: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Drop a table or view.
+
+        :param delete_data: delete a managed table's directory too.
+        :param if_exists: do nothing where there is none.
+        """
+        request = types.DropTableRequest(
+            catalogName=self._catalog(),
+            dbName=database,
+            tableName=name,
+            deleteData=delete_data,
+            envContext=environment_context(environment),
+        )
+        try:
+            self.call("drop_table_req", request)
+        except NoSuchObjectError:
+            if not if_exists:
+                raise
+
+    def get_table_constraints(self, database: str, table: str) -> types.SQLAllTableConstraints:
+        """Read all constraints of a table: the foreign keys it has, not those that point to it."""
+        request = types.AllTableConstraintsRequest(dbName=database, tblName=table, catName=self._catalog())
+        answer = self.call("get_all_table_constraints", request)
+        return cast("types.SQLAllTableConstraints", answer.allTableConstraints)
+
+    def get_functions(self, database: str, *, pattern: str = "*") -> list[types.Function]:
+        """Read the permanent functions of a database."""
+        request = types.GetFunctionsRequest(
+            dbName=database, catalogName=self._catalog(), pattern=pattern, returnNames=False
+        )
+        return self.call("get_functions_req", request).functions or []
+
+    def create_function(self, function: types.Function) -> None:
+        """Create a permanent function.
+
+        :raises AlreadyExistsError: if the name is taken.
+        """
+        self.call("create_function", function)
+
+    def drop_function(self, database: str, name: str, *, if_exists: bool = False) -> None:
+        """Drop a permanent function."""
+        try:
+            self.call("drop_function", self._database_name(database), name)
+        except NoSuchObjectError:
+            if not if_exists:
+                raise

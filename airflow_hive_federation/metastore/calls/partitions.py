@@ -1,0 +1,175 @@
+"""Partitions, in batches: a table may have a million."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import cast
+
+from airflow_hive_federation.errors import MetastoreServerError, NoSuchObjectError
+from airflow_hive_federation.metastore.calls.base import ENGINE, batches, environment_context
+from airflow_hive_federation.metastore.calls.statistics import StatisticsCalls
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.partitions import partition_name
+
+ALL = -1  # as max_parts, an i16: no limit, where a number could not exceed 32,767
+PARTITIONS_A_CALL = 500
+PARTITIONS_AN_ANSWER = 5000
+
+
+class PartitionCalls(StatisticsCalls):
+    """Partitions."""
+
+    def list_partition_names(self, database: str, table: str) -> list[str]:
+        """Return the names (``day=2026-01-01/hour=7``, escaped as Hive does) of all partitions of a table."""
+        return cast("list[str]", self.call("get_partition_names", self._database_name(database), table, ALL))
+
+    def iter_partitions(
+        self,
+        database: str,
+        table: str,
+        *,
+        names: Sequence[str] | None = None,
+        with_column_stats: bool = False,
+        valid_write_ids: str | None = None,
+        batch: int = PARTITIONS_A_CALL,
+    ) -> Iterator[types.Partition]:
+        """Yield partitions, ``batch`` a call; names that do not exist (any more) are left out.
+
+        :param names: which; ``None`` means all, which come in one answer if they are not too many: asking by
+            name costs a database without statistics (Derby) a scan of all its partitions for every batch.
+        :param with_column_stats: fill ``colStats`` with each partition's column statistics.
+        :param valid_write_ids: the table's valid write ids in Hive's text form, by which the server tells
+            whether the statistics of an ACID table fit.
+        """
+        if names is None:
+            names = self.list_partition_names(database, table)
+            if len(names) <= PARTITIONS_AN_ANSWER and (found := self._all_partitions(database, table)):
+                if with_column_stats:
+                    self._attach_column_stats(database, table, found, valid_write_ids)
+                yield from found
+                return
+        for some in batches(names, batch):
+            request = types.GetPartitionsByNamesRequest(
+                db_name=self._database_name(database),
+                tbl_name=table,
+                names=some,
+                get_col_stats=with_column_stats,
+                validWriteIdList=valid_write_ids,
+                engine=ENGINE,
+                **self._processor(),
+            )
+            yield from self.call("get_partitions_by_names_req", request).partitions
+
+    def _all_partitions(self, database: str, table: str) -> list[types.Partition]:
+        """Read all partitions in one answer; empty if the server limits how many it gives at a time."""
+        try:
+            found = self.call("get_partitions", self._database_name(database), table, ALL)
+        except MetastoreServerError:
+            # metastore.limit.partition.request. Anything else comes up again when they are asked by name.
+            return []
+        return cast("list[types.Partition]", found)
+
+    def _attach_column_stats(
+        self, database: str, table: str, partitions: list[types.Partition], valid_write_ids: str | None
+    ) -> None:
+        described = self.get_table(database, table)
+        keys = [key.name or "" for key in described.partitionKeys or []]
+        columns = [column.name or "" for column in (described.sd and described.sd.cols) or []]
+        by_name = {partition_name(keys, partition.values or []): partition for partition in partitions}
+        for some in batches(list(by_name), PARTITIONS_A_CALL):
+            answer = self._partitions_statistics(database, table, some, columns, valid_write_ids)
+            for name, statistics in (answer.partStats or {}).items():
+                by_name[name].colStats = types.ColumnStatistics(
+                    statsDesc=types.ColumnStatisticsDesc(
+                        isTblLevel=False,
+                        dbName=database,
+                        tableName=table,
+                        partName=name,
+                        catName=self._catalog(),
+                    ),
+                    statsObj=statistics,
+                    isStatsCompliant=answer.isStatsCompliant,
+                    engine=ENGINE,
+                )
+
+    def add_partitions(
+        self,
+        partitions: Iterable[types.Partition],
+        *,
+        if_not_exists: bool = True,
+        batch: int = PARTITIONS_A_CALL,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create partitions, ``batch`` a call, each call all or nothing.
+
+        :param if_not_exists: leave those alone that exist.
+        :raises AlreadyExistsError: if one exists and ``if_not_exists`` is not set.
+        """
+        for (database, table), group in groupby(partitions, lambda one: (one.dbName, one.tableName)):
+            for some in batches(list(group), batch):
+                request = types.AddPartitionsRequest(
+                    dbName=database,
+                    tblName=table,
+                    parts=some,
+                    ifNotExists=if_not_exists,
+                    needResult=False,
+                    catName=self._catalog(),
+                    environmentContext=environment_context(environment),
+                )
+                self.call("add_partitions_req", request)
+
+    def alter_partitions(
+        self,
+        database: str,
+        table: str,
+        partitions: Sequence[types.Partition],
+        *,
+        environment: Mapping[str, str] | None = None,
+        valid_write_ids: str | None = None,
+        write_id: int | None = None,
+        batch: int = PARTITIONS_A_CALL,
+    ) -> None:
+        """Replace the metadata of existing partitions, found by their values."""
+        for some in batches(partitions, batch):
+            request = types.AlterPartitionsRequest(
+                catName=self._catalog(),
+                dbName=database,
+                tableName=table,
+                partitions=some,
+                environmentContext=environment_context(environment),
+                validWriteIdList=valid_write_ids,
+                writeId=write_id,
+            )
+            self.call("alter_partitions_req", request)
+
+    def drop_partitions(
+        self,
+        database: str,
+        table: str,
+        names: Sequence[str],
+        *,
+        delete_data: bool,
+        if_exists: bool = True,
+        batch: int = PARTITIONS_A_CALL,
+    ) -> None:
+        """Drop partitions by name.
+
+        :param delete_data: delete a managed table's directories too.
+        :param if_exists: leave out the names that do not exist; a batch none of whose names exist is fine.
+        """
+        for some in batches(names, batch):
+            request = types.DropPartitionsRequest(
+                dbName=database,
+                tblName=table,
+                parts=types.RequestPartsSpec(names=some),
+                deleteData=delete_data,
+                ifExists=if_exists,
+                needResult=False,
+                catName=self._catalog(),
+            )
+            try:
+                self.call("drop_partitions_req", request)
+            except NoSuchObjectError:
+                if not if_exists:
+                    raise

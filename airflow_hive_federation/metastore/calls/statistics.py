@@ -1,0 +1,115 @@
+"""Column statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any, cast
+
+from airflow_hive_federation.metastore.calls.base import ENGINE, batches
+from airflow_hive_federation.metastore.calls.objects import ObjectCalls
+from airflow_hive_federation.metastore.idl import types
+
+PARTITIONS_A_CALL = 500
+
+
+class StatisticsCalls(ObjectCalls):
+    """Column statistics."""
+
+    def get_table_column_statistics(
+        self,
+        database: str,
+        table: str,
+        *,
+        columns: Sequence[str] | None = None,
+        valid_write_ids: str | None = None,
+    ) -> types.TableStatsResult:
+        """Read a table's column statistics; columns without any are left out.
+
+        :param columns: which; ``None`` means all but partition columns.
+        :param valid_write_ids: the table's valid write ids in Hive's text form; for an ACID table the server
+            says by them in ``isStatsCompliant`` whether the statistics describe what those ids show.
+        """
+        request = types.TableStatsRequest(
+            dbName=database,
+            tblName=table,
+            colNames=self._columns(database, table, columns),
+            catName=self._catalog(),
+            validWriteIdList=valid_write_ids,
+            engine=ENGINE,
+        )
+        return cast("types.TableStatsResult", self.call("get_table_statistics_req", request))
+
+    def get_partitions_column_statistics(
+        self,
+        database: str,
+        table: str,
+        partition_names: Sequence[str],
+        *,
+        columns: Sequence[str] | None = None,
+        valid_write_ids: str | None = None,
+        batch: int = PARTITIONS_A_CALL,
+    ) -> dict[str, list[types.ColumnStatisticsObj]]:
+        """Read partitions' column statistics by partition name; partitions without any are left out."""
+        wanted = self._columns(database, table, columns)
+        found: dict[str, list[types.ColumnStatisticsObj]] = {}
+        for some in batches(partition_names, batch):
+            answer = self._partitions_statistics(database, table, some, wanted, valid_write_ids)
+            found.update(answer.partStats or {})
+        return found
+
+    def set_column_statistics(
+        self,
+        statistics: Iterable[types.ColumnStatistics],
+        *,
+        write_id: int | None = None,
+        valid_write_ids: str | None = None,
+        need_merge: bool = False,
+        batch: int = PARTITIONS_A_CALL,
+    ) -> None:
+        """Write column statistics of tables or partitions, replacing those of the same columns.
+
+        :param statistics: as ``statsDesc`` says, of one table (``isTblLevel``) or of partitions.
+        :param write_id: for an ACID table, the write id under which the statistics hold.
+        :param valid_write_ids: for an ACID table, its valid write ids in Hive's text form.
+        :param need_merge: combine with the statistics that are there.
+        """
+        for _, group in groupby(statistics, _subject):
+            for some in batches(list(group), batch):
+                request = types.SetPartitionsStatsRequest(
+                    colStats=some,
+                    needMerge=need_merge,
+                    writeId=write_id,
+                    validWriteIdList=valid_write_ids,
+                    engine=ENGINE,
+                )
+                self.call("set_aggr_stats_for", request)
+
+    def _partitions_statistics(
+        self, database: str, table: str, names: list[str], columns: list[str], valid_write_ids: str | None
+    ) -> types.PartitionsStatsResult:
+        request = types.PartitionsStatsRequest(
+            dbName=database,
+            tblName=table,
+            colNames=columns,
+            partNames=names,
+            catName=self._catalog(),
+            validWriteIdList=valid_write_ids,
+            engine=ENGINE,
+        )
+        return cast("types.PartitionsStatsResult", self.call("get_partitions_statistics_req", request))
+
+    def _columns(self, database: str, table: str, columns: Sequence[str] | None) -> list[str]:
+        if columns is not None:
+            return list(columns)
+        sd = self.get_table(database, table).sd
+        return [column.name for column in (sd.cols if sd else None) or [] if column.name]
+
+
+def _subject(statistics: types.ColumnStatistics) -> tuple[Any, ...]:
+    # The server takes either the partitions of one table or one table in a call. A table's own statistics
+    # come alone.
+    about = statistics.statsDesc
+    if about is None:
+        raise ValueError("column statistics without statsDesc")
+    return (about.catName, about.dbName, about.tableName, about.isTblLevel)

@@ -1,0 +1,255 @@
+"""Transactions, write ids, locks and notification events."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+from airflow_hive_federation.metastore.calls.base import Calls
+from airflow_hive_federation.metastore.idl import types
+
+EVENTS_A_CALL = 1000
+
+
+class TransactionCalls(Calls):
+    """Transactions, write ids, locks and notification events."""
+
+    def get_open_txns(self) -> types.GetOpenTxnsResponse:
+        """Return the ids of open and aborted transactions and the highest id (the snapshot of this moment).
+
+        Bit ``i`` of ``abortedBits`` (lowest bit of the first byte first) says that ``open_txns[i]`` is
+        aborted.
+        """
+        # Hive 4.2.1 fails with a NullPointerException if excludeTxnTypes is unset.
+        request = types.GetOpenTxnsRequest(excludeTxnTypes=[])
+        return cast("types.GetOpenTxnsResponse", self.call("get_open_txns_req", request))
+
+    def open_txns(
+        self,
+        count: int = 1,
+        *,
+        user: str | None = None,
+        host: str | None = None,
+        agent_info: str | None = None,
+        kind: types.TxnType = types.TxnType.DEFAULT,
+        repl_policy: str | None = None,
+        source_txn_ids: Sequence[int] | None = None,
+    ) -> list[int]:
+        """Open transactions and return their ids.
+
+        :param user: whom ``SHOW TRANSACTIONS`` names; the settings' user where ``None``.
+        :param kind: what for; ``REPL_CREATED`` with ``repl_policy`` and ``source_txn_ids`` replays the
+            source's transactions and keeps the map from their ids to the new ones.
+        """
+        request = types.OpenTxnRequest(
+            num_txns=count,
+            user=user or self.settings.effective_user(),
+            hostname=host or socket.gethostname(),
+            agentInfo=agent_info or self.settings.identifier,
+            txn_type=kind,
+            replPolicy=repl_policy,
+            replSrcTxnIds=None if source_txn_ids is None else list(source_txn_ids),
+        )
+        return cast("list[int]", self.call("open_txns", request).txn_ids)
+
+    def commit_txn(
+        self,
+        txn_id: int,
+        *,
+        excl_write_enabled: bool = False,
+        kind: types.TxnType | None = None,
+        repl_policy: str | None = None,
+        write_event_infos: Sequence[types.WriteEventInfo] | None = None,
+        repl_last_id_info: types.ReplLastIdInfo | None = None,
+        key_value: types.CommitTxnKeyValue | None = None,
+    ) -> None:
+        """Commit a transaction.
+
+        :param txn_id: its id; with ``repl_policy`` the *source's* id.
+        :param excl_write_enabled: ``True`` (the server's own default) skips the check for write conflicts.
+        :param key_value: a parameter of the written table to set in the same step; it must exist already.
+        :raises TransactionAbortedError: if it was aborted, by a write conflict for instance.
+        :raises NoSuchTransactionError: if it is unknown or forgotten.
+        """
+        request = types.CommitTxnRequest(
+            txnid=txn_id,
+            exclWriteEnabled=excl_write_enabled,
+            txn_type=kind,
+            replPolicy=repl_policy,
+            writeEventInfos=None if write_event_infos is None else list(write_event_infos),
+            replLastIdInfo=repl_last_id_info,
+            keyValue=key_value,
+        )
+        self.call("commit_txn", request)
+
+    def abort_txn(
+        self, txn_id: int, *, kind: types.TxnType | None = None, repl_policy: str | None = None
+    ) -> None:
+        """Abort a transaction (with ``repl_policy``: by the source's id).
+
+        :raises NoSuchTransactionError: if it is unknown, or committed already.
+        """
+        self.call("abort_txn", types.AbortTxnRequest(txnid=txn_id, txn_type=kind, replPolicy=repl_policy))
+
+    def abort_txns(self, txn_ids: Sequence[int]) -> None:
+        """Abort transactions; those that are finished are left alone."""
+        self.call("abort_txns", types.AbortTxnsRequest(txn_ids=list(txn_ids)))
+
+    def heartbeat_txn_range(self, first: int, last: int) -> types.HeartbeatTxnRangeResponse:
+        """Keep the transactions from ``first`` to ``last`` alive; the answer names those gone or aborted."""
+        request = types.HeartbeatTxnRangeRequest(min=first, max=last)
+        return cast("types.HeartbeatTxnRangeResponse", self.call("heartbeat_txn_range", request))
+
+    def get_valid_write_ids(
+        self, full_table_names: Sequence[str], *, valid_txn_list: str | None = None
+    ) -> dict[str, types.TableValidWriteIds]:
+        """Return each table's (``db.table``) valid write ids.
+
+        :param valid_txn_list: snapshot of transactions in Hive's text form; ``None`` is the present one.
+        """
+        request = types.GetValidWriteIdsRequest(
+            fullTableNames=list(full_table_names), validTxnList=valid_txn_list
+        )
+        answer = self.call("get_valid_write_ids", request)
+        return {one.fullTableName: one for one in answer.tblValidWriteIds}
+
+    def allocate_table_write_ids(
+        self,
+        database: str,
+        table: str,
+        txn_ids: Sequence[int] | None = None,
+        *,
+        repl_policy: str | None = None,
+        source_write_ids: Mapping[int, int] | None = None,
+    ) -> dict[int, int]:
+        """Give each transaction a write id on a table and return transaction id → write id.
+
+        Asking again for the same transaction gives the same write id.
+
+        :param source_write_ids: with ``repl_policy``, the source's transaction ids and their write ids,
+            which must be contiguous; the answer has the target's transaction ids.
+        """
+        request = types.AllocateTableWriteIdsRequest(
+            dbName=database,
+            tableName=table,
+            txnIds=None if txn_ids is None else list(txn_ids),
+            replPolicy=repl_policy,
+            srcTxnToWriteIdList=None
+            if source_write_ids is None
+            else [
+                types.TxnToWriteId(txnId=txn, writeId=write)
+                for txn, write in sorted(source_write_ids.items())
+            ],
+        )
+        answer = self.call("allocate_table_write_ids", request)
+        return {one.txnId: one.writeId for one in answer.txnToWriteIds}
+
+    def repl_tbl_writeid_state(
+        self,
+        database: str,
+        table: str,
+        valid_write_ids: str,
+        *,
+        user: str | None = None,
+        host: str | None = None,
+        partition_names: Sequence[str] | None = None,
+    ) -> None:
+        """Seed a new table's write ids.
+
+        :param valid_write_ids: in Hive's text form, ``db.table:9:9223372036854775807::``. With aborted ids
+            in it, Hive 4.2.1 shows a wrong high-water mark for a minute, and forgets them thereafter.
+        """
+        request = types.ReplTblWriteIdStateRequest(
+            validWriteIdlist=valid_write_ids,
+            user=user or self.settings.effective_user(),
+            hostName=host or socket.gethostname(),
+            dbName=database,
+            tableName=table,
+            partNames=None if partition_names is None else list(partition_names),
+        )
+        self.call("repl_tbl_writeid_state", request)
+
+    def lock(
+        self,
+        components: Sequence[types.LockComponent],
+        *,
+        txn_id: int | None = None,
+        user: str | None = None,
+        host: str | None = None,
+        agent_info: str | None = None,
+    ) -> types.LockResponse:
+        """Ask for locks; the answer's ``state`` is a ``LockState``: while ``WAITING``, ask ``check_lock``."""
+        request = types.LockRequest(
+            component=list(components),
+            txnid=txn_id,
+            user=user or self.settings.effective_user(),
+            hostname=host or socket.gethostname(),
+            agentInfo=agent_info or self.settings.identifier,
+        )
+        return cast("types.LockResponse", self.call("lock", request))
+
+    def check_lock(
+        self, lock_id: int, *, txn_id: int | None = None, elapsed_ms: int | None = None
+    ) -> types.LockResponse:
+        """Ask whether a waiting lock is granted now.
+
+        :raises NoSuchLockError: if it is unknown or has timed out.
+        """
+        request = types.CheckLockRequest(lockid=lock_id, txnid=txn_id, elapsed_ms=elapsed_ms)
+        return cast("types.LockResponse", self.call("check_lock", request))
+
+    def unlock(self, lock_id: int) -> None:
+        """Release a lock that belongs to no transaction.
+
+        :raises NoSuchLockError: if it is unknown or has timed out.
+        """
+        self.call("unlock", types.UnlockRequest(lockid=lock_id))
+
+    def show_locks(
+        self,
+        *,
+        database: str | None = None,
+        table: str | None = None,
+        partition: str | None = None,
+        txn_id: int | None = None,
+    ) -> list[types.ShowLocksResponseElement]:
+        """Return the locks held and waited for."""
+        request = types.ShowLocksRequest(
+            dbname=database, tablename=table, partname=partition, txnid=txn_id, isExtended=True
+        )
+        return self.call("show_locks", request).locks or []
+
+    def get_current_notification_event_id(self) -> int:
+        """Return the id of the last notification event; 0 where there has been none."""
+        return cast("int", self.call("get_current_notificationEventId").eventId)
+
+    def iter_notification_events(
+        self,
+        after: int,
+        *,
+        up_to: int | None = None,
+        database: str | None = None,
+        batch: int = EVENTS_A_CALL,
+    ) -> Iterator[types.NotificationEvent]:
+        """Yield the events with ids above ``after``, in order, ``batch`` a call.
+
+        :param up_to: the last id wanted; ``None`` goes on to the last there is.
+        :param database: only events of this database; the server filters (Hive 4).
+        """
+        last = after
+        while up_to is None or last < up_to:
+            request = types.NotificationEventRequest(
+                lastEvent=last,
+                maxEvents=batch,
+                dbName=database,
+                catName=self._catalog() if database else None,
+            )
+            events = self.call("get_next_notification", request).events
+            if not events:
+                return
+            for event in events:
+                if up_to is not None and event.eventId > up_to:
+                    return
+                yield event
+            last = events[-1].eventId

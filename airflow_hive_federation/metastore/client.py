@@ -1,0 +1,200 @@
+"""The client: finds a server that answers, calls it, and never repeats what may have been done."""
+
+from __future__ import annotations
+
+import logging
+import random
+import ssl
+from types import TracebackType
+from typing import Any, Self
+
+from airflow_hive_federation.errors import (
+    MetastoreProtocolError,
+    MetastoreTimeoutError,
+    MetastoreUnreachableError,
+    OutcomeUnknownError,
+    UnsupportedMethodError,
+)
+from airflow_hive_federation.metastore.calls.partitions import PartitionCalls
+from airflow_hive_federation.metastore.calls.transactions import TransactionCalls
+from airflow_hive_federation.metastore.compat import FALLBACKS
+from airflow_hive_federation.metastore.connection import Connection
+from airflow_hive_federation.metastore.idl.service import METHODS
+from airflow_hive_federation.metastore.retry import is_idempotent
+from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings
+from airflow_hive_federation.metastore.struct import Fault
+from airflow_hive_federation.metastore.translation import translate
+from airflow_hive_federation.metastore.transport import Channel, Deadline, ForeignProtocol, NotSent
+
+log = logging.getLogger(__name__)
+
+
+class MetastoreClient(PartitionCalls, TransactionCalls):
+    """A client of one metastore, for one thread; :class:`MetastorePool` serves several.
+
+    It connects at the first call. Besides the methods written out here, every method of Hive's interface
+    definition is an attribute (``client.get_table_req(request)``); where a name is taken by a method of
+    ours, ``client.call("get_tables", …)`` reaches the raw one.
+    """
+
+    def __init__(self, settings: MetastoreSettings) -> None:
+        self.settings = settings
+        # Clients of several servers should not all ask the first.
+        self._endpoints = list(settings.endpoints())
+        random.SystemRandom().shuffle(self._endpoints)
+        self._connection: Connection | None = None
+        self._unsupported: set[str] = set()
+
+    def call(self, method: str, *args: Any) -> Any:
+        """Call a method of Hive's interface definition with its arguments in the definition's order.
+
+        :raises MetastoreUnreachableError: if no server answers; it names all of them and why.
+        :raises MetastoreTimeoutError: if the answer to a reading call is not complete in time.
+        :raises OutcomeUnknownError: if the connection broke, or time ran out, inside a call that writes.
+        :raises MetastoreProtocolError: if what answers is no metastore.
+        :raises UnsupportedMethodError: if this server's version lacks the method and there is no other way.
+        :raises MetastoreError: (its subclasses) for what the server raised.
+        """
+        if method not in self._unsupported:
+            try:
+                return self._call(method, args)
+            except UnsupportedMethodError:
+                if method not in FALLBACKS:
+                    raise
+                log.debug("no %s at %s: falling back", method, self.uri)
+                self._unsupported.add(method)
+        return FALLBACKS[method](self._call, args)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in METHODS:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return lambda *args: self.call(name, *args)
+
+    def connect(self) -> Self:
+        """Connect now instead of at the first call."""
+        self._connected()
+        return self
+
+    @property
+    def uri(self) -> str | None:
+        """The server the client is connected to."""
+        return str(self._connection.endpoint) if self._connection else None
+
+    @property
+    def channel(self) -> Channel:
+        """The connection's channel, for a client of another make that speaks over it.
+
+        :raises MetastoreUnreachableError: if no server answers.
+        """
+        return self._connected().channel
+
+    def close(self) -> None:
+        """Close the connection; the next call opens another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+            self._unsupported.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _call(self, method: str, args: tuple[Any, ...]) -> Any:
+        deadline: Deadline | None = None
+        for attempt in range(len(self._endpoints) + 1):
+            connection = self._connected()
+            deadline = deadline or Deadline(self.settings.call_timeout_s)
+            try:
+                return connection.exchange(method, args, deadline)
+            except Fault as fault:
+                raise translate(fault, method, str(connection.endpoint)) from fault
+            except ForeignProtocol as error:
+                self.close()
+                raise _foreign(connection.endpoint, error, method) from error
+            except OSError as error:
+                self._drop(connection)
+                again = isinstance(error, NotSent) or (
+                    isinstance(error, ConnectionError) and is_idempotent(method)
+                )
+                if not again or attempt == len(self._endpoints):
+                    raise _broken(method, connection.endpoint, error) from error
+                log.debug("%s at %s: %s; trying the next server", method, connection.endpoint, error)
+            except BaseException:
+                # Half an answer may be on its way: nothing may read it as the next one.
+                self.close()
+                raise
+        raise AssertionError("unreachable")
+
+    def _drop(self, connection: Connection) -> None:
+        self.close()
+        # The next server first.
+        self._endpoints.remove(connection.endpoint)
+        self._endpoints.append(connection.endpoint)
+
+    def _connected(self) -> Connection:
+        if self._connection is not None and self._connection.is_stale():
+            # Closed by the server while idle: nothing was asked, so nothing is lost.
+            self.close()
+        if self._connection is None:
+            self._connection = self._open()
+        return self._connection
+
+    def _open(self) -> Connection:
+        causes: list[tuple[Endpoint, Exception]] = []
+        for endpoint in self._endpoints:
+            try:
+                return Connection(endpoint, self.settings, Deadline(self.settings.connect_timeout_s))
+            except Fault as fault:
+                raise translate(fault, "set_ugi", str(endpoint)) from fault
+            except (OSError, ForeignProtocol) as error:
+                causes.append((endpoint, error))
+        raise _unreachable(causes)
+
+
+def _foreign(endpoint: Endpoint, error: Exception, method: str) -> MetastoreProtocolError:
+    return MetastoreProtocolError(
+        f"{method}: what answers at {endpoint} is no Hive metastore: {error}",
+        remedy="Check host and port, and the scheme: thrift://, thrift+tls://, http:// or https://.",
+        uri=str(endpoint),
+        method=method,
+    )
+
+
+def _broken(method: str, endpoint: Endpoint, error: OSError) -> Exception:
+    facts = {"uri": str(endpoint), "method": method}
+    if isinstance(error, NotSent):
+        return MetastoreUnreachableError(
+            f"{method}: {endpoint} cannot be sent to: {error}", remedy="Start the metastore.", **facts
+        )
+    if not is_idempotent(method):
+        return OutcomeUnknownError(
+            f"{method} at {endpoint} may have been carried out or not: {error}",
+            remedy="Look at what the call should have changed before it is made again.",
+            **facts,
+        )
+    if isinstance(error, TimeoutError):
+        return MetastoreTimeoutError(
+            f"{method} at {endpoint}: {error}", remedy="Look at the server, or raise call_timeout_s.", **facts
+        )
+    return MetastoreUnreachableError(
+        f"{method}: the connection to {endpoint} broke: {error}", remedy="Start the metastore.", **facts
+    )
+
+
+def _unreachable(causes: list[tuple[Endpoint, Exception]]) -> Exception:
+    told = "; ".join(f"{endpoint}: {error}" for endpoint, error in causes)
+    uris = [str(endpoint) for endpoint, _ in causes]
+    if all(isinstance(error, ForeignProtocol | ssl.SSLError) for _, error in causes):
+        return MetastoreProtocolError(
+            f"What answers is no Hive metastore, or not with this transport: {told}",
+            remedy="Check host and port, the scheme (thrift://, thrift+tls://, http://, https://) and the "
+            "certificates.",
+            uris=uris,
+        )
+    return MetastoreUnreachableError(
+        f"No metastore answers: {told}", remedy="Start the metastore, or correct the URIs.", uris=uris
+    )

@@ -1,0 +1,168 @@
+"""Hive 2.3 and 3.1: how a call that such a server lacks is made with the calls it has.
+
+Each entry is tried only after the server has answered "Invalid method name".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from airflow_hive_federation.errors import NoSuchObjectError, UnsupportedMethodError
+from airflow_hive_federation.metastore.idl import types
+
+Call = Callable[[str, tuple[Any, ...]], Any]
+
+
+def _get_database_req(call: Call, args: tuple[Any, ...]) -> types.Database:
+    (request,) = args
+    return call("get_database", (request.name,))  # type: ignore[no-any-return]
+
+
+def _get_databases_req(call: Call, args: tuple[Any, ...]) -> types.GetDatabaseObjectsResponse:
+    (request,) = args
+    names = call("get_databases", (request.pattern or "*",))
+    return types.GetDatabaseObjectsResponse(databases=[call("get_database", (name,)) for name in names])
+
+
+def _drop_database_req(call: Call, args: tuple[Any, ...]) -> None:
+    (request,) = args
+    try:
+        # Hive 2 fails with a NullPointerException where there is none.
+        call("get_database", (request.name,))
+        call("drop_database", (request.name, bool(request.deleteData), bool(request.cascade)))
+    except NoSuchObjectError:
+        if not request.ignoreUnknownDb:
+            raise
+
+
+def _get_table_req(call: Call, args: tuple[Any, ...]) -> types.GetTableResult:
+    (request,) = args
+    return types.GetTableResult(table=call("get_table", (request.dbName, request.tblName)))
+
+
+def _get_table_objects_by_name_req(call: Call, args: tuple[Any, ...]) -> types.GetTablesResult:
+    (request,) = args
+    tables = call("get_table_objects_by_name", (request.dbName, request.tblNames or []))
+    return types.GetTablesResult(tables=tables)
+
+
+def _create_table_req(call: Call, args: tuple[Any, ...]) -> None:
+    (request,) = args
+    constraints = (
+        request.primaryKeys,
+        request.foreignKeys,
+        request.uniqueConstraints,
+        request.notNullConstraints,
+        request.defaultConstraints,
+        request.checkConstraints,
+    )
+    if any(constraints):
+        # The server's method has no place for an environment.
+        call("create_table_with_constraints", (request.table, *(rule or [] for rule in constraints)))
+    else:
+        call("create_table_with_environment_context", (request.table, request.envContext))
+
+
+def _alter_table_req(call: Call, args: tuple[Any, ...]) -> types.AlterTableResponse:
+    (request,) = args
+    if request.expectedParameterKey is not None:
+        raise UnsupportedMethodError(
+            "This metastore cannot change a table on condition that a parameter has a value.",
+            remedy="Use Hive 4.",
+            method="alter_table_req",
+        )
+    call(
+        "alter_table_with_environment_context",
+        (request.dbName, request.tableName, request.table, request.environmentContext),
+    )
+    return types.AlterTableResponse()
+
+
+def _drop_table_req(call: Call, args: tuple[Any, ...]) -> None:
+    (request,) = args
+    call(
+        "drop_table_with_environment_context",
+        (request.dbName, request.tableName, bool(request.deleteData), request.envContext),
+    )
+
+
+def _get_partitions_by_names_req(call: Call, args: tuple[Any, ...]) -> types.GetPartitionsByNamesResult:
+    (request,) = args
+    names = (request.db_name, request.tbl_name, request.names or [])
+    return types.GetPartitionsByNamesResult(partitions=call("get_partitions_by_names", names))
+
+
+def _alter_partitions_req(call: Call, args: tuple[Any, ...]) -> types.AlterPartitionsResponse:
+    (request,) = args
+    call(
+        "alter_partitions_with_environment_context",
+        (request.dbName, request.tableName, request.partitions, request.environmentContext),
+    )
+    return types.AlterPartitionsResponse()
+
+
+def _get_all_table_constraints(call: Call, args: tuple[Any, ...]) -> types.AllTableConstraintsResponse:
+    (request,) = args
+    where: dict[str, Any] = {
+        "catName": request.catName,
+        "db_name": request.dbName,
+        "tbl_name": request.tblName,
+    }
+    foreign = types.ForeignKeysRequest(
+        foreign_db_name=request.dbName, foreign_tbl_name=request.tblName, catName=request.catName
+    )
+    ask = (
+        ("primaryKeys", "get_primary_keys", types.PrimaryKeysRequest(**where)),
+        ("foreignKeys", "get_foreign_keys", foreign),
+        ("uniqueConstraints", "get_unique_constraints", types.UniqueConstraintsRequest(**where)),
+        ("notNullConstraints", "get_not_null_constraints", types.NotNullConstraintsRequest(**where)),
+        ("defaultConstraints", "get_default_constraints", types.DefaultConstraintsRequest(**where)),
+        ("checkConstraints", "get_check_constraints", types.CheckConstraintsRequest(**where)),
+    )
+    found = types.SQLAllTableConstraints()
+    for field, method, question in ask:
+        try:
+            setattr(found, field, getattr(call(method, (question,)), field))
+        except UnsupportedMethodError:
+            # Hive 2 knows neither that method nor that kind of constraint: there are none.
+            setattr(found, field, [])
+    return types.AllTableConstraintsResponse(allTableConstraints=found)
+
+
+def _get_functions_req(call: Call, args: tuple[Any, ...]) -> types.GetFunctionsResponse:
+    (request,) = args
+    names = call("get_functions", (request.dbName, request.pattern or "*"))
+    if request.returnNames:
+        return types.GetFunctionsResponse(function_names=names)
+    return types.GetFunctionsResponse(
+        functions=[call("get_function", (request.dbName, name.rpartition(".")[2])) for name in names]
+    )
+
+
+def _get_open_txns_req(call: Call, args: tuple[Any, ...]) -> types.GetOpenTxnsResponse:
+    (request,) = args
+    if request.excludeTxnTypes:
+        raise UnsupportedMethodError(
+            "This metastore cannot leave out transactions by their kind.",
+            remedy="Use Hive 4.",
+            method="get_open_txns_req",
+        )
+    return call("get_open_txns", ())  # type: ignore[no-any-return]
+
+
+FALLBACKS: dict[str, Callable[[Call, tuple[Any, ...]], Any]] = {
+    "alter_partitions_req": _alter_partitions_req,
+    "alter_table_req": _alter_table_req,
+    "create_table_req": _create_table_req,
+    "drop_database_req": _drop_database_req,
+    "drop_table_req": _drop_table_req,
+    "get_all_table_constraints": _get_all_table_constraints,
+    "get_database_req": _get_database_req,
+    "get_databases_req": _get_databases_req,
+    "get_functions_req": _get_functions_req,
+    "get_open_txns_req": _get_open_txns_req,
+    "get_partitions_by_names_req": _get_partitions_by_names_req,
+    "get_table_objects_by_name_req": _get_table_objects_by_name_req,
+    "get_table_req": _get_table_req,
+}

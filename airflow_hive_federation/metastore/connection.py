@@ -1,0 +1,111 @@
+"""One connection to one server of a metastore: a call out, its answer in."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore.idl.service import METHODS
+from airflow_hive_federation.metastore.protocol import MalformedMessage, decode_reply, encode_call
+from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings
+from airflow_hive_federation.metastore.struct import Fault, Struct
+from airflow_hive_federation.metastore.transport import Channel, Deadline, ForeignProtocol, open_channel
+
+
+class Connection:
+    """A connection that has greeted its server.
+
+    :raises OSError: if nothing answers there within the deadline.
+    :raises ForeignProtocol: if something else does.
+    """
+
+    def __init__(self, endpoint: Endpoint, settings: MetastoreSettings, deadline: Deadline) -> None:
+        self.endpoint = endpoint
+        self.channel: Channel = open_channel(endpoint, settings, deadline)
+        self._sequence_id = 0
+        try:
+            if self.channel.needs_greeting:
+                self.exchange("set_ugi", (settings.effective_user(), list(settings.groups)), deadline)
+        except BaseException:
+            self.close()
+            raise
+
+    def exchange(self, method: str, args: tuple[Any, ...], deadline: Deadline) -> Any:
+        """Call a method and return its answer.
+
+        :raises Fault: what the server raised; the connection goes on.
+        :raises ForeignProtocol: if the answer is none; close the connection.
+        :raises OSError: if it broke or the time is over; close the connection.
+        """
+        arguments, result, oneway = message_types(method)
+        self._sequence_id = (self._sequence_id + 1) & 0x7FFFFFFF
+        request = encode_call(method, _arguments(arguments, method, args), self._sequence_id, oneway=oneway)
+        self.channel.send(request, deadline)
+        if oneway:
+            return None
+        answer = result()
+        try:
+            decode_reply(_Answer(self.channel, deadline), method, self._sequence_id, answer)
+        except MalformedMessage as error:
+            raise ForeignProtocol(str(error)) from error
+        return _outcome(answer)
+
+    def is_stale(self) -> bool:
+        """Whether the server has closed the connection since the last call."""
+        return self.channel.is_stale()
+
+    def close(self) -> None:
+        """Close; never fails."""
+        self.channel.close()
+
+
+@cache
+def message_types(method: str) -> tuple[type[Struct], type[Struct], bool]:
+    """Return the structs of a method's arguments and result, and whether it is one-way.
+
+    :raises ConfigurationError: if the interface definition has no such method.
+    """
+    if method not in METHODS:
+        raise ConfigurationError(f"The Hive metastore's interface has no method {method!r}.")
+    args, result, oneway = METHODS[method]
+    return _message(f"{method}_args", args), _message(f"{method}_result", result), oneway
+
+
+def _message(name: str, spec: dict[int, tuple[Any, ...]]) -> type[Struct]:
+    return type(
+        name,
+        (Struct,),
+        {
+            "thrift_spec": spec,
+            "__annotations__": {field[1]: "object" for field in spec.values()},
+            **{field[1]: None for field in spec.values()},
+        },
+    )
+
+
+def _arguments(kind: type[Struct], method: str, args: tuple[Any, ...]) -> Struct:
+    names = [field[1] for field in kind.thrift_spec.values()]
+    if len(args) > len(names):
+        raise TypeError(f"{method} takes {len(names)} arguments ({', '.join(names)}), not {len(args)}")
+    return kind(**dict(zip(names, args, strict=False)))
+
+
+def _outcome(answer: Struct) -> Any:
+    values = answer.set_fields()
+    if "success" in values:
+        return values["success"]
+    for value in values.values():
+        if isinstance(value, Fault):
+            raise value
+    # Of a void method; or a null, which Thrift sends as an answer without anything in it.
+    return None
+
+
+class _Answer:
+    def __init__(self, channel: Channel, deadline: Deadline) -> None:
+        self._channel = channel
+        self._deadline = deadline
+
+    def read(self, size: int) -> bytes:
+        return self._channel.receive(size, self._deadline)

@@ -1,0 +1,297 @@
+"""What a metastore can do for us, and what is configured so that replication cannot work.
+
+:func:`collect` asks, :func:`assess` judges and asks nothing, :func:`examine` does both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from airflow_hive_federation.errors import MetastoreError
+from airflow_hive_federation.metastore.idl import types
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore.client import MetastoreClient
+
+T = TypeVar("T")
+State = Literal["ok", "warning", "error", "unknown"]
+
+LISTENER = "org.apache.hive.hcatalog.listener.DbNotificationListener"
+TRANSACTION_MANAGER = "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager"
+MIN_EVENT_TTL_S = 24 * 3600
+
+# Settings that are read; a server tells only those that begin with hive, mapred, hdfs or tez.
+KEYS = (
+    "hive.metastore.transactional.event.listeners",
+    "hive.metastore.dml.events",
+    "hive.metastore.event.db.listener.timetolive",
+    "hive.repl.event.db.listener.timetolive",
+    "hive.compactor.initiator.on",
+    "hive.compactor.cleaner.on",
+    "hive.txn.manager",
+    "hive.support.concurrency",
+    "hive.stats.fetch.bitvector",
+)
+_UNSET = "<unset>"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that was looked at.
+
+    :param name: what.
+    :param state: ``ok``; ``warning``: works, with a limit; ``error``: replication fails or loses something;
+        ``unknown``: the server does not tell.
+    :param detail: what was seen.
+    :param remedy: what to change, empty where nothing is to be changed.
+    """
+
+    name: str
+    state: State
+    detail: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What a metastore said.
+
+    :param problem: why it could not be asked at all; the rest is empty then.
+    :param remedy: what to do about that.
+    :param uri: the server that answered.
+    :param version: as it names it.
+    :param acid_problem: why it would not create an ACID table for us; empty if it would.
+    :param last_event_id: id of its last notification event; ``None`` if it keeps none.
+    :param settings: values of :data:`KEYS`; a key is missing where the server does not tell it.
+    """
+
+    problem: str = ""
+    remedy: str = ""
+    uri: str = ""
+    version: str = ""
+    acid_problem: str = ""
+    last_event_id: int | None = None
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+def examine(client: MetastoreClient) -> list[Finding]:
+    """Look at a metastore; problems are findings, not exceptions."""
+    return assess(collect(client))
+
+
+def collect(client: MetastoreClient) -> Facts:
+    """Ask a metastore what :func:`assess` needs. Nothing is changed there."""
+    try:
+        version = client.call("getVersion")
+    except MetastoreError as error:
+        return Facts(problem=error.message, remedy=error.remedy)
+    settings = {}
+    for key in KEYS:
+        value = _try(lambda key=key: str(client.call("get_config_value", key, _UNSET)))  # type: ignore[misc]
+        if value is not None:
+            settings[key] = value
+    return Facts(
+        uri=client.uri or "",
+        version=version,
+        acid_problem=_acid_problem(client),
+        last_event_id=_try(client.get_current_notification_event_id),
+        settings={key: value for key, value in settings.items() if value != _UNSET},
+    )
+
+
+def assess(facts: Facts) -> list[Finding]:
+    """Judge what a metastore said."""
+    if facts.problem:
+        return [Finding(name="reachable", state="error", detail=facts.problem, remedy=facts.remedy)]
+    return [
+        Finding(name="reachable", state="ok", detail=facts.uri),
+        _version(facts),
+        _capabilities(facts),
+        _listener(facts),
+        _switch(
+            facts,
+            "dml events",
+            "hive.metastore.dml.events",
+            "Writes to tables that are not ACID make no events, so that only comparing shows them.",
+        ),
+        _event_ttl(facts),
+        _transaction_manager(facts),
+        _switch(
+            facts,
+            "compactor initiator",
+            "hive.compactor.initiator.on",
+            "Nothing queues compactions: deltas of ACID tables pile up.",
+        ),
+        _switch(
+            facts,
+            "compactor cleaner",
+            "hive.compactor.cleaner.on",
+            "Nothing removes directories that compaction has replaced.",
+        ),
+        _bit_vectors(facts),
+    ]
+
+
+def _version(facts: Facts) -> Finding:
+    number = facts.version.partition(".")[0]
+    if not number.isdigit():
+        return Finding(name="version", state="unknown", detail=f"it calls itself {facts.version!r}")
+    if int(number) < 4:
+        return Finding(
+            name="version",
+            state="warning",
+            # Hive 2.3 calls itself 3.0.
+            detail=f"it calls itself {facts.version}",
+            remedy="ACID tables can be replicated from and to Hive 4 only; older ones can be read.",
+        )
+    return Finding(name="version", state="ok", detail=f"Hive {facts.version}")
+
+
+def _capabilities(facts: Facts) -> Finding:
+    if facts.acid_problem:
+        return Finding(
+            name="capabilities",
+            state="error",
+            detail=f"no ACID table can be created: {facts.acid_problem}",
+            remedy="Send the ACID capabilities (the setting's default), and run Hive 4 with its default "
+            "metastore.metadata.transformer.class.",
+        )
+    return Finding(name="capabilities", state="ok", detail="ACID tables can be created")
+
+
+def _listener(facts: Facts) -> Finding:
+    key = "hive.metastore.transactional.event.listeners"
+    remedy = f"Set {key} to {LISTENER} (it is in hive-hcatalog-server-extensions) and restart the metastore."
+    if facts.last_event_id is None:
+        return Finding(
+            name="notification listener", state="error", detail="events cannot be read", remedy=remedy
+        )
+    detail = f"last event {facts.last_event_id}"
+    if LISTENER in facts.settings.get(key, ""):
+        return Finding(name="notification listener", state="ok", detail=detail)
+    if key in facts.settings:
+        return Finding(
+            name="notification listener",
+            state="error",
+            detail=f"{detail}, but no listener writes new ones ({key} is {facts.settings[key]!r})",
+            remedy=remedy,
+        )
+    return Finding(name="notification listener", state="unknown", detail=detail, remedy=remedy)
+
+
+def _switch(facts: Facts, name: str, key: str, consequence: str) -> Finding:
+    value = facts.settings.get(key)
+    if value is None:
+        return Finding(name=name, state="unknown", detail=f"the server does not tell {key}")
+    if value.lower() == "true":
+        return Finding(name=name, state="ok", detail=f"{key} is true")
+    return Finding(
+        name=name, state="warning", detail=f"{key} is {value}: {consequence}", remedy=f"Set {key} to true."
+    )
+
+
+def _event_ttl(facts: Facts) -> Finding:
+    key = "hive.metastore.event.db.listener.timetolive"
+    repl_key = "hive.repl.event.db.listener.timetolive"
+    told = [(name, facts.settings[name]) for name in (key, repl_key) if name in facts.settings]
+    if not told:
+        return Finding(name="event ttl", state="unknown", detail=f"the server does not tell {key}")
+    # Databases under replication (repl.source.for) keep their events for the second, longer time.
+    seconds = [parse_duration_s(value) for _, value in told]
+    detail = ", ".join(f"{name} is {value}" for name, value in told)
+    if None in seconds:
+        return Finding(name="event ttl", state="unknown", detail=detail)
+    if min(second for second in seconds if second is not None) < MIN_EVENT_TTL_S:
+        return Finding(
+            name="event ttl",
+            state="warning",
+            detail=f"{detail}: a policy that pauses for longer must compare everything",
+            remedy=f"Set {key} to several days.",
+        )
+    return Finding(name="event ttl", state="ok", detail=detail)
+
+
+def _transaction_manager(facts: Facts) -> Finding:
+    manager = facts.settings.get("hive.txn.manager")
+    concurrency = facts.settings.get("hive.support.concurrency")
+    if manager is None:
+        return Finding(name="transaction manager", state="unknown", detail="the server does not tell it")
+    if manager == TRANSACTION_MANAGER and concurrency != "false":
+        return Finding(name="transaction manager", state="ok", detail=manager)
+    return Finding(
+        name="transaction manager",
+        state="warning",
+        detail=f"hive.txn.manager is {manager}, hive.support.concurrency is {concurrency}",
+        remedy=f"Set hive.txn.manager to {TRANSACTION_MANAGER} and hive.support.concurrency to true.",
+    )
+
+
+def _bit_vectors(facts: Facts) -> Finding:
+    key = "hive.stats.fetch.bitvector"
+    value = facts.settings.get(key)
+    if value is None:
+        return Finding(name="statistics", state="unknown", detail=f"the server does not tell {key}")
+    if value.lower() == "true":
+        return Finding(name="statistics", state="ok", detail="read with their bit vectors")
+    return Finding(
+        name="statistics",
+        state="warning",
+        detail=f"{key} is {value}: column statistics are read, and so replicated, without bit vectors",
+        remedy=f"Set {key} to true if distinct values are to be estimated over partitions on the replica.",
+    )
+
+
+_UNITS_S = {
+    "ms": 1e-3, "msec": 1e-3, "us": 1e-6, "usec": 1e-6, "ns": 1e-9, "nsec": 1e-9,
+    "": 1, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "hour": 3600, "d": 86400, "day": 86400,
+}  # fmt: skip
+
+
+def parse_duration_s(text: str) -> float | None:
+    """Return the seconds of a Hive time setting (``10d``, ``86400s``); ``None`` if it is none."""
+    number = text.strip().rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    unit = text.strip()[len(number) :].lower()
+    try:
+        return float(number) * _UNITS_S[unit if unit in _UNITS_S else unit.removesuffix("s")]
+    except (ValueError, KeyError):
+        return None
+
+
+def _acid_problem(client: MetastoreClient) -> str:
+    """Have the server rehearse the creation of an ACID table with our capabilities."""
+    storage = types.StorageDescriptor(
+        cols=[types.FieldSchema(name="id", type="int")],
+        inputFormat="org.apache.hadoop.hive.ql.io.orc.OrcInputFormat",
+        outputFormat="org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat",
+        serdeInfo=types.SerDeInfo(serializationLib="org.apache.hadoop.hive.ql.io.orc.OrcSerde"),
+    )
+    table = types.Table(
+        dbName="default",
+        tableName="hive_federation_rehearsal",
+        sd=storage,
+        partitionKeys=[],
+        parameters={"transactional": "true"},
+        tableType="MANAGED_TABLE",
+    )
+    request = types.CreateTableRequest(
+        table=table,
+        processorCapabilities=list(client.settings.capabilities),
+        processorIdentifier=client.settings.identifier,
+    )
+    try:
+        made = client.call("translate_table_dryrun", request)
+    except MetastoreError as error:
+        return error.message
+    if made.tableType != "MANAGED_TABLE" or (made.parameters or {}).get("transactional") != "true":
+        return f"the server would make it {made.tableType}"
+    return ""
+
+
+def _try(ask: Callable[[], T]) -> T | None:
+    """Ask what an older or locked-down server may refuse to tell."""
+    try:
+        return ask()
+    except MetastoreError:
+        return None

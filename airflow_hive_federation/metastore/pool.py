@@ -1,0 +1,68 @@
+"""Clients for several threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+from airflow_hive_federation.errors import MetastoreTimeoutError
+from airflow_hive_federation.metastore.client import MetastoreClient
+from airflow_hive_federation.metastore.settings import MetastoreSettings
+
+
+class MetastorePool:
+    """At most ``size`` clients at a time, kept open between uses.
+
+    :param size: how many connections there may be.
+    :param wait_timeout_s: seconds to wait for a client while all are in use.
+    """
+
+    def __init__(self, settings: MetastoreSettings, size: int = 4, *, wait_timeout_s: float = 600.0) -> None:
+        self.settings = settings
+        self.size = size
+        self._wait_timeout_s = wait_timeout_s
+        self._idle: list[MetastoreClient] = []
+        self._lock = threading.Lock()
+        self._free = threading.BoundedSemaphore(size)
+
+    @contextmanager
+    def client(self) -> Iterator[MetastoreClient]:
+        """Lend a client to the caller's thread.
+
+        A client whose connection has broken has dropped it by itself and connects anew when it is lent again.
+
+        :raises MetastoreTimeoutError: if none became free in time.
+        """
+        if not self._free.acquire(timeout=self._wait_timeout_s):
+            raise MetastoreTimeoutError(
+                f"All {self.size} connections to {', '.join(self.settings.uris)} were in use for "
+                f"{self._wait_timeout_s:g} s.",
+                remedy="Make the pool larger.",
+            )
+        try:
+            with self._lock:
+                client = self._idle.pop() if self._idle else MetastoreClient(self.settings)
+            try:
+                yield client
+            finally:
+                with self._lock:
+                    self._idle.append(client)
+        finally:
+            self._free.release()
+
+    def close(self) -> None:
+        """Close the clients that are not lent."""
+        with self._lock:
+            while self._idle:
+                self._idle.pop().close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

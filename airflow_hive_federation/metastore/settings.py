@@ -1,0 +1,180 @@
+"""What a client of a Hive metastore is told: where it is, how to reach it, who asks."""
+
+from __future__ import annotations
+
+import getpass
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from urllib.parse import urlsplit
+
+from airflow_hive_federation.errors import ConfigurationError
+
+DEFAULT_PORT = 9083
+DEFAULT_HTTP_PATH = "/metastore"
+
+# What this package's reader and writer can do, in the words of the server's translation layer
+# (org.apache.hadoop.hive.metastore.MetastoreDefaultTransformer). Without the ACID ones the server refuses to
+# create ACID tables and turns managed tables into external ones.
+CAPABILITIES = (
+    "EXTREAD",
+    "EXTWRITE",
+    "HIVEBUCKET2",
+    "HIVECACHEINVALIDATE",
+    "HIVEFULLACIDREAD",
+    "HIVEFULLACIDWRITE",
+    "HIVEMANAGEDINSERTREAD",
+    "HIVEMANAGEDINSERTWRITE",
+    "HIVEMANAGESTATS",
+    "HIVEMQT",
+    "HIVEONLYMQTWRITE",
+    "HIVESQL",
+)
+
+_PLAIN, _TLS = ("thrift", "http"), ("thrift+tls", "https")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TlsSettings:
+    """How the server is authenticated, and we to it.
+
+    :param ca_file: PEM file of the authorities to trust; ``None`` trusts the system's.
+    :param cert_file: PEM file of our certificate, where the server asks for one.
+    :param key_file: PEM file of its key; ``None`` if it is in ``cert_file``.
+    :param key_password: password of the key.
+    :param verify: ``False`` accepts any certificate for any host: for tests only.
+    """
+
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+    verify: bool = True
+
+    def context(self) -> ssl.SSLContext:
+        """Build the TLS context.
+
+        :raises ConfigurationError: if a file is missing or is no certificate or key.
+        """
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+            if self.cert_file:
+                context.load_cert_chain(self.cert_file, self.key_file, lambda: self.key_password or "")
+        except OSError as error:  # ssl.SSLError is one
+            raise ConfigurationError(
+                f"TLS files {self.ca_file}, {self.cert_file}, {self.key_file} cannot be used: {error}",
+                remedy="Give readable PEM files; the key must belong to the certificate.",
+            ) from error
+        if not self.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """One URI, taken apart."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str = ""
+
+    @property
+    def is_http(self) -> bool:
+        """Whether Thrift travels in HTTP requests."""
+        return self.scheme in {"http", "https"}
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether the scheme itself asks for TLS."""
+        return self.scheme in _TLS
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}{self.path}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetastoreSettings:
+    """Where a metastore is and how to speak to it.
+
+    :param uris: servers of the same metastore: ``thrift://host:9083`` (TCP), ``thrift+tls://host:9083``,
+        ``http://host:9001/metastore`` or ``https://…`` (Hive's HTTP transport).
+    :param tls: TLS files; with it ``thrift://`` uses TLS as well.
+    :param http_headers: HTTP headers to send with every request, a bearer token for instance.
+    :param user: user in whose name to act (``set_ugi``, or the user header of HTTP); ``None`` is the
+        operating system's user.
+    :param groups: the user's groups, sent with ``set_ugi``.
+    :param connect_timeout_s: seconds to connect to one URI, greeting included.
+    :param call_timeout_s: seconds a call may take, its whole answer included.
+    :param catalog: Hive catalog that calls mean where none is named.
+    :param capabilities: what the caller can do with the tables it asks for; see ``CAPABILITIES``.
+    :param identifier: name under which the server's log knows the caller.
+    """
+
+    uris: tuple[str, ...]
+    tls: TlsSettings | None = None
+    http_headers: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    user: str | None = None
+    groups: tuple[str, ...] = ()
+    connect_timeout_s: float = 10.0
+    call_timeout_s: float = 600.0
+    catalog: str = "hive"
+    capabilities: tuple[str, ...] = CAPABILITIES
+    identifier: str = "airflow-hive-federation"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "http_headers", MappingProxyType(dict(self.http_headers)))
+        if not self.uris:
+            raise ConfigurationError(
+                "No metastore URI given.", remedy="Give at least one, thrift://host:9083."
+            )
+        for name in ("connect_timeout_s", "call_timeout_s"):
+            if getattr(self, name) <= 0:
+                raise ConfigurationError(f"{name} is {getattr(self, name)}.", remedy="Give seconds above 0.")
+        self.endpoints()
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Return the URIs taken apart.
+
+        :raises ConfigurationError: if one of them is not of the forms above.
+        """
+        return tuple(_parse(uri) for uri in self.uris)
+
+    def effective_user(self) -> str:
+        """Return the user that calls act for."""
+        return self.user or getpass.getuser()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # A mapping proxy cannot be pickled.
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return _rebuild, ({**fields, "http_headers": dict(self.http_headers)},)
+
+
+def _rebuild(fields: dict[str, object]) -> MetastoreSettings:
+    return MetastoreSettings(**fields)  # type: ignore[arg-type]
+
+
+def _parse(uri: str) -> Endpoint:
+    parts = urlsplit(uri)
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    if "@" in parts.netloc:
+        # The text may hold a password: it is not repeated.
+        raise ConfigurationError(
+            f"A metastore URI names a user before its host ({parts.hostname}).",
+            remedy="Give the user as a setting of its own, and secrets as headers or files.",
+        )
+    if parts.scheme not in _PLAIN + _TLS or not parts.hostname or port == -1:
+        raise ConfigurationError(
+            f"{uri!r} is no metastore URI.",
+            remedy="Write thrift://host:port, thrift+tls://host:port, http(s)://host:port/path.",
+        )
+    is_http = parts.scheme in {"http", "https"}
+    default = {"http": 80, "https": 443}.get(parts.scheme, DEFAULT_PORT)
+    path = (parts.path or DEFAULT_HTTP_PATH) if is_http else ""
+    return Endpoint(scheme=parts.scheme, host=parts.hostname, port=port or default, path=path)

@@ -1,0 +1,69 @@
+"""The base of every struct of Hive's interface definition.
+
+A struct holds exactly the fields that were given to it or came over the wire: what is unset stays unset and
+is not sent, so that reading a struct and writing it back changes nothing. Reading an unset field gives
+``None``. The defaults of the interface definition are left to the server, which applies the same ones.
+
+The classes carry ``thrift_spec``, the table that thriftpy2's compiled protocol reads and writes by, but need
+no thriftpy2 themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, dataclass_transform
+
+Spec = dict[int, tuple[Any, ...]]
+
+
+@dataclass_transform(eq_default=False, kw_only_default=True)
+class Struct:
+    """A Thrift struct or union. Subclasses are generated; fields are keyword arguments."""
+
+    thrift_spec: ClassVar[Spec] = {}
+
+    def __init__(self, **fields: Any) -> None:
+        known = type(self).__annotations__
+        for name, value in fields.items():
+            if name not in known:
+                raise TypeError(f"{type(self).__name__} has no field {name!r}")
+            if value is not None:
+                self.__dict__[name] = value
+
+    def set_fields(self) -> dict[str, Any]:
+        """Return the fields that are set, by name, in the order of their ids."""
+        return {
+            name: value
+            for _, (_, name, *_) in sorted(self.thrift_spec.items())
+            if (value := getattr(self, name, None)) is not None
+        }
+
+    def read(self, iprot: Any) -> None:
+        """Fill the fields from a thriftpy2 protocol."""
+        iprot.read_struct(self)
+
+    def write(self, oprot: Any) -> None:
+        """Write the set fields to a thriftpy2 protocol."""
+        oprot.write_struct(self)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self.set_fields() == other.set_fields()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={value!r}" for name, value in self.set_fields().items())
+        return f"{type(self).__name__}({fields})"
+
+
+class Fault(Struct, Exception):  # noqa: N818 - Thrift's word; errors.py has the errors callers see
+    """A Thrift exception as the server sends it; callers see the error it is translated to."""
+
+    message: str | None = None
+
+    # An exception has to be hashable: traceback and logging keep sets of them.
+    __hash__ = Exception.__hash__  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return self.message or type(self).__name__

@@ -1,0 +1,275 @@
+"""How bytes get to a metastore and back: TCP, TLS or HTTP behind one small interface, deadlines kept.
+
+A channel carries one request and its answer at a time. Every wait ends at the deadline: a peer that sends a
+byte now and then cannot stretch it. What fails, fails as an :class:`OSError` (no answer, connection gone,
+time over) or as :class:`ForeignProtocol` (something else answers).
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import select
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings, TlsSettings
+
+USER_HEADER = (
+    "x-actor-username"  # org.apache.hadoop.hive.metastore.utils.MetaStoreUtils.USER_NAME_HTTP_HEADER
+)
+
+
+class ForeignProtocol(Exception):  # noqa: N818 - internal signal, never seen by callers
+    """The peer answered, but not as a metastore does."""
+
+
+class NotSent(ConnectionError):  # noqa: N818 - internal signal, never seen by callers
+    """The connection broke before the request was out: the server cannot have carried it out."""
+
+
+class Deadline:
+    """A moment on the monotonic clock.
+
+    :param seconds: how far it is.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._at = time.monotonic() + seconds
+
+    def remaining_s(self) -> float:
+        """Return the seconds left.
+
+        :raises TimeoutError: if there are none.
+        """
+        if (left := self._at - time.monotonic()) <= 0:
+            raise self.passed()
+        return left
+
+    def passed(self) -> TimeoutError:
+        """Return the error that says so."""
+        return TimeoutError(f"no complete answer within {self.seconds:g} s")
+
+    def sooner(self, seconds: float) -> Deadline:
+        """Return the deadline ``seconds`` from now, or this one if it comes first."""
+        return Deadline(min(seconds, self.remaining_s()))
+
+
+class Channel(Protocol):
+    """A connection to one server."""
+
+    #: Whether the peer knows who asks only after ``set_ugi``.
+    needs_greeting: bool
+
+    def send(self, request: bytes, deadline: Deadline) -> None:
+        """Send one whole request.
+
+        :raises NotSent: if the connection broke before the last byte was out.
+        """
+
+    def receive(self, size: int, deadline: Deadline) -> bytes:
+        """Return between 1 and ``size`` bytes of the answer.
+
+        :raises ConnectionError: if the peer has closed the connection.
+        """
+
+    def is_stale(self) -> bool:
+        """Whether the peer closed the connection, or spoke, while nothing was asked."""
+
+    def close(self) -> None:
+        """Close; never fails."""
+
+
+def open_channel(endpoint: Endpoint, settings: MetastoreSettings, deadline: Deadline) -> Channel:
+    """Connect to one server.
+
+    :raises OSError: if nothing answers there, or TLS fails (:class:`ssl.SSLError`).
+    """
+    sock = _connect(endpoint, settings.tls, deadline)
+    if endpoint.is_http:
+        headers = {USER_HEADER: settings.effective_user(), **settings.http_headers}
+        return HttpChannel(sock, endpoint, headers)
+    return SocketChannel(sock)
+
+
+class SocketChannel:
+    """Thrift straight on a TCP or TLS connection."""
+
+    needs_greeting = True
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+
+    def send(self, request: bytes, deadline: Deadline) -> None:
+        """See :meth:`Channel.send`."""
+        try:
+            _send_all(self._sock, request, deadline)
+        except ConnectionError as error:
+            raise NotSent(*error.args) from error
+
+    def receive(self, size: int, deadline: Deadline) -> bytes:
+        """See :meth:`Channel.receive`."""
+        return _receive(self._sock, size, deadline)
+
+    def is_stale(self) -> bool:
+        """See :meth:`Channel.is_stale`."""
+        return _readable(self._sock)
+
+    def close(self) -> None:
+        """See :meth:`Channel.close`."""
+        self._sock.close()
+
+
+class HttpChannel:
+    """Thrift in the bodies of HTTP requests, as Hive's ``metastore.server.thrift.transport.mode=http``."""
+
+    needs_greeting = False
+
+    def __init__(self, sock: socket.socket, endpoint: Endpoint, headers: Mapping[str, str]) -> None:
+        self._sock = sock
+        self._endpoint = endpoint
+        self._headers = headers
+        self._body = io.BytesIO()
+
+    def send(self, request: bytes, deadline: Deadline) -> None:
+        """See :meth:`Channel.send`."""
+        head = [
+            f"POST {self._endpoint.path} HTTP/1.1",
+            f"Host: {self._endpoint.host}:{self._endpoint.port}",
+            "Content-Type: application/x-thrift",
+            "Accept: application/x-thrift",
+            f"Content-Length: {len(request)}",
+            *(f"{name}: {value}" for name, value in self._headers.items()),
+        ]
+        message = "\r\n".join([*head, "", ""]).encode("latin-1") + request
+        try:
+            _send_all(self._sock, message, deadline)
+        except ConnectionError as error:
+            raise NotSent(*error.args) from error
+        self._body = io.BytesIO()
+
+    def receive(self, size: int, deadline: Deadline) -> bytes:
+        """See :meth:`Channel.receive`."""
+        if not (data := self._body.read(size)):
+            self._body = io.BytesIO(self._read_answer(deadline))
+            data = self._body.read(size)
+        return data
+
+    def is_stale(self) -> bool:
+        """See :meth:`Channel.is_stale`."""
+        return _readable(self._sock)
+
+    def close(self) -> None:
+        """See :meth:`Channel.close`."""
+        self._sock.close()
+
+    def _read_answer(self, deadline: Deadline) -> bytes:
+        answer = http.client.HTTPResponse(_DeadlineFile(self._sock, deadline))  # type: ignore[arg-type]
+        try:
+            answer.begin()
+            body = answer.read()
+        except http.client.RemoteDisconnected as error:
+            raise ConnectionResetError(str(error)) from error
+        except http.client.HTTPException as error:
+            raise ForeignProtocol(f"no HTTP answer: {error!r}") from error
+        if answer.status != http.HTTPStatus.OK or not body:
+            raise ForeignProtocol(f"HTTP {answer.status} {answer.reason} for {self._endpoint.path}")
+        return body
+
+
+class _DeadlineFile(io.RawIOBase):
+    """What http.client reads an answer from: the socket, each wait cut at the deadline."""
+
+    def __init__(self, sock: socket.socket, deadline: Deadline) -> None:
+        self._sock = sock
+        self._deadline = deadline
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._sock.settimeout(self._deadline.remaining_s())
+        try:
+            return self._sock.recv_into(buffer)
+        except TimeoutError as error:
+            raise self._deadline.passed() from error
+
+
+def _connect(endpoint: Endpoint, tls: TlsSettings | None, deadline: Deadline) -> socket.socket:
+    sock = socket.create_connection((endpoint.host, endpoint.port), timeout=deadline.remaining_s())
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if endpoint.is_tls or (tls is not None and not endpoint.is_http):
+            return _wrap(sock, endpoint, tls or TlsSettings(), deadline)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _wrap(sock: socket.socket, endpoint: Endpoint, tls: TlsSettings, deadline: Deadline) -> ssl.SSLSocket:
+    wrapped = tls.context().wrap_socket(sock, server_hostname=endpoint.host, do_handshake_on_connect=False)
+    try:
+        _shake_hands(wrapped, deadline)
+    except BaseException:
+        # The plain socket has handed its descriptor over.
+        wrapped.close()
+        raise
+    return wrapped
+
+
+def _shake_hands(sock: ssl.SSLSocket, deadline: Deadline) -> None:
+    # By hand: the socket's own timeout counts every read anew.
+    sock.setblocking(False)
+    while True:
+        try:
+            sock.do_handshake()
+        except ssl.SSLWantReadError:
+            _wait(sock, deadline, select.POLLIN)
+        except ssl.SSLWantWriteError:
+            _wait(sock, deadline, select.POLLOUT)
+        else:
+            return
+
+
+def _wait(sock: socket.socket, deadline: Deadline, event: int) -> None:
+    poll = select.poll()
+    poll.register(sock, event)
+    poll.poll(deadline.remaining_s() * 1000)
+
+
+def _send_all(sock: socket.socket, data: bytes, deadline: Deadline) -> None:
+    rest = memoryview(data)
+    while rest:
+        sock.settimeout(deadline.remaining_s())
+        try:
+            rest = rest[sock.send(rest) :]
+        except TimeoutError as error:
+            raise deadline.passed() from error
+
+
+def _receive(sock: socket.socket, size: int, deadline: Deadline) -> bytes:
+    sock.settimeout(deadline.remaining_s())
+    try:
+        data = sock.recv(size)
+    except TimeoutError as error:
+        raise deadline.passed() from error
+    if not data:
+        raise ConnectionResetError("the server closed the connection")
+    return data
+
+
+def _readable(sock: socket.socket) -> bool:
+    if sock.fileno() < 0:
+        return True
+    poll = select.poll()
+    poll.register(sock, select.POLLIN | select.POLLHUP | select.POLLERR)
+    return bool(poll.poll(0))

@@ -1,0 +1,31 @@
+"""Fixtures that start peers."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from metastore_peers import Peer
+
+
+@pytest.fixture
+def peers() -> Iterator[Callable[..., Peer]]:
+    """Start peers: ``peers(behave)``. All end with the test."""
+    started: list[Peer] = []
+
+    def start(behave: Callable[[socket.socket], None], **options: Any) -> Peer:
+        started.append(Peer(behave, **options))
+        return started[-1]
+
+    yield start
+    for peer in started:
+        peer.close()
+
+
+@pytest.fixture
+def dead_uri() -> str:
+    """A URI behind which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"thrift://127.0.0.1:{listener.getsockname()[1]}"

@@ -1,0 +1,103 @@
+"""What the doctor makes of what a metastore says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_hive_federation.metastore.doctor import (
+    LISTENER,
+    TRANSACTION_MANAGER,
+    Facts,
+    Finding,
+    assess,
+    parse_duration_s,
+)
+
+SOUND = Facts(
+    uri="thrift://h:1",
+    version="4.2.1",
+    last_event_id=5,
+    settings={
+        "hive.metastore.transactional.event.listeners": f"a.B,{LISTENER}",
+        "hive.metastore.dml.events": "true",
+        "hive.metastore.event.db.listener.timetolive": "7d",
+        "hive.repl.event.db.listener.timetolive": "10d",
+        "hive.compactor.initiator.on": "true",
+        "hive.compactor.cleaner.on": "true",
+        "hive.txn.manager": TRANSACTION_MANAGER,
+        "hive.support.concurrency": "true",
+        "hive.stats.fetch.bitvector": "true",
+    },
+)
+
+
+def changed(**settings: str) -> Facts:
+    return replace(SOUND, settings={**SOUND.settings, **{f"hive.{k}": v for k, v in settings.items()}})
+
+
+def troubled(facts: Facts) -> list[Finding]:
+    return [finding for finding in assess(facts) if finding.state != "ok"]
+
+
+def test_a_sound_metastore() -> None:
+    assert troubled(SOUND) == []
+
+
+def test_a_metastore_that_does_not_answer_has_one_finding() -> None:
+    (finding,) = assess(Facts(problem="refused", remedy="start it"))
+    assert (finding.name, finding.state, finding.remedy) == ("reachable", "error", "start it")
+
+
+@pytest.mark.parametrize(
+    ("facts", "name", "state"),
+    [
+        (replace(SOUND, version="2.3.10"), "version", "warning"),
+        (replace(SOUND, version="fb303"), "version", "unknown"),
+        (replace(SOUND, acid_problem="no capabilities"), "capabilities", "error"),
+        (replace(SOUND, last_event_id=None), "notification listener", "error"),
+        (changed(**{"metastore.transactional.event.listeners": ""}), "notification listener", "error"),
+        (changed(**{"metastore.dml.events": "false"}), "dml events", "warning"),
+        (changed(**{"metastore.event.db.listener.timetolive": "3600s"}), "event ttl", "warning"),
+        (changed(**{"metastore.event.db.listener.timetolive": "soon"}), "event ttl", "unknown"),
+        (changed(**{"txn.manager": "DummyTxnManager"}), "transaction manager", "warning"),
+        (changed(**{"support.concurrency": "false"}), "transaction manager", "warning"),
+        (changed(**{"compactor.initiator.on": "false"}), "compactor initiator", "warning"),
+        (changed(**{"compactor.cleaner.on": "false"}), "compactor cleaner", "warning"),
+        (changed(**{"stats.fetch.bitvector": "false"}), "statistics", "warning"),
+    ],
+)
+def test_what_is_wrong_is_named(facts: Facts, name: str, state: str) -> None:
+    (finding,) = troubled(facts)
+    assert (finding.name, finding.state) == (name, state)
+    assert finding.remedy or state == "unknown"
+
+
+def test_what_is_not_told_is_unknown() -> None:
+    states = {finding.name: finding.state for finding in assess(replace(SOUND, settings={}))}
+    assert {name for name, state in states.items() if state == "unknown"} == {
+        "notification listener",
+        "dml events",
+        "event ttl",
+        "transaction manager",
+        "compactor initiator",
+        "compactor cleaner",
+        "statistics",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("86400s", 86400),
+        ("10d", 864000),
+        ("2 hours", 7200),
+        ("90", 90),
+        ("500ms", 0.5),
+        ("x", None),
+        ("1y", None),
+    ],
+)
+def test_durations(text: str, seconds: float | None) -> None:
+    assert parse_duration_s(text) == seconds
