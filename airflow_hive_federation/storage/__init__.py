@@ -1,0 +1,1 @@
+"""File systems by URI: opening, listing, copying, digests."""

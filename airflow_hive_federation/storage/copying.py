@@ -1,0 +1,320 @@
+"""Copying one file so that a reader of the target sees all of it or nothing.
+
+The bytes go to a hidden name beside the target, are digested on the way, and get the target's name by a
+rename once there are as many as were listed. A copy that is killed leaves a hidden file, which the next run
+sweeps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    DigestMismatchError,
+    FileVanishedError,
+    StorageError,
+)
+from airflow_hive_federation.model.files import CopyItem, CopyOutcome
+from airflow_hive_federation.storage.bandwidth import TokenBucket
+from airflow_hive_federation.storage.digests import check_length, digest_file, read_chunks
+from airflow_hive_federation.storage.filesystem import (
+    OBJECT_STORES,
+    join,
+    local_path,
+    open_filesystem,
+    parse_location,
+    publishing,
+    remove_quietly,
+    rename,
+    storage_errors,
+    temporary_run,
+    temporary_uri,
+)
+from airflow_hive_federation.storage.listing import file_size, list_directory
+
+#: Writes the rows of a source file that a valid write-id list lets through to a new file:
+#: (source URI, URI to write, the list in Hive's text form, storage options).
+Rewrite = Callable[[str, str, str, Mapping[str, Any] | None], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopySettings:
+    """How files are copied.
+
+    :param options: storage options, see :func:`.filesystem.options_for`.
+    :param run_id: marks the temporary names of one run, so that another can tell them from its own.
+    :param sync: wait until the bytes are on the disk (``fsync``) before the file gets its name.
+    :param rewrite: copies files that hold rows of aborted write ids; without it they are refused.
+    """
+
+    options: Mapping[str, Any] | None = None
+    run_id: str = ""
+    sync: bool = False
+    rewrite: Rewrite | None = None
+
+
+def copy_file(
+    item: CopyItem,
+    settings: CopySettings | None = None,
+    *,
+    expected_digest: str | None = None,
+    bandwidth: TokenBucket | None = None,
+) -> CopyOutcome:
+    """Copy one file; an identical one that is there already is left as it is.
+
+    :param item: what to copy.
+    :param settings: how.
+    :param expected_digest: lower-case hexadecimal SHA-256 the copy must have, where it is known.
+    :param bandwidth: caps the bytes read from the source.
+    :raises FileVanishedError: the source is gone, or changed while it was copied.
+    :raises StoragePermissionError: the source cannot be read, or the target not written.
+    :raises StorageFullError: the target's store is full.
+    :raises DigestMismatchError: the source's bytes are not those of ``expected_digest``.
+    :raises ConfigurationError: the item wants rows left out and ``settings`` has no ``rewrite``.
+    :raises StorageError: anything else a store refused. In all cases the target is what it was before.
+    """
+    settings = settings or CopySettings()
+    if item.visible_write_ids is not None:
+        return _rewrite_file(item, settings)
+    found = _identical_target(item, settings, expected_digest, bandwidth)
+    if found is not None:
+        return CopyOutcome(target=item.target, size_bytes=item.size_bytes, digest=found, copied=False)
+    with _target(item.target, settings) as target:
+        sha = hashlib.sha256()
+        read = 0
+        for chunk in read_chunks(item.source, options=settings.options):
+            if bandwidth is not None:
+                bandwidth.take(len(chunk))
+            sha.update(chunk)
+            target.write(chunk)
+            read += len(chunk)
+        check_length(item.source, item.size_bytes, read)
+        digest = sha.hexdigest()
+        if expected_digest is not None and digest != expected_digest:
+            raise _mismatch(item.source, expected_digest, digest)
+    return CopyOutcome(target=item.target, size_bytes=read, digest=digest, copied=True)
+
+
+def survey_targets(
+    directories: Iterable[str],
+    *,
+    options: Mapping[str, Any] | None = None,
+    sweep_runs_before: str | None = None,
+    threads: int = 8,
+) -> dict[str, int]:
+    """Sizes in bytes of the files in directories, by URI, once abandoned temporary files are swept.
+
+    :param directories: URIs, not searched deeper; those that do not exist have no files.
+    :param sweep_runs_before: remove temporary files of runs with a smaller id than this; ``None`` removes
+        none. (A run that is thought dead never sweeps what its successors write: their ids are greater.)
+    :param threads: directories looked at side by side.
+    :raises StorageError: a directory cannot be listed.
+    """
+
+    def survey(directory: str) -> dict[str, int]:
+        names = list_directory(directory, options=options)
+        if sweep_runs_before is not None:
+            _sweep(directory, names, options, lambda run: run < sweep_runs_before)
+        return {join(directory, name): size for name, size in names.items()}
+
+    sizes: dict[str, int] = {}
+    with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="survey") as workers:
+        for found in workers.map(survey, directories):
+            sizes.update(found)
+    return sizes
+
+
+def sweep_temporary_files(
+    directory: str, *, options: Mapping[str, Any] | None = None, keep_run: str | None = None
+) -> int:
+    """Remove what killed copies left in a directory; return how many files.
+
+    Only one job copies into a directory at a time. A job that is still dying when its successor sweeps loses
+    the file it was writing and fails with :class:`FileVanishedError`, never with a broken target.
+
+    :param directory: URI of the directory, not searched deeper.
+    :param keep_run: temporary files of this run are left.
+    """
+    names = list_directory(directory, options=options)
+    return _sweep(directory, names, options, lambda run: run != keep_run)
+
+
+# -- an identical file is there already ------------------------------------------------------------------
+
+
+def _identical_target(
+    item: CopyItem, settings: CopySettings, expected_digest: str | None, bandwidth: TokenBucket | None
+) -> str | None:
+    """The digest of the target, if it is what the copy would make."""
+    if _size_or_none(item.target, settings.options) != item.size_bytes:
+        return None
+    there = digest_file(item.target, options=settings.options).digest
+    wanted = expected_digest
+    if wanted is None:
+        source = digest_file(
+            item.source, size_bytes=item.size_bytes, bandwidth=bandwidth, options=settings.options
+        )
+        wanted = source.digest
+    return there if there == wanted else None
+
+
+def _size_or_none(uri: str, options: Mapping[str, Any] | None) -> int | None:
+    try:
+        return file_size(uri, options=options)
+    except FileVanishedError:
+        return None
+
+
+# -- files with rows to leave out ------------------------------------------------------------------------
+
+
+def _rewrite_file(item: CopyItem, settings: CopySettings) -> CopyOutcome:
+    if settings.rewrite is None or item.visible_write_ids is None:
+        raise ConfigurationError(
+            f"{item.source} holds rows of aborted write ids, and nothing was given to leave them out.",
+            remedy="Copy it with a rewriting function.",
+            path=item.source,
+        )
+    # A file of a streaming batch may have grown since: rows after the snapshot are not in the write-id list.
+    found_bytes = file_size(item.source, options=settings.options)
+    check_length(item.source, item.size_bytes, min(found_bytes, item.size_bytes))
+    temporary = temporary_uri(item.target, settings.run_id)
+    filesystem, path = open_filesystem(temporary, settings.options)
+    _, target = open_filesystem(item.target, settings.options)
+    published = False
+    try:
+        with storage_errors(temporary):
+            filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+        settings.rewrite(item.source, temporary, item.visible_write_ids, settings.options)
+        made = digest_file(temporary, options=settings.options)
+        same = _size_or_none(item.target, settings.options) == made.size_bytes and (
+            digest_file(item.target, options=settings.options).digest == made.digest
+        )
+        if not same:
+            with storage_errors(item.target):
+                rename(filesystem, path, target)
+            published = True
+    finally:
+        if not published:
+            remove_quietly(filesystem, path)
+    return CopyOutcome(target=item.target, size_bytes=made.size_bytes, digest=made.digest, copied=not same)
+
+
+# -- writing ---------------------------------------------------------------------------------------------
+
+
+class _LocalFile:
+    """An unbuffered local file whose errors name the target."""
+
+    def __init__(self, path: str, uri: str) -> None:
+        self._uri = uri
+        with storage_errors(uri):
+            try:
+                self._descriptor = _create(path)
+            except FileNotFoundError:
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                self._descriptor = _create(path)
+
+    def write(self, chunk: memoryview) -> None:
+        with storage_errors(self._uri):
+            while len(chunk):
+                # A write may be cut short, by a signal or at the edge of a full disk.
+                chunk = chunk[os.write(self._descriptor, chunk) :]
+
+    def sync(self) -> None:
+        with storage_errors(self._uri):
+            os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        # NFS tells of a full disk only now.
+        with storage_errors(self._uri):
+            os.close(self._descriptor)
+
+
+class _RemoteFile:
+    """A file of an fsspec store whose errors name the target."""
+
+    def __init__(self, file: Any, uri: str) -> None:
+        self._file = file
+        self._uri = uri
+
+    def write(self, chunk: memoryview) -> None:
+        with storage_errors(self._uri):
+            # Drivers keep what they are given; the buffer behind `chunk` is about to be overwritten.
+            self._file.write(bytes(chunk))
+
+
+@contextmanager
+def _target(uri: str, settings: CopySettings) -> Iterator[_LocalFile | _RemoteFile]:
+    """Yield a file that gets its name when the block ends well."""
+    path = local_path(uri)
+    if path is None:
+        with publishing(uri, settings.options, run_id=settings.run_id) as file:
+            yield _RemoteFile(file, uri)
+        return
+    temporary = local_path(temporary_uri(uri, settings.run_id)) or ""
+    file = _LocalFile(temporary, uri)
+    published = False
+    try:
+        try:
+            yield file
+            if settings.sync:
+                file.sync()
+        finally:
+            file.close()
+        with storage_errors(uri):
+            Path(temporary).replace(path)
+        published = True
+    finally:
+        if not published:
+            with suppress(FileNotFoundError):
+                Path(temporary).unlink()
+
+
+def _create(path: str) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+
+
+def _sweep(
+    directory: str,
+    names: Iterable[str],
+    options: Mapping[str, Any] | None,
+    is_abandoned: Callable[[str], bool],
+) -> int:
+    # Object stores commit uploads under the final name: they have no temporary names to sweep.
+    if parse_location(directory).scheme in OBJECT_STORES:
+        return 0
+    abandoned = [name for name in names if (run := temporary_run(name)) is not None and is_abandoned(run)]
+    for name in abandoned:
+        # Its owner, dying, may remove it first.
+        with suppress(FileVanishedError):
+            _remove(join(directory, name), options)
+    return len(abandoned)
+
+
+def _remove(uri: str, options: Mapping[str, Any] | None) -> None:
+    path = local_path(uri)
+    with storage_errors(uri):
+        if path is not None:
+            Path(path).unlink()
+            return
+        filesystem, known_as = open_filesystem(uri, options)
+        filesystem.rm_file(known_as)
+
+
+def _mismatch(path: str, expected: str, found: str) -> StorageError:
+    return DigestMismatchError(
+        f"{path} has digest {found}, not {expected} as was recorded for it.",
+        remedy="The file changed or was damaged since: compare it with its origin, then list it anew.",
+        path=path,
+        expected=expected,
+        found=found,
+    )

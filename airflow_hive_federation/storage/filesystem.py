@@ -1,0 +1,439 @@
+"""URIs as Hive writes them, the file systems behind them, and their errors made ours.
+
+A Hive location is the text of a Hadoop ``Path`` (``org.apache.hadoop.fs.Path.toString``): nothing in it is
+percent-encoded, so ``%``, ``?`` and ``#`` are ordinary characters (a partition value with a colon lies in the
+directory ``p=a%3Ab``), and URL parsers must not be let loose on it. ``file:/x``, ``file:///x`` and ``/x`` are
+the same place.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import re
+import sys
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    FileVanishedError,
+    HiveFederationError,
+    StorageError,
+    StorageFullError,
+    StoragePermissionError,
+)
+
+#: Hadoop's names of one store, and ours.
+_SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}
+
+#: Stores where a file appears, whole, when its upload is committed, and where a rename is a copy.
+OBJECT_STORES = frozenset({"s3", "gs", "abfs"})
+
+#: What to install for a scheme whose driver is missing.
+_EXTRAS = {
+    "s3": "pip install 'airflow-hive-federation[s3]'",
+    "hdfs": "install pyarrow, and Hadoop's native client library (libhdfs) with its CLASSPATH",
+    "gs": "pip install gcsfs",
+    "abfs": "pip install adlfs",
+}
+
+_URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>/.*)?", re.DOTALL)
+
+#: Names of files that are being written: Hive and Spark ignore names that begin with ``.`` or ``_``
+#: (org.apache.hadoop.hive.common.FileUtils.HIDDEN_FILES_PATH_FILTER).
+TEMPORARY_PREFIX = "._copy_"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Location:
+    """A URI taken apart.
+
+    :param scheme: ``file``, ``s3``, ``hdfs``, …; Hadoop's variants of a name unified.
+    :param authority: bucket, or host and port; empty where there is none.
+    :param path: absolute path without a trailing ``/``, except for the root itself.
+    """
+
+    scheme: str
+    authority: str
+    path: str
+
+    @property
+    def is_local(self) -> bool:
+        """The path is one of the machine's own (a network mount included)."""
+        return self.scheme == "file"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.scheme}:{self.path}" if self.is_local else f"{self.scheme}://{self.authority}{self.path}"
+        )
+
+
+def parse_location(uri: str) -> Location:
+    """Take a URI, or a bare local path, apart and normalise it.
+
+    :raises ConfigurationError: it is no URI, or a ``file`` URI of another host.
+    """
+    match = _URI.fullmatch(uri)
+    if match is None:
+        if not uri or "://" in uri:
+            raise ConfigurationError(
+                f"{uri!r} is not a URI.", remedy="Write scheme://authority/path, or a path."
+            )
+        return Location(scheme="file", authority="", path=_clean(str(Path(uri).absolute())))
+    scheme = match["scheme"].lower()
+    authority = (match["authority"] or "").lower()
+    if scheme == "file" and authority not in {"", "localhost"}:
+        raise ConfigurationError(
+            f"{uri!r} names a file of host {authority!r}.", remedy="Local files are file:/path.", path=uri
+        )
+    return Location(
+        scheme=_SCHEME_ALIASES.get(scheme, scheme),
+        authority="" if scheme == "file" else match["authority"] or "",
+        path=_clean(match["path"] or "/"),
+    )
+
+
+def canonical(uri: str) -> str:
+    """The one spelling of a URI: ``file:/x``, ``s3`` for ``s3a``, single slashes and none at the end."""
+    return str(parse_location(uri))
+
+
+def same_location(first: str, second: str) -> bool:
+    """Whether two URIs name the same place; links and host aliases are not resolved."""
+    return _comparable(first) == _comparable(second)
+
+
+def is_below(uri: str, base: str) -> bool:
+    """Whether ``uri`` is ``base`` or lies below it."""
+    inner, outer = _comparable(uri), _comparable(base)
+    return inner == outer or inner.startswith(outer.rstrip("/") + "/")
+
+
+def join(uri: str, *parts: str) -> str:
+    """Append path parts, each relative and with ``/`` between names."""
+    return "/".join([uri.rstrip("/"), *(part.strip("/") for part in parts if part.strip("/"))])
+
+
+def relative(uri: str, base: str) -> str:
+    """The path of ``uri`` below ``base``; empty for ``base`` itself.
+
+    :raises ConfigurationError: it does not lie there.
+    """
+    if not is_below(uri, base):
+        raise ConfigurationError(f"{uri} does not lie below {base}.", path=uri)
+    return parse_location(uri).path[len(parse_location(base).path.rstrip("/")) :].lstrip("/")
+
+
+def local_path(uri: str) -> str | None:
+    """The machine's own path behind a URI; ``None`` for other stores."""
+    location = parse_location(uri)
+    return location.path if location.is_local else None
+
+
+def options_for(uri: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The fsspec options for a URI.
+
+    :param options: either options for every URI (``{"key": …, "secret": …}``), or, where source and target
+        want different ones, a mapping from URI prefixes to options (``{"s3://a": {…}, "s3://b": {…}}``); the
+        longest prefix that ``uri`` lies below wins, and no options apply where none does.
+    """
+    if not options:
+        return {}
+    if not all(_URI.fullmatch(key) and isinstance(value, Mapping) for key, value in options.items()):
+        return dict(options)
+    prefixes = [prefix for prefix in options if is_below(uri, prefix)]
+    return dict(options[max(prefixes, key=lambda prefix: len(canonical(prefix)))]) if prefixes else {}
+
+
+def open_filesystem(uri: str, options: Mapping[str, Any] | None = None) -> tuple[Any, str]:
+    """The fsspec file system of a URI, and the path it knows the URI by.
+
+    :param uri: URI or bare local path.
+    :param options: see :func:`options_for`.
+    :raises ConfigurationError: nothing is installed that speaks the scheme, or it does not take the options.
+    :raises StorageError: the store cannot be reached.
+    """
+    location = parse_location(uri)
+    chosen = options_for(uri, options)
+    fsspec = importlib.import_module("fsspec")
+    if location.scheme == "hdfs" and location.authority:
+        host, _, port = location.authority.partition(":")
+        chosen = {"host": host, **({"port": int(port)} if port else {}), **chosen}
+    try:
+        with storage_errors(uri):
+            filesystem = fsspec.filesystem(location.scheme, **({} if location.is_local else chosen))
+    except ImportError as error:
+        raise ConfigurationError(
+            f"No driver for {location.scheme}:// is installed ({error}).",
+            remedy=_EXTRAS.get(location.scheme, f"Install the fsspec driver of {location.scheme}") + ".",
+            path=uri,
+        ) from error
+    except (ValueError, TypeError) as error:
+        raise ConfigurationError(
+            f"{uri} cannot be opened: {error}",
+            remedy="Check the URI's scheme and the storage options.",
+            path=uri,
+        ) from error
+    return filesystem, _filesystem_path(location)
+
+
+@contextmanager
+def reading(uri: str, options: Mapping[str, Any] | None = None) -> Iterator[Any]:
+    """Open a file for reading bytes, buffered.
+
+    :raises FileVanishedError: it does not exist.
+    :raises StorageError: it cannot be opened.
+    """
+    path = local_path(uri)
+    with storage_errors(uri):
+        if path is not None:
+            file: Any = open(path, "rb")  # noqa: SIM115, PTH123
+        else:
+            filesystem, known_as = open_filesystem(uri, options)
+            file = filesystem.open(known_as, "rb")
+    with file:
+        yield file
+
+
+@contextmanager
+def storage_errors(path: str) -> Iterator[None]:
+    """Translate what a file system raises inside the block, once, into the errors of this package.
+
+    :param path: URI named in the error.
+    :raises FileVanishedError: nothing is there (ENOENT).
+    :raises StoragePermissionError: no right (EACCES, EPERM), or mounted read-only (EROFS).
+    :raises StorageFullError: no space (ENOSPC), quota (EDQUOT) or file size limit (EFBIG) left.
+    :raises StorageError: anything else the store could not do.
+    """
+    try:
+        yield
+    except HiveFederationError:
+        raise
+    except OSError as error:
+        raise _translated(error, path) from error
+    except _driver_errors() as error:
+        raise StorageError(
+            f"{path}: {type(error).__name__}: {error}",
+            remedy="Check the storage options and that the store can be reached from here.",
+            path=path,
+        ) from error
+
+
+def write_atomically(uri: str, chunks: Iterable[bytes], options: Mapping[str, Any] | None = None) -> int:
+    """Write a file so that it is there whole or not at all, making its directory; return its size in bytes.
+
+    :raises StorageError: it could not be written; what was there before is untouched.
+    """
+    written = 0
+    with publishing(uri, options) as file, storage_errors(uri):
+        for chunk in chunks:
+            file.write(chunk)
+            written += len(chunk)
+    return written
+
+
+@contextmanager
+def publishing(uri: str, options: Mapping[str, Any] | None = None, *, run_id: str = "") -> Iterator[Any]:
+    """Open a binary file that gets its name when the block ends well, and leaves nothing otherwise."""
+    location = parse_location(uri)
+    temporary = temporary_uri(uri, run_id)
+    if location.is_local:
+        writing = _renaming_local(local_path(temporary) or "", location.path, uri)
+    elif location.scheme in OBJECT_STORES:
+        writing = _committing(*open_filesystem(uri, options), uri)
+    else:
+        writing = _renaming(*open_filesystem(temporary, options), open_filesystem(uri, options)[1], uri)
+    with writing as file:
+        yield file
+
+
+def temporary_uri(uri: str, run_id: str = "") -> str:
+    """A hidden name beside ``uri`` that nobody else uses.
+
+    :param run_id: marks the names of one run; run ids ascend with time, and ``0`` is before them all.
+    """
+    folder, _, name = uri.rpartition("/")
+    # File names end at 255 bytes; what is cut off here only made the name telling.
+    shown = name.encode()[:160].decode(errors="ignore")
+    return f"{folder}/{TEMPORARY_PREFIX}{shown}.{run_id or '0'}-{uuid.uuid4().hex[:12]}"
+
+
+def temporary_run(name: str) -> str | None:
+    """The run id in a file name made by :func:`temporary_uri`; ``None`` for other names."""
+    if not name.startswith(TEMPORARY_PREFIX):
+        return None
+    return name.rpartition(".")[2].rpartition("-")[0]
+
+
+def rename(filesystem: Any, source: str, target: str) -> None:
+    """Give a file its final name, replacing what has it."""
+    if "file" in _protocols(filesystem):
+        Path(source).replace(target)
+        return
+    # HDFS and fsspec's memory refuse or merge where the name is taken.
+    if filesystem.exists(target):
+        filesystem.rm_file(target)
+    filesystem.mv(source, target)
+
+
+def remove_quietly(filesystem: Any, path: str) -> None:
+    """Remove a temporary file if it is there; one that stays is hidden, and a later run sweeps it."""
+    try:
+        with storage_errors(path):
+            filesystem.rm_file(path)
+    except StorageError:
+        return
+
+
+def remove_file(uri: str, options: Mapping[str, Any] | None = None) -> bool:
+    """Remove a file; return whether it was there.
+
+    :raises StorageError: it cannot be removed.
+    """
+    filesystem, path = open_filesystem(uri, options)
+    try:
+        with storage_errors(uri):
+            filesystem.rm_file(path)
+    except FileVanishedError:
+        return False
+    return True
+
+
+@contextmanager
+def _renaming_local(temporary: str, path: str, uri: str) -> Iterator[Any]:
+    # Without fsspec, whose import costs a Spark task more than its writing does.
+    published = False
+    try:
+        with storage_errors(uri):
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            file = open(temporary, "xb")  # noqa: SIM115, PTH123
+        yield from _closing(file, uri)
+        with storage_errors(uri):
+            Path(temporary).replace(path)
+        published = True
+    finally:
+        if not published:
+            with suppress(OSError):
+                Path(temporary).unlink()
+
+
+@contextmanager
+def _renaming(filesystem: Any, temporary: str, path: str, uri: str) -> Iterator[Any]:
+    published = False
+    try:
+        with storage_errors(uri):
+            filesystem.makedirs(path.rpartition("/")[0] or "/", exist_ok=True)
+            file = filesystem.open(temporary, "wb")
+        yield from _closing(file, uri)
+        with storage_errors(uri):
+            rename(filesystem, temporary, path)
+        published = True
+    finally:
+        if not published:
+            remove_quietly(filesystem, temporary)
+
+
+def _closing(file: Any, uri: str) -> Iterator[Any]:
+    """Yield the file and close it: the body's own errors are not storage's, those of closing are."""
+    try:
+        yield file
+    except BaseException:
+        # Closing flushes what is buffered, which fails once more on a full disk; the first error is told.
+        with suppress(OSError):
+            file.close()
+        raise
+    with storage_errors(uri):
+        file.close()
+
+
+@contextmanager
+def _committing(filesystem: Any, path: str, uri: str) -> Iterator[Any]:
+    # `close` of a buffered upload finishes it, so an error must discard the upload before anything closes it.
+    with storage_errors(uri):
+        file = filesystem.open(path, "wb", autocommit=False)
+    committed = False
+    try:
+        yield file
+        with storage_errors(uri):
+            file.close()
+            file.commit()
+        committed = True
+    finally:
+        if not committed:
+            file.discard()
+
+
+def _protocols(filesystem: Any) -> tuple[str, ...]:
+    protocol = filesystem.protocol
+    return (protocol,) if isinstance(protocol, str) else tuple(protocol)
+
+
+def _filesystem_path(location: Location) -> str:
+    if location.scheme in {"file", "hdfs"}:
+        return location.path
+    return _clean(f"/{location.authority}{location.path}") if location.scheme == "memory" else _key(location)
+
+
+def _key(location: Location) -> str:
+    return f"{location.authority}{location.path}".rstrip("/")
+
+
+def _clean(path: str) -> str:
+    collapsed = re.sub(r"/{2,}", "/", path)
+    return collapsed.rstrip("/") or "/"
+
+
+def _comparable(uri: str) -> str:
+    location = parse_location(uri)
+    # Host names know no case; bucket names have none.
+    return f"{location.scheme}://{location.authority.lower()}{location.path}"
+
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+def _translated(error: OSError, path: str) -> StorageError:
+    reason = error.strerror or str(error) or type(error).__name__
+    if isinstance(error, FileNotFoundError) or error.errno == errno.ENOENT:
+        return FileVanishedError(
+            f"{path} is not there.",
+            remedy="If it was removed meanwhile (a cleaner, another writer), run again; else check the name.",
+            path=path,
+        )
+    if isinstance(error, PermissionError) or error.errno in _REFUSED:
+        return StoragePermissionError(
+            f"No right to use {path}: {reason}.",
+            remedy="Grant the user that runs this the right to read sources and write targets.",
+            path=path,
+            user=_user(),
+        )
+    if error.errno in _FULL:
+        return StorageFullError(
+            f"{path} does not fit: {reason}.",
+            remedy="Free space or raise the quota or file size limit, then run again; it goes on from there.",
+            path=path,
+        )
+    return StorageError(
+        f"{path}: {reason}.", remedy="Check that the store is mounted and healthy.", path=path
+    )
+
+
+def _user() -> str:
+    return str(os.getuid()) if hasattr(os, "getuid") else ""
+
+
+def _driver_errors() -> tuple[type[Exception], ...]:
+    """Errors of drivers that do not derive from OSError; a driver that is not loaded raises nothing."""
+    found: list[type[Exception]] = []
+    for module, name in (("botocore.exceptions", "BotoCoreError"), ("aiohttp", "ClientError")):
+        loaded = sys.modules.get(module)
+        if loaded is not None:
+            found.append(getattr(loaded, name))
+    return tuple(found)

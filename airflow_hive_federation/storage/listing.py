@@ -1,0 +1,261 @@
+"""Recursive listings, in parallel where that pays.
+
+Directories are the unit of parallel work. On a local disk the interpreter's lock makes one thread the fastest
+(100,000 files in 0.3 s, and 0.6 s with eight threads), on a store with latency the threads win.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from airflow_hive_federation.errors import FileVanishedError, StorageError
+from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.storage.filesystem import (
+    OBJECT_STORES,
+    TEMPORARY_PREFIX,
+    local_path,
+    open_filesystem,
+    parse_location,
+    storage_errors,
+)
+
+#: Keys of fsspec's file details that hold the modification time, best first.
+_TIME_KEYS = ("mtime", "LastModified", "last_modified", "updated", "created")
+
+#: Directories of one scan: (files, paths of sub-directories); both relative to the listing's root.
+_Scan = tuple[list[FileEntry], list[str]]
+
+
+def list_files(
+    uri: str, *, options: Mapping[str, Any] | None = None, threads: int = 8, missing_ok: bool = False
+) -> list[FileEntry]:
+    """List the files below a directory, sorted by path.
+
+    Left out: empty directories, checksum files of Hadoop's local file system (``.<name>.crc``, see
+    ``org.apache.hadoop.fs.ChecksumFileSystem.getChecksumFile``), and temporary files of our own copies.
+    Other hidden files are listed.
+
+    :param uri: URI of the directory.
+    :param options: storage options, see :func:`.filesystem.options_for`.
+    :param threads: directories listed side by side, on stores other than the local one.
+    :param missing_ok: a directory that does not exist has no files, instead of being an error.
+    :raises FileVanishedError: the directory does not exist, or one below it went while it was listed. (What
+        replaced it may not be in the answer either, so nothing less than a new listing will do.)
+    :raises StorageError: it cannot be listed, or is a file.
+    """
+    try:
+        if local_path(uri) is not None:
+            files = _list_local(uri)
+        elif parse_location(uri).scheme in OBJECT_STORES:
+            files = _list_keys(uri, options)
+        else:
+            files = _list_tree(uri, options, threads)
+    except FileVanishedError as error:
+        if missing_ok and error.facts.get("path") == uri:
+            return []
+        raise
+    files.sort(key=_path_of)
+    return files
+
+
+def list_many(
+    uris: Iterable[str],
+    *,
+    options: Mapping[str, Any] | None = None,
+    threads: int = 8,
+    missing_ok: bool = False,
+) -> dict[str, list[FileEntry]]:
+    """List several directories; the answer has the order of ``uris``.
+
+    :raises FileVanishedError: as :func:`list_files`.
+    """
+    wanted = list(dict.fromkeys(uris))
+    if all(local_path(uri) is not None for uri in wanted):
+        return {uri: list_files(uri, missing_ok=missing_ok) for uri in wanted}
+
+    def listed(uri: str) -> list[FileEntry]:
+        # One thread each: the directories asked for are the parallelism.
+        return list_files(uri, options=options, threads=1, missing_ok=missing_ok)
+
+    with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="listing") as workers:
+        return dict(zip(wanted, workers.map(listed, wanted), strict=True))
+
+
+def file_size(uri: str, *, options: Mapping[str, Any] | None = None) -> int:
+    """Length of one file in bytes.
+
+    :raises FileVanishedError: it does not exist.
+    :raises StorageError: it is a directory, or cannot be looked at.
+    """
+    local = local_path(uri)
+    with storage_errors(uri):
+        if local is not None:
+            status = Path(local).stat()
+            is_directory, size = stat.S_ISDIR(status.st_mode), status.st_size
+        else:
+            filesystem, path = open_filesystem(uri, options)
+            filesystem.invalidate_cache(path)
+            info = filesystem.info(path)
+            is_directory, size = info["type"] == "directory", int(info["size"])
+    if is_directory:
+        raise StorageError(f"{uri} is a directory, not a file.", path=uri)
+    return size
+
+
+def list_directory(uri: str, *, options: Mapping[str, Any] | None = None) -> dict[str, int]:
+    """Names and sizes in bytes of the files right in a directory, temporary ones included.
+
+    A directory that does not exist has none.
+
+    :raises StorageError: it cannot be listed.
+    """
+    local = local_path(uri)
+    try:
+        with storage_errors(uri):
+            if local is not None:
+                with os.scandir(local) as entries:
+                    return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+            filesystem, path = open_filesystem(uri, options)
+            filesystem.invalidate_cache(path)
+            details = filesystem.ls(path, detail=True)
+    except FileVanishedError:
+        return {}
+    return {_name(d["name"]): int(d["size"]) for d in details if d["type"] == "file"}
+
+
+def _path_of(entry: FileEntry) -> str:
+    return entry.path
+
+
+def _is_listed(name: str) -> bool:
+    checksum = name.startswith(".") and name.endswith(".crc")
+    return not checksum and not name.startswith(TEMPORARY_PREFIX)
+
+
+# -- local: one thread -----------------------------------------------------------------------------------
+
+
+def _list_local(uri: str) -> list[FileEntry]:
+    root = local_path(uri) or "/"
+    files: list[FileEntry] = []
+    waiting = [""]
+    while waiting:
+        prefix = waiting.pop()
+        with storage_errors(f"{uri.rstrip('/')}/{prefix}" if prefix else uri):
+            found, below = _scan_local(root, prefix)
+        files += found
+        waiting += below
+    return files
+
+
+def _scan_local(root: str, prefix: str) -> _Scan:
+    files: list[FileEntry] = []
+    below: list[str] = []
+    with os.scandir(f"{root}/{prefix}") as entries:
+        for entry in entries:
+            name = entry.name
+            if entry.is_dir():
+                below.append(f"{prefix}{name}/")
+            elif _is_listed(name):
+                status = entry.stat()
+                files.append(
+                    FileEntry(path=prefix + name, size_bytes=status.st_size, modified_ns=status.st_mtime_ns)
+                )
+    return files, below
+
+
+# -- object stores: keys are listed flat, a thousand an answer -------------------------------------------
+
+
+def _list_keys(uri: str, options: Mapping[str, Any] | None) -> list[FileEntry]:
+    filesystem, path = open_filesystem(uri, options)
+    with storage_errors(uri):
+        filesystem.invalidate_cache(path)
+        details = filesystem.find(path, detail=True)
+        if not details and not filesystem.exists(path):
+            raise FileNotFoundError(path)
+    if set(details) == {path}:
+        raise StorageError(f"{uri} is a file, not a directory.", path=uri)
+    return [
+        _entry(info, name[len(path) :].lstrip("/"))
+        for name, info in details.items()
+        if info["type"] == "file" and _is_listed(_name(name))
+    ]
+
+
+# -- other stores: a tree walked by threads --------------------------------------------------------------
+
+
+def _list_tree(uri: str, options: Mapping[str, Any] | None, threads: int) -> list[FileEntry]:
+    filesystem, root = open_filesystem(uri, options)
+
+    def scan(prefix: str) -> _Scan:
+        with storage_errors(f"{uri.rstrip('/')}/{prefix}" if prefix else uri):
+            path = f"{root}/{prefix}".rstrip("/")
+            filesystem.invalidate_cache(path)
+            details = filesystem.ls(path, detail=True)
+        if not prefix and [info["name"] for info in details if info["type"] == "file"] == [root]:
+            raise StorageError(f"{uri} is a file, not a directory.", path=uri)
+        return _split(details, prefix)
+
+    return _walk(scan, threads)
+
+
+def _split(details: Iterable[Mapping[str, Any]], prefix: str) -> _Scan:
+    files: list[FileEntry] = []
+    below: list[str] = []
+    for info in details:
+        name = _name(info["name"])
+        if info["type"] == "directory":
+            below.append(f"{prefix}{name}/")
+        elif _is_listed(name):
+            files.append(_entry(info, prefix + name))
+    return files, below
+
+
+def _walk(scan: Callable[[str], _Scan], threads: int) -> list[FileEntry]:
+    """Scan from the root, ``""``, downwards, each directory as soon as it is known."""
+    files: list[FileEntry] = []
+    lock = threading.Lock()
+    waiting: list[Future[None]] = []
+    with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="listing") as workers:
+
+        def visit(prefix: str) -> None:
+            found, below = scan(prefix)
+            with lock:
+                files.extend(found)
+                # Added before this visit ends, so the loop below cannot run out of visits too early.
+                waiting.extend(workers.submit(visit, path) for path in below)
+
+        waiting.append(workers.submit(visit, ""))
+        done = 0
+        try:
+            while done < len(waiting):
+                waiting[done].result()
+                done += 1
+        except BaseException:
+            workers.shutdown(wait=False, cancel_futures=True)
+            raise
+    return files
+
+
+def _entry(info: Mapping[str, Any], path: str) -> FileEntry:
+    return FileEntry(path=path, size_bytes=int(info["size"]), modified_ns=_modified_ns(info))
+
+
+def _modified_ns(info: Mapping[str, Any]) -> int:
+    value = next((info[key] for key in _TIME_KEYS if info.get(key) is not None), 0)
+    if isinstance(value, datetime):
+        value = value.timestamp()
+    return int(value * 1_000_000_000) if isinstance(value, (int, float)) else 0
+
+
+def _name(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]

@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    DigestMismatchError,
+    FileVanishedError,
+    StorageFullError,
+    StoragePermissionError,
+)
+from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.storage.copying import (
+    CopySettings,
+    copy_file,
+    survey_targets,
+    sweep_temporary_files,
+)
+from airflow_hive_federation.storage.digests import CHUNK_BYTES, digest_file
+from airflow_hive_federation.storage.filesystem import open_filesystem, reading, write_atomically
+
+CONTENT = os.urandom(100_000)
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
+
+
+def make_item(source: str, target: str, content: bytes = CONTENT) -> CopyItem:
+    write_atomically(source, [content])
+    return CopyItem(source=source, target=target, size_bytes=len(content))
+
+
+def content_of(uri: str) -> bytes:
+    with reading(uri) as file:
+        content: bytes = file.read()
+    return content
+
+
+@pytest.mark.parametrize("source", ["file", "memory"])
+@pytest.mark.parametrize("target", ["file", "memory"])
+@pytest.mark.parametrize("size_bytes", [0, 1, CHUNK_BYTES, CHUNK_BYTES + 1])
+def test_copies_between_stores(source: str, target: str, size_bytes: int, tmp_path: Path) -> None:
+    content = os.urandom(size_bytes)
+    item = make_item(f"{source}://{tmp_path}/s/f", f"{target}://{tmp_path}/t/p=1/f", content)
+    outcome = copy_file(item, CopySettings(sync=True))
+    assert outcome.copied
+    assert (outcome.target, outcome.size_bytes) == (item.target, size_bytes)
+    assert outcome.digest == hashlib.sha256(content).hexdigest()
+    assert content_of(item.target) == content
+    filesystem, folder = open_filesystem(item.target.rpartition("/")[0])
+    assert len(filesystem.ls(folder)) == 1
+
+
+def test_identical_target_is_left_alone(tmp_path: Path) -> None:
+    item = make_item(f"{tmp_path}/s", f"{tmp_path}/t")
+    copy_file(item)
+    before = (tmp_path / "t").stat()
+    outcome = copy_file(item)
+    assert not outcome.copied
+    assert outcome.digest == DIGEST
+    assert (tmp_path / "t").stat().st_ino == before.st_ino
+
+
+def test_identical_target_with_a_known_digest_does_not_need_the_source(tmp_path: Path) -> None:
+    item = make_item(f"{tmp_path}/s", f"{tmp_path}/t")
+    copy_file(item)
+    (tmp_path / "s").unlink()
+    assert not copy_file(item, expected_digest=DIGEST).copied
+
+
+@pytest.mark.parametrize("other", [b"shorter", os.urandom(len(CONTENT))])
+def test_another_target_is_replaced(other: bytes, tmp_path: Path) -> None:
+    item = make_item(f"{tmp_path}/s", f"{tmp_path}/t")
+    (tmp_path / "t").write_bytes(other)
+    assert copy_file(item).copied
+    assert (tmp_path / "t").read_bytes() == CONTENT
+
+
+def test_vanished_source(tmp_path: Path) -> None:
+    item = CopyItem(source=f"{tmp_path}/gone", target=f"{tmp_path}/d/t", size_bytes=1)
+    with pytest.raises(FileVanishedError) as caught:
+        copy_file(item)
+    assert caught.value.path == item.source
+    assert list((tmp_path / "d").iterdir()) == []
+
+
+@pytest.mark.parametrize("listed_bytes", [len(CONTENT) - 1, len(CONTENT) + 1])
+def test_source_that_changed_since_it_was_listed(listed_bytes: int, tmp_path: Path) -> None:
+    make_item(f"{tmp_path}/s", "")
+    item = CopyItem(source=f"{tmp_path}/s", target=f"{tmp_path}/t", size_bytes=listed_bytes)
+    with pytest.raises(FileVanishedError, match="changed while it was read") as caught:
+        copy_file(item)
+    assert caught.value.retryable
+    assert (caught.value.listed_bytes, caught.value.read_bytes) == (listed_bytes, len(CONTENT))
+    assert [path.name for path in tmp_path.iterdir()] == ["s"]
+
+
+def test_wrong_digest(tmp_path: Path) -> None:
+    item = make_item(f"{tmp_path}/s", f"{tmp_path}/t")
+    (tmp_path / "t").write_bytes(b"old")
+    with pytest.raises(DigestMismatchError) as caught:
+        copy_file(item, expected_digest="0" * 64)
+    assert caught.value.found == DIGEST
+    assert (tmp_path / "t").read_bytes() == b"old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["s", "t"]
+
+
+def test_target_directory_that_is_a_file(tmp_path: Path) -> None:
+    item = make_item(f"{tmp_path}/s", f"{tmp_path}/s/t")
+    with pytest.raises(Exception, match="Not a directory"):
+        copy_file(item)
+
+
+def test_no_right_to_write() -> None:
+    with public_directory() as folder:
+        item = make_item(f"{folder}/s", f"{folder}/locked/t")
+        (folder / "locked").mkdir(mode=0o555)
+        with unprivileged(), pytest.raises(StoragePermissionError) as caught:
+            copy_file(item)
+        assert caught.value.path == item.target
+        assert list((folder / "locked").iterdir()) == []
+
+
+def test_no_right_to_read() -> None:
+    with public_directory() as folder:
+        item = make_item(f"{folder}/s", f"{folder}/t")
+        (folder / "s").chmod(0)
+        with unprivileged(), pytest.raises(StoragePermissionError) as caught:
+            copy_file(item)
+        assert caught.value.path == item.source
+
+
+def test_full_disk(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("mounting needs root")
+    try:
+        item = make_item(f"{tmp_path}/s", f"{disk}/t")
+        with pytest.raises(StorageFullError) as caught:
+            copy_file(item)
+        assert caught.value.path == item.target
+        assert list(disk.iterdir()) == []
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+FILE_SIZE_LIMIT = """
+import resource, sys
+from airflow_hive_federation.errors import StorageFullError
+from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.storage.copying import copy_file
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+try:
+    copy_file(CopyItem(source=sys.argv[1], target=sys.argv[2], size_bytes=100_000))
+except StorageFullError as error:
+    print(error.path)
+"""
+
+
+def test_file_size_limit(tmp_path: Path) -> None:
+    item = make_item(f"{tmp_path}/s", f"{tmp_path}/t")
+    done = subprocess.run(
+        [sys.executable, "-c", FILE_SIZE_LIMIT, item.source, item.target],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == item.target
+    assert [path.name for path in tmp_path.iterdir()] == ["s"]
+
+
+SLOW_COPY = """
+import sys
+from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.storage.bandwidth import TokenBucket
+from airflow_hive_federation.storage.copying import copy_file
+
+class Slow(TokenBucket):
+    def take(self, size_bytes):
+        if self.first:
+            self.first = False
+            return 0.0
+        print("half", flush=True)
+        sys.stdin.read()
+        return 0.0
+
+bucket = Slow(1)
+bucket.first = True
+copy_file(CopyItem(source=sys.argv[1], target=sys.argv[2], size_bytes=int(sys.argv[3])), bandwidth=bucket)
+"""
+
+
+def test_killed_copy_leaves_no_target_and_is_swept(tmp_path: Path) -> None:
+    content = os.urandom(2 * CHUNK_BYTES)
+    item = make_item(f"{tmp_path}/s", f"{tmp_path}/d/t", content)
+    command = [sys.executable, "-c", SLOW_COPY, item.source, item.target, str(item.size_bytes)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as copying:
+        assert copying.stdout is not None
+        assert copying.stdout.readline() == b"half\n"
+        copying.send_signal(signal.SIGKILL)
+    (left,) = (tmp_path / "d").iterdir()
+    assert left.name.startswith("._copy_t.")
+    assert left.stat().st_size == CHUNK_BYTES
+    assert survey_targets([f"{tmp_path}/d"], sweep_runs_before="0000000000000001")
+    assert list((tmp_path / "d").iterdir()) == []
+    assert copy_file(item).copied
+
+
+def test_sweeping_spares_later_runs(tmp_path: Path) -> None:
+    for name in ("._copy_a.0005-x", "._copy_b.0007-x", "._copy_c.0009-x", "d"):
+        (tmp_path / name).touch()
+    survey_targets([str(tmp_path)], sweep_runs_before="0007")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["._copy_b.0007-x", "._copy_c.0009-x", "d"]
+    assert sweep_temporary_files(str(tmp_path), keep_run="0009") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["._copy_c.0009-x", "d"]
+
+
+def test_survey_tells_sizes(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"123")
+    assert survey_targets([str(tmp_path), f"{tmp_path}/none"]) == {f"{tmp_path}/a": 3}
+
+
+def test_threads_share_nothing(tmp_path: Path) -> None:
+    items = [make_item(f"{tmp_path}/s{i}", f"{tmp_path}/t{i}", os.urandom(300_000)) for i in range(8)]
+    threads = [threading.Thread(target=copy_file, args=(item,)) for item in items]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(digest_file(item.source).digest == digest_file(item.target).digest for item in items)
+
+
+# -- files with rows to leave out
+
+
+def upper(source: str, target: str, write_ids: str, options: Mapping[str, Any] | None) -> None:
+    """Stands for a rewriting: what it makes differs from the source and depends on the write ids."""
+    write_atomically(target, [content_of(source).upper() + write_ids.encode()], options)
+
+
+@pytest.mark.parametrize("scheme", ["file", "memory"])
+def test_rewritten_files(scheme: str, tmp_path: Path) -> None:
+    source, target = f"{scheme}://{tmp_path}/s", f"{scheme}://{tmp_path}/d/t"
+    write_atomically(source, [b"abc"])
+    item = CopyItem(source=source, target=target, size_bytes=3, visible_write_ids="7")
+    outcome = copy_file(item, CopySettings(rewrite=upper))
+    assert outcome.copied
+    assert outcome.size_bytes == 4
+    assert outcome.digest == hashlib.sha256(b"ABC7").hexdigest()
+    assert content_of(target) == b"ABC7"
+    assert not copy_file(item, CopySettings(rewrite=upper)).copied
+
+
+def test_rewriting_without_a_function(tmp_path: Path) -> None:
+    item = CopyItem(source=f"{tmp_path}/s", target=f"{tmp_path}/t", size_bytes=0, visible_write_ids="")
+    with pytest.raises(ConfigurationError, match="aborted write ids"):
+        copy_file(item)
+
+
+def test_failed_rewriting_leaves_nothing(tmp_path: Path) -> None:
+    def broken(source: str, target: str, write_ids: str, options: Mapping[str, Any] | None) -> None:
+        upper(source, target, write_ids, options)
+        raise ZeroDivisionError
+
+    write_atomically(f"{tmp_path}/s", [b"abc"])
+    item = CopyItem(source=f"{tmp_path}/s", target=f"{tmp_path}/d/t", size_bytes=3, visible_write_ids="7")
+    with pytest.raises(ZeroDivisionError):
+        copy_file(item, CopySettings(rewrite=broken))
+    assert list((tmp_path / "d").iterdir()) == []
+
+
+@contextmanager
+def public_directory() -> Iterator[Path]:
+    """A directory that another user may enter, which pytest's are not."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o777)
+        yield Path(name)
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """Do without root's rights, where the tests have them."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import errno
+import pickle
+from pathlib import Path
+
+import pytest
+from fsspec.implementations.local import LocalFileSystem
+
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    DigestMismatchError,
+    FileVanishedError,
+    StorageError,
+    StorageFullError,
+    StoragePermissionError,
+)
+from airflow_hive_federation.storage import filesystem as fs
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("file:/w/t", "file:///w/t"),
+        ("file:/w/t", "/w/t/"),
+        ("file://localhost/w/t", "file:/w/t"),
+        ("file:/w//t", "file:/w/t"),
+        ("s3a://b/k", "s3://b/k/"),
+        ("s3n://b/k", "s3a://b/k"),
+        ("HDFS://NameNode:8020/a", "hdfs://namenode:8020/a"),
+        ("file:/w/p=a%3Ab", "/w/p=a%3Ab"),
+        ("hdfs://n", "hdfs://n/"),
+    ],
+)
+def test_spellings_of_one_place(first: str, second: str) -> None:
+    assert fs.same_location(first, second)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("file:/w/t", "file:/w/T"),
+        ("s3://b/k", "s3://c/k"),
+        ("s3://b/k", "file:/b/k"),
+        ("hdfs://n:8020/a", "hdfs://n:9000/a"),
+        # Not percent-encoding: a Hadoop path's text.
+        ("file:/w/p=a%3Ab", "file:/w/p=a:b"),
+    ],
+)
+def test_different_places(first: str, second: str) -> None:
+    assert not fs.same_location(first, second)
+
+
+def test_characters_that_url_parsers_trip_over_are_kept() -> None:
+    assert fs.parse_location("hdfs://n/a/p=1?2#3%4").path == "/a/p=1?2#3%4"
+    assert fs.local_path("file:/a/p=x y#z") == "/a/p=x y#z"
+    assert fs.open_filesystem("s3-like-name/x")[1].endswith("/s3-like-name/x")
+
+
+def test_join_and_relative() -> None:
+    assert fs.join("file:/a/", "/b/", "", "c") == "file:/a/b/c"
+    assert fs.relative("file:///a/b/c", "file:/a") == "b/c"
+    assert fs.relative("/a", "file:/a/") == ""
+    assert fs.relative("s3a://b/x/y", "s3://b/") == "x/y"
+    with pytest.raises(ConfigurationError, match="does not lie below"):
+        fs.relative("file:/abc", "file:/ab")
+
+
+@pytest.mark.parametrize("uri", ["", "1x://y", "file://elsewhere/x"])
+def test_no_uri(uri: str) -> None:
+    with pytest.raises(ConfigurationError):
+        fs.parse_location(uri)
+
+
+def test_options_by_prefix() -> None:
+    options = {"s3://a": {"key": "1"}, "s3://a/deep": {"key": "2"}, "s3://b": {"key": "3"}}
+    assert fs.options_for("s3a://a/x", options) == {"key": "1"}
+    assert fs.options_for("s3://a/deep/x", options) == {"key": "2"}
+    assert fs.options_for("s3://c/x", options) == {}
+    assert fs.options_for("s3://c/x", {"key": "4"}) == {"key": "4"}
+    assert fs.options_for("s3://c/x", None) == {}
+
+
+def test_missing_driver_names_the_extra() -> None:
+    pytest.importorskip("fsspec")
+    try:
+        import s3fs  # noqa: F401
+    except ImportError:
+        with pytest.raises(ConfigurationError, match=r"airflow-hive-federation\[s3\]"):
+            fs.open_filesystem("s3a://bucket/key")
+    else:
+        pytest.skip("s3fs is installed")
+
+
+def test_unknown_scheme() -> None:
+    with pytest.raises(ConfigurationError, match="Check the URI's scheme"):
+        fs.open_filesystem("nosuch://x/y")
+
+
+def test_memory_keeps_its_authority_in_the_path() -> None:
+    filesystem, path = fs.open_filesystem("memory://bucket/a")
+    assert (filesystem.protocol, path) == ("memory", "/bucket/a")
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.ENOENT, FileVanishedError),
+        (errno.EACCES, StoragePermissionError),
+        (errno.EPERM, StoragePermissionError),
+        (errno.EROFS, StoragePermissionError),
+        (errno.ENOSPC, StorageFullError),
+        (errno.EDQUOT, StorageFullError),
+        (errno.EFBIG, StorageFullError),
+        (errno.EIO, StorageError),
+    ],
+)
+def test_errors_are_translated_by_number(number: int, kind: type[StorageError]) -> None:
+    with pytest.raises(StorageError) as caught, fs.storage_errors("file:/x"):
+        raise OSError(number, "because")
+    assert type(caught.value) is kind
+    assert caught.value.path == "file:/x"
+    assert caught.value.remedy
+    assert type(pickle.loads(pickle.dumps(caught.value))) is kind
+
+
+def test_errors_without_a_number_are_translated_by_class() -> None:
+    with pytest.raises(FileVanishedError), fs.storage_errors("memory://x"):
+        raise FileNotFoundError("x")
+    with pytest.raises(StoragePermissionError), fs.storage_errors("s3://x"):
+        raise PermissionError("Access Denied")
+
+
+def test_our_own_errors_and_strangers_pass() -> None:
+    with pytest.raises(DigestMismatchError), fs.storage_errors("x"):
+        raise DigestMismatchError("m")
+    with pytest.raises(KeyError), fs.storage_errors("x"):
+        raise KeyError("x")
+
+
+@pytest.mark.parametrize("scheme", ["file", "memory"])
+def test_written_whole_or_not_at_all(scheme: str, tmp_path: Path) -> None:
+    uri = f"{scheme}://{tmp_path}/deep/f"
+    assert fs.write_atomically(uri, [b"one", b"two"]) == 6
+    with pytest.raises(ZeroDivisionError):
+        fs.write_atomically(uri, (b"x" * (1 // n) for n in (1, 0)))
+    with fs.reading(uri) as file:
+        assert file.read() == b"onetwo"
+    filesystem, folder = fs.open_filesystem(f"{scheme}://{tmp_path}/deep")
+    assert [name.rpartition("/")[2] for name in filesystem.ls(folder, detail=False)] == ["f"]
+
+
+def test_uploads_are_committed_or_discarded(tmp_path: Path) -> None:
+    """The way of object stores, on a file system that has the same commit and discard."""
+    target = tmp_path / "f"
+    with fs._committing(LocalFileSystem(), str(target), "s3://b/f") as file:
+        file.write(b"whole")
+        assert not target.exists()
+    assert target.read_bytes() == b"whole"
+    with pytest.raises(ZeroDivisionError):
+        write_half(str(tmp_path / "g"))
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]
+
+
+def write_half(path: str) -> None:
+    with fs._committing(LocalFileSystem(), path, "s3://b/g") as file:
+        file.write(b"half")
+        raise ZeroDivisionError
+
+
+def test_temporary_names_are_hidden_and_tell_their_run() -> None:
+    uri = fs.temporary_uri("file:/a/bucket_00000", "0abc")
+    folder, _, name = uri.rpartition("/")
+    assert folder == "file:/a"
+    assert name.startswith("._copy_bucket_00000.")
+    assert fs.temporary_run(name) == "0abc"
+    assert fs.temporary_run("bucket_00000") is None
+    assert len(fs.temporary_uri("file:/a/" + "é" * 120, "0" * 16).rpartition("/")[2].encode()) <= 255
