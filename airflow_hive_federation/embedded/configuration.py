@@ -1,0 +1,155 @@
+"""Hive's configuration of an embedded metastore, and of a SQL engine that uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+_LISTENER = "org.apache.hive.hcatalog.listener.DbNotificationListener"
+# The defaults also name Iceberg's, whose classes hive-exec does not carry: their absence stops the thread
+# that is to start the compactor's.
+_TABLE_OPTIMIZERS = "org.apache.hadoop.hive.ql.txn.compactor.AcidTableOptimizer"
+_REMOTE_TASKS = ",".join(
+    f"org.apache.hadoop.hive.metastore.{name}"
+    for name in (
+        "txn.service.AcidHouseKeeperService",
+        "txn.service.CompactionHouseKeeperService",
+        "txn.service.AcidTxnCleanerService",
+        "txn.service.AcidOpenTxnsCounterService",
+        "MaterializationsRebuildLockCleanerTask",
+        "PartitionManagementTask",
+    )
+)
+_AUTHORIZER = "org.apache.hadoop.hive.ql.security.authorization.plugin.sqlstd.SQLStdConfOnlyAuthorizerFactory"
+# Without them the metastore makes managed tables external and refuses ACID ones.
+_CAPABILITIES = ",".join(
+    (
+        "EXTWRITE",
+        "EXTREAD",
+        "HIVEBUCKET2",
+        "HIVEFULLACIDREAD",
+        "HIVEFULLACIDWRITE",
+        "HIVECACHEINVALIDATE",
+        "HIVEMANAGESTATS",
+        "HIVEMANAGEDINSERTWRITE",
+        "HIVEMANAGEDINSERTREAD",
+        "HIVESQL",
+        "HIVEMQT",
+        "HIVEONLYMQTWRITE",
+    )
+)
+FILE_SYSTEM = {"fs.defaultFS": "file:///", "fs.file.impl": "ForklessFiles"}
+
+
+def warehouse_settings(directory: Path) -> dict[str, str]:
+    """Return where tables, replication dumps and temporary files go: all below ``directory``.
+
+    Hive reads some of these under the metastore's name and some under its own, so both are given.
+    """
+    managed, external = f"file://{directory}/warehouse", f"file://{directory}/external"
+    return {
+        "metastore.warehouse.dir": managed,
+        "hive.metastore.warehouse.dir": managed,
+        "metastore.warehouse.external.dir": external,
+        "hive.metastore.warehouse.external.dir": external,
+        "hive.exec.scratchdir": f"file://{directory}/scratch",
+        "hive.exec.local.scratchdir": f"{directory}/scratch/local",
+        "hive.downloaded.resources.dir": f"{directory}/scratch/resources",
+        "hive.repl.rootdir": f"file://{directory}/repl",
+        "hive.repl.cmrootdir": f"file://{directory}/cmroot",
+        "hadoop.tmp.dir": f"{directory}/scratch/hadoop",
+    }
+
+
+def transaction_settings() -> dict[str, str]:
+    """Return what both sides need for ACID tables and for events."""
+    return {
+        "hive.support.concurrency": "true",
+        "hive.txn.manager": "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager",
+        "hive.metastore.dml.events": "true",
+        "metastore.transactional.event.listeners": _LISTENER,
+        "hive.metastore.transactional.event.listeners": _LISTENER,
+        "hive.metastore.event.db.notification.api.auth": "false",
+    }
+
+
+def metastore_settings(directory: Path, overrides: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the settings of a metastore in ``directory``; ``overrides`` win."""
+    return {
+        **FILE_SYSTEM,
+        # Without a batch size, Derby's time grows with the square of the number of partitions asked for.
+        "metastore.direct.sql.batch.size": "1000",
+        "hive.metastore.direct.sql.batch.size": "1000",
+        # Column statistics are replicated whole.
+        "hive.stats.fetch.bitvector": "true",
+        **warehouse_settings(directory),
+        **transaction_settings(),
+        "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={directory}/metastore_db",
+        "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
+        "javax.jdo.option.ConnectionUserName": "APP",
+        "metastore.thrift.bind.host": "127.0.0.1",
+        "metastore.server.min.threads": "4",
+        "hive.metastore.schema.verification": "true",
+        "datanucleus.schema.autoCreateAll": "false",
+        "metastore.compactor.initiator.on": "true",
+        "metastore.compactor.cleaner.on": "true",
+        "metastore.compactor.worker.threads": "0",
+        "hive.compactor.check.interval": "2s",
+        "hive.compactor.cleaner.run.interval": "1000ms",
+        "hive.compactor.table.optimizers": _TABLE_OPTIMIZERS,
+        "compactor.table.optimizers": _TABLE_OPTIMIZERS,
+        "metastore.compactor.table.optimizers": _TABLE_OPTIMIZERS,
+        "metastore.housekeeping.threads.on": "true",
+        "metastore.task.threads.remote": _REMOTE_TASKS,
+        # The other way of election is a Hive lock, which a killed metastore would hold against its successor.
+        "metastore.housekeeping.leader.election": "host",
+        **(overrides or {}),
+    }
+
+
+def sql_settings(
+    directory: Path, metastore_uri: str, jdbc_url: str, overrides: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the settings of a SQL engine that runs Tez in its own JVM; ``overrides`` win.
+
+    :param jdbc_url: the metastore's database, where ``ALTER TABLE … COMPACT`` enqueues.
+    """
+    return {
+        **FILE_SYSTEM,
+        **warehouse_settings(directory),
+        **transaction_settings(),
+        "hive.metastore.uris": metastore_uri,
+        "metastore.thrift.uris": metastore_uri,
+        "javax.jdo.option.ConnectionURL": jdbc_url,
+        "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.ClientDriver",
+        "javax.jdo.option.ConnectionUserName": "APP",
+        "hive.metastore.client.capabilities": _CAPABILITIES,
+        "metastore.client.capabilities": _CAPABILITIES,
+        "hive.exec.dynamic.partition.mode": "nonstrict",
+        "hive.security.authorization.manager": _AUTHORIZER,
+        "hive.execution.engine": "tez",
+        "hive.tez.container.size": "512",
+        "tez.local.mode": "true",
+        "tez.local.mode.without.network": "true",
+        "tez.ignore.lib.uris": "true",
+        "tez.staging-dir": f"{directory}/scratch/tez",
+        "tez.runtime.io.sort.mb": "32",
+        "tez.runtime.optimize.local.fetch": "true",
+        "mapreduce.framework.name": "local",
+        "hive.query.history.enabled": "false",
+        "hive.server2.materializedviews.registry.impl": "DUMMY",
+        # One statement at a time on little data: what is for sharing and for size only costs time.
+        "hive.query.results.cache.enabled": "false",
+        "hive.tez.auto.reducer.parallelism": "false",
+        **(overrides or {}),
+    }
+
+
+def site_xml(settings: Mapping[str, str]) -> str:
+    """Return a Hadoop configuration file."""
+    properties = (
+        f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"
+        for name, value in sorted(settings.items())
+    )
+    return f'<?xml version="1.0"?>\n<configuration>\n{"".join(properties)}</configuration>\n'

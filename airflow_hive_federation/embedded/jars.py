@@ -1,0 +1,246 @@
+"""Fetch the locked jars into the per-user cache, once.
+
+Every file is verified against the lock before it gets its name in ``jars/``, so what has a name there is
+right. Each fetch has a directory of its own in ``incoming/``; what a killed one had finished there is taken
+over by the next. Its Ivys may still be at work: with their directory gone, they end.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from airflow_hive_federation.embedded.cache import CACHE_VARIABLE, cache_directory, exclusively
+from airflow_hive_federation.embedded.ivy import SETTINGS_VARIABLE, IvyRun, start_ivy
+from airflow_hive_federation.embedded.java import Java
+from airflow_hive_federation.embedded.lock import METASTORE, SCHEMA, SQL, Artifact, locked
+from airflow_hive_federation.errors import JarDownloadError
+
+LOG = logging.getLogger(__name__)
+_IVY_PROCESSES = 3
+_POLL_S = 0.2
+_LOG_EVERY_S = 5.0
+# No byte for this long means that the network is gone: Ivy itself would wait for ever.
+_STALL_TIMEOUT_S = 60.0
+_UNREACHABLE = re.compile(
+    r"UnknownHost|ConnectException|NoRouteToHost|SocketTimeout|Connection refused|timed out", re.IGNORECASE
+)
+
+Advance = Callable[[int], None]
+
+
+def metastore_jars(java: Java) -> list[Path]:
+    """Return the metastore's class path, fetching what the cache lacks.
+
+    :raises JarDownloadError: no network, no disk, or bytes that are not those of the lock.
+    """
+    return fetch(java, locked(METASTORE))
+
+
+def sql_jars(java: Java) -> list[Path]:
+    """Return the SQL engine's class path (the metastore's and more), fetching what the cache lacks.
+
+    :raises JarDownloadError: no network, no disk, or bytes that are not those of the lock.
+    """
+    return fetch(java, locked(METASTORE, SQL))
+
+
+def schema_archive(java: Java) -> Path:
+    """Return the archive that carries Hive's Derby schema.
+
+    :raises JarDownloadError: no network, no disk, or bytes that are not those of the lock.
+    """
+    return fetch(java, locked(SCHEMA))[0]
+
+
+def fetch(java: Java, artifacts: Sequence[Artifact]) -> list[Path]:
+    """Return the artifacts' paths in the cache, in order, fetching what is missing or damaged.
+
+    :raises JarDownloadError: naming the artifact and the reason.
+    """
+    folder = cache_directory() / "jars"
+    if not all(_is_cached(artifact, folder) for artifact in artifacts):
+        with exclusively(cache_directory() / "jars.lock"):
+            _fetch_missing(java, artifacts, folder)
+    return [folder / artifact.file_name for artifact in artifacts]
+
+
+def shares(artifacts: Sequence[Artifact], count: int) -> list[list[Artifact]]:
+    """Deal artifacts out to ``count`` downloaders, balanced by bytes, biggest first; no empty shares."""
+    dealt: list[list[Artifact]] = [[] for _ in range(count)]
+    loads = [0] * count
+    for artifact in sorted(artifacts, key=lambda a: (-a.size_bytes, a.file_name)):
+        lightest = loads.index(min(loads))
+        dealt[lightest].append(artifact)
+        loads[lightest] += artifact.size_bytes + 200_000  # a request costs about as much as 200 kB
+    return [share for share in dealt if share]
+
+
+def failure(missing: Sequence[Artifact], wrong: Sequence[Artifact], log_text: str) -> JarDownloadError:
+    """Return the error that names the artifact, the reason and the remedy.
+
+    :param missing: what did not come.
+    :param wrong: what came, and is not what the lock promises.
+    :param log_text: what Ivy had to say.
+    """
+    names = [artifact.coordinates for artifact in [*wrong, *missing]]
+    named = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+    if wrong:
+        return JarDownloadError(
+            f"what was fetched as {named} is not what the lock promises (size or SHA-256 differ).",
+            remedy=f"find out what answers for Maven Central, or the mirror in {SETTINGS_VARIABLE}.",
+            artifacts=names,
+        )
+    lines = [line.strip() for line in log_text.splitlines()]
+    reason = next((line for line in lines if "Server access error" in line or "not found" in line), "")
+    reason = reason or next((line for line in reversed(lines) if line), "Ivy said nothing")
+    return JarDownloadError(f"could not fetch {named}: {reason}", remedy=_remedy(log_text), artifacts=names)
+
+
+def _remedy(log_text: str) -> str:
+    if _UNREACHABLE.search(log_text):
+        return (
+            "connect this machine to the network once (a second start needs none), set HTTPS_PROXY, or name "
+            f"a mirror by an Ivy settings file in {SETTINGS_VARIABLE}. What was fetched so far is kept."
+        )
+    if "No space left" in log_text or "Permission denied" in log_text:
+        return (
+            f"give {cache_directory()} room and rights, or name another directory in {CACHE_VARIABLE}. "
+            "What was fetched so far is kept."
+        )
+    if "PKIX path" in log_text or "SSLHandshake" in log_text:
+        return "name the PEM bundle with your network's certificate authority in SSL_CERT_FILE."
+    return f"run it again; a mirror can be named by an Ivy settings file in {SETTINGS_VARIABLE}."
+
+
+def _is_cached(artifact: Artifact, folder: Path) -> bool:
+    # The digest was checked before the file got its name. The size is checked at every start, as it is
+    # what a full disk or a crash changes; digesting 170 MB at every start would cost half a second.
+    path = folder / artifact.file_name
+    return path.is_file() and path.stat().st_size == artifact.size_bytes
+
+
+def _fetch_missing(java: Java, artifacts: Sequence[Artifact], folder: Path) -> None:
+    incoming = cache_directory() / "incoming"
+    missing = [artifact for artifact in artifacts if not _is_cached(artifact, folder)]
+    for leftover in sorted(incoming.glob("*")):
+        missing = [artifact for artifact in missing if not _take_over(artifact, leftover, folder)]
+        shutil.rmtree(leftover, ignore_errors=True)
+    if not missing:
+        return
+    total_bytes = sum(artifact.size_bytes for artifact in missing)
+    LOG.info("Fetching %d jars (%d MB) from Maven Central, once", len(missing), total_bytes // 1_000_000)
+    try:
+        incoming.mkdir(parents=True, exist_ok=True)
+        arrived = Path(tempfile.mkdtemp(dir=incoming))
+        with _progress(total_bytes) as advance:
+            log_text = _run_ivys(java, missing, arrived, advance)
+        wrong = [artifact for artifact in missing if _is_wrong(artifact, arrived)]
+        failed = [artifact for artifact in missing if not _take_over(artifact, arrived, folder)]
+        shutil.rmtree(arrived, ignore_errors=True)
+    except OSError as error:
+        raise JarDownloadError(
+            f"could not write the jars into {folder}: {error}",
+            remedy=f"give {cache_directory()} room and rights, or name another in {CACHE_VARIABLE}.",
+        ) from error
+    if failed:
+        raise failure([artifact for artifact in failed if artifact not in wrong], wrong, log_text)
+
+
+def _is_wrong(artifact: Artifact, arrived: Path) -> bool:
+    path = arrived / artifact.file_name
+    return path.is_file() and not artifact.matches(path)
+
+
+def _take_over(artifact: Artifact, arrived: Path, folder: Path) -> bool:
+    """Move a fetched file to its name if it is right; drop it if it is not."""
+    path = arrived / artifact.file_name
+    if not path.is_file():
+        return False
+    if _is_wrong(artifact, arrived):
+        LOG.warning("%s is not what the lock says (%d bytes): dropped", path, path.stat().st_size)
+        path.unlink()
+        return False
+    folder.mkdir(parents=True, exist_ok=True)
+    path.replace(folder / artifact.file_name)
+    return True
+
+
+def _run_ivys(java: Java, missing: Sequence[Artifact], arrived: Path, advance: Advance) -> str:
+    """Let some Ivys fetch side by side; return what they said."""
+    runs: list[IvyRun] = []
+    try:
+        for number, share in enumerate(shares(missing, _IVY_PROCESSES)):
+            runs.append(start_ivy(java, share, destination=arrived, work=arrived / f".work-{number}"))
+        _watch(runs, missing, arrived, advance)
+    finally:
+        for run in runs:
+            if run.process.poll() is None:
+                run.process.kill()
+            run.process.wait()
+    return "\n".join(run.log_path.read_text("utf-8", "replace") for run in runs)
+
+
+def _watch(runs: Sequence[IvyRun], missing: Sequence[Artifact], arrived: Path, advance: Advance) -> None:
+    """Report progress until all have ended, or none has received anything for too long."""
+    last_bytes, last_change = -1, time.monotonic()
+    while any(run.process.poll() is None for run in runs):
+        time.sleep(_POLL_S)
+        received = _received_bytes(missing, arrived)
+        advance(received)
+        if received != last_bytes:
+            last_bytes, last_change = received, time.monotonic()
+        elif time.monotonic() - last_change > _STALL_TIMEOUT_S:
+            for run in runs:
+                with run.log_path.open("a") as log:
+                    log.write(f"\nServer access error: timed out, no byte for {_STALL_TIMEOUT_S:.0f} s\n")
+            return
+    advance(_received_bytes(missing, arrived))
+
+
+def _received_bytes(missing: Sequence[Artifact], arrived: Path) -> int:
+    total = 0
+    for artifact in missing:
+        for path in (arrived / artifact.file_name, arrived / f"{artifact.file_name}.part"):
+            try:
+                total += path.stat().st_size
+                break
+            except FileNotFoundError:
+                continue
+    return total
+
+
+@contextmanager
+def _progress(total_bytes: int) -> Iterator[Advance]:
+    """Yield a function that is told the bytes received: a bar on a terminal, log lines otherwise."""
+    if sys.stderr.isatty():
+        with _bar(total_bytes) as advance:
+            yield advance
+        return
+    said_at = time.monotonic()
+
+    def advance_log(received_bytes: int) -> None:
+        nonlocal said_at
+        if time.monotonic() - said_at >= _LOG_EVERY_S:
+            said_at = time.monotonic()
+            LOG.info("Fetched %d of %d MB", received_bytes // 1_000_000, total_bytes // 1_000_000)
+
+    yield advance_log
+
+
+@contextmanager
+def _bar(total_bytes: int) -> Iterator[Advance]:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("Hive's jars", total=total_bytes)
+        yield lambda received_bytes: progress.update(task, completed=received_bytes)

@@ -1,0 +1,133 @@
+"""The JVMs we start: our Groovy launchers, compiled once, and their command lines."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from airflow_hive_federation.embedded.cache import (
+    cache_directory,
+    exclusively,
+    short_digest,
+    write_atomically,
+)
+from airflow_hive_federation.embedded.java import Java
+from airflow_hive_federation.embedded.lock import lock_text
+from airflow_hive_federation.errors import EmbeddedError
+
+LAUNCHER = Path(__file__).with_name("launcher")
+METASTORE_MAIN = "RunMetastore"
+SQL_MAIN = "RunSql"
+SCHEMA_MAIN = "BuildSchema"
+
+# Hive, Hadoop, DataNucleus and Kryo reach into these by reflection.
+_OPENED = (
+    *(f"java.base/java.{name}" for name in ("lang", "lang.reflect", "io", "net", "nio", "time", "text")),
+    *(f"java.base/java.util{name}" for name in ("", ".concurrent", ".concurrent.atomic", ".regex")),
+    *(f"java.base/sun.{name}" for name in ("nio.ch", "nio.cs", "security.action")),
+    "java.sql/java.sql",
+)
+# Short lives: C1 and the serial collector start quickest and leave the cores to others.
+_QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_COMPILE_TIMEOUT_S = 120
+
+
+def java_command(
+    java: Java,
+    main: str,
+    arguments: Sequence[str],
+    *,
+    class_path: Sequence[Path],
+    argument_file: Path,
+    heap: str = "512m",
+    properties: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Return the command that runs ``main``.
+
+    The flags go into ``argument_file``: a class path of a hundred jars makes ``ps`` unreadable.
+
+    :param heap: the JVM's ``-Xmx``.
+    """
+    flags = [f"-Xmx{heap}", *_QUICK_START, "-Djava.net.preferIPv4Stack=true"]
+    flags += [f"-Dlog4j.configurationFile={LAUNCHER / 'log4j2.properties'}"]
+    flags += [f"-D{name}={value}" for name, value in (properties or {}).items()]
+    flags += [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED]
+    flags += ["-cp", os.pathsep.join(str(path) for path in class_path)]
+    write_atomically(argument_file, "\n".join(_quoted(flag) for flag in flags).encode())
+    return [str(java.executable), f"@{argument_file}", main, *arguments]
+
+
+def launcher_classes(java: Java, jars: Sequence[Path]) -> Path:
+    """Return the directory of our compiled launchers: one JVM's second, once per cache.
+
+    Compiled, because Hadoop finds our file system by its class name, and not every class loader of Hive's
+    asks the one that a Groovy script would have.
+
+    :raises EmbeddedError: when they do not compile against the jars.
+    """
+    sources = sorted(LAUNCHER.glob("*.groovy"))
+    version = short_digest(lock_text().encode(), *(source.read_bytes() for source in sources))
+    classes = cache_directory() / "launcher" / version
+    if not classes.is_dir():
+        with exclusively(cache_directory() / "launcher.lock"):
+            if not classes.is_dir():
+                _compile(java, jars, sources, classes)
+    return classes
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that was free a moment ago, for servers that cannot choose one."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def clean_environment() -> dict[str, str]:
+    """Return our environment without what would point Hive or Hadoop at another configuration."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("HADOOP_", "HIVE_", "TEZ_", "YARN_")) and name != "CLASSPATH"
+    }
+
+
+def _compile(java: Java, jars: Sequence[Path], sources: Sequence[Path], classes: Path) -> None:
+    classes.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(dir=classes.parent))
+    try:
+        command = java_command(
+            java,
+            "org.codehaus.groovy.tools.FileSystemCompiler",
+            ["-d", str(partial / "classes"), *(str(source) for source in sources)],
+            class_path=jars,
+            argument_file=partial / "java.args",
+        )
+        (partial / "classes").mkdir()
+        done = subprocess.run(
+            command,
+            env=clean_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_COMPILE_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise EmbeddedError(
+                f"the launchers of the embedded metastore do not compile: {done.stderr or done.stdout}",
+                remedy=f"remove {cache_directory()} and start again.",
+            )
+        (partial / "classes").rename(classes)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _quoted(flag: str) -> str:
+    # Java's argument files: double quotes group, backslashes escape.
+    escaped = flag.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

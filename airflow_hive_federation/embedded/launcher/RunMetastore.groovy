@@ -1,0 +1,83 @@
+// Runs Hive's metastore and says where it listens.
+// Arguments: Thrift port and Derby's port (0: any free one), lock file, announcement file, name, directory, parent's process id or 0.
+import groovy.json.JsonOutput
+import java.lang.management.ManagementFactory
+import java.nio.channels.FileChannel
+import java.nio.file.Files
+import java.nio.file.Paths
+import java.nio.file.StandardCopyOption
+import java.nio.file.StandardOpenOption
+import org.apache.derby.drda.NetworkServerControl
+import org.apache.hadoop.hive.metastore.HiveMetaStore
+import org.apache.thrift.server.TServer
+
+def (port, jdbcPort, lockFile, announcementFile, name, directory, parent) = args
+if (parent != '0') {
+    Lifetime.tieToInput(System.in)
+    Lifetime.tieTo(parent as long)
+}
+
+// The kernel frees this lock when the process dies, however it dies: it tells a live metastore from a stale
+// announcement, and keeps a second one off the same Derby directory.
+def channel = FileChannel.open(Paths.get(lockFile), StandardOpenOption.CREATE, StandardOpenOption.WRITE)
+def lock = channel.tryLock()
+// Whoever asks whether the lock is held takes it for a moment.
+for (int attempt = 0; lock == null && attempt < 20; attempt++) {
+    Thread.sleep(50)
+    lock = channel.tryLock()
+}
+if (lock == null) {
+    System.err.println("FATAL another metastore is running on ${directory}")
+    Runtime.runtime.halt(3)
+}
+
+def server = HiveMetaStore.getDeclaredField('thriftServer')
+server.accessible = true
+Thread.start('metastore') {
+    try {
+        HiveMetaStore.main(['-p', port] as String[])
+    } catch (Throwable failure) {
+        System.err.println("FATAL ${failure}")
+        failure.printStackTrace()
+        Runtime.runtime.halt(4)
+    }
+}
+
+def boundPort(thriftServer) {
+    // Hive logs the port it was asked for, which is 0: the true one is in the socket of its server.
+    def held = thriftServer.class.declaredFields.find { TServer.isAssignableFrom(it.type) }
+    held.accessible = true
+    def transport = TServer.getDeclaredField('serverTransport_')
+    transport.accessible = true
+    transport.get(held.get(thriftServer)).serverSocket.localPort
+}
+
+def startDerbyServer(int wanted) {
+    // Hive's SQL engine enqueues compactions over JDBC, past the metastore.
+    def loopback = InetAddress.getByName('127.0.0.1')
+    for (int attempt = 1; ; attempt++) {
+        def chosen = wanted ?: new ServerSocket(0, 1, loopback).withCloseable { it.localPort }
+        try {
+            new NetworkServerControl(loopback, chosen).start(null)
+            return chosen
+        } catch (Exception taken) {
+            // Between choosing a free port and binding it, somebody else may have taken it.
+            if (wanted || attempt == 5) {
+                throw taken
+            }
+        }
+    }
+}
+
+while (server.get(null) == null || !server.get(null).isRunning()) {
+    Thread.sleep(10)
+}
+def announcement = Paths.get(announcementFile)
+def partial = announcement.resolveSibling(".${announcement.fileName}.partial".toString())
+def derby = startDerbyServer(jdbcPort as int)
+def pid = ManagementFactory.runtimeMXBean.name.split('@')[0] as long
+def facts = [name: name, directory: directory, pid: pid, port: boundPort(server.get(null)), jdbc_port: derby]
+partial.toFile().setText(JsonOutput.toJson(facts), 'UTF-8')
+Files.move(partial, announcement, StandardCopyOption.ATOMIC_MOVE)
+Runtime.runtime.addShutdownHook(new Thread({ Files.deleteIfExists(announcement) }))
+Thread.currentThread().join()

@@ -1,0 +1,85 @@
+// Hive's own SQL engine, Tez inside of this JVM, fed with statements: one JSON object per line on standard
+// input, one JSON object per line on the standard output that the JVM was started with.
+// Request {"sql": …}; answer {"rows": [[…], …]} or {"error": …, "code": …}. The first line is {"ready": true}.
+// Argument: parent's process id.
+import groovy.json.JsonOutput
+import groovy.json.JsonSlurper
+import java.nio.charset.StandardCharsets
+import org.apache.hadoop.hive.common.io.SessionStream
+import org.apache.hadoop.hive.conf.HiveConf
+import org.apache.hadoop.hive.ql.IDriver
+import org.apache.hadoop.hive.ql.processors.CommandProcessorException
+import org.apache.hadoop.hive.ql.processors.CommandProcessorFactory
+import org.apache.hadoop.hive.ql.session.SessionState
+
+Lifetime.tieTo(args[0] as long)
+
+// Hive prints where it likes; only answers go to the real standard output.
+def answers = new PrintStream(System.out, false, 'UTF-8')
+System.out = System.err
+def answer = { Map content -> answers.println(JsonOutput.toJson(content)); answers.flush() }
+
+def conf = new HiveConf(SessionState)
+// Rows come as Java values, not as a line of text: a tab in a value is a tab, and NULL is null.
+conf.set('list.sink.output.formatter', 'org.apache.hadoop.hive.serde2.thrift.ThriftFormatter')
+conf.set('list.sink.output.protocol', '10')
+def session = new SessionState(conf)
+def printed = new ByteArrayOutputStream()
+session.out = new SessionStream(printed, true, 'UTF-8')
+session.err = new SessionStream(System.err, true, 'UTF-8')
+session.info = new SessionStream(System.err, true, 'UTF-8')
+session.setIsHiveServerQuery(false)
+SessionState.start(session)
+
+def text = { value, String type ->
+    def scale = type =~ /^decimal\(\d+,(\d+)\)$/
+    value == null ? null
+        : value instanceof byte[] ? value.encodeHex().toString()
+        // With all digits of its scale, as Hive's own command line prints it.
+        : scale ? new BigDecimal(value.toString()).setScale(scale[0][1] as int).toPlainString()
+        : value.toString()
+}
+
+def rowsOf = { driver ->
+    def types = driver.schema.fieldSchemas*.type
+    def rows = []
+    def batch = []
+    while (driver.getResults(batch)) {
+        // What a task wrote as text has its columns between tabs; what a query yields is an array of values.
+        rows.addAll(batch.collect { row ->
+            row instanceof String ? row.split('\t', -1) as List
+                : row.toList().withIndex().collect { value, column -> text(value, types[column]) }
+        })
+        batch.clear()
+    }
+    rows
+}
+
+def execute = { String sql ->
+    def processor = CommandProcessorFactory.get(sql.trim().split(/\s+/), session.conf)
+    if (!(processor instanceof IDriver)) {
+        printed.reset()
+        processor.run(sql.trim().replaceFirst(/^\S+\s*/, ''))
+        return printed.toString('UTF-8').readLines().collect { [it] }
+    }
+    try {
+        processor.run(sql)
+        return processor.schema?.fieldSchemas ? rowsOf(processor) : []
+    } finally {
+        processor.close()
+        processor.destroy()
+    }
+}
+
+answer(ready: true)
+new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8)).eachLine { line ->
+    try {
+        answer(rows: execute(new JsonSlurper().parseText(line).sql))
+    } catch (CommandProcessorException failure) {
+        answer(error: failure.message ?: failure.toString(), code: failure.responseCode)
+    } catch (Exception | LinkageError failure) {
+        failure.printStackTrace()
+        answer(error: failure.toString(), code: -1)
+    }
+}
+Lifetime.end(0)

@@ -1,0 +1,386 @@
+"""Start, stop and list real Hive metastores on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from airflow_hive_federation.embedded.cache import (
+    cache_directory,
+    is_locked,
+    short_digest,
+    write_atomically,
+)
+from airflow_hive_federation.embedded.configuration import metastore_settings, site_xml
+from airflow_hive_federation.embedded.jars import metastore_jars
+from airflow_hive_federation.embedded.java import find_java
+from airflow_hive_federation.embedded.jvm import (
+    METASTORE_MAIN,
+    clean_environment,
+    java_command,
+    launcher_classes,
+)
+from airflow_hive_federation.embedded.schema import put_database
+from airflow_hive_federation.errors import ConfigurationError, HiveFederationError, MetastoreStartError
+
+_START_TIMEOUT_S = 90.0
+_STOP_TIMEOUT_S = 10.0
+_POLL_S = 0.02
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_LOCK = "metastore.lock"
+_LOG = "metastore.log"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningMetastore:
+    """A metastore that answers now, whoever started it.
+
+    :param name: what it was named at its start.
+    :param port: its Thrift port on 127.0.0.1.
+    :param jdbc_port: the port of its Derby database on 127.0.0.1.
+    :param pid: process id of its JVM.
+    :param directory: its database, warehouse and log.
+    """
+
+    name: str
+    port: int
+    jdbc_port: int
+    pid: int
+    directory: Path
+
+    @property
+    def uri(self) -> str:
+        """``thrift://127.0.0.1:PORT``."""
+        return f"thrift://127.0.0.1:{self.port}"
+
+    @property
+    def jdbc_url(self) -> str:
+        """JDBC URL of its database (user ``APP``)."""
+        return f"jdbc:derby://127.0.0.1:{self.jdbc_port}/{self.directory}/metastore_db"
+
+    @property
+    def warehouse(self) -> Path:
+        """Where managed tables are."""
+        return self.directory / "warehouse"
+
+    @property
+    def external_warehouse(self) -> Path:
+        """Where external tables are."""
+        return self.directory / "external"
+
+    @property
+    def log_path(self) -> Path:
+        """What the metastore has to say."""
+        return self.directory / _LOG
+
+
+class EmbeddedMetastore:
+    """A real Hive 4.2 metastore with its own port, Derby database, warehouse and log.
+
+    Transactions and notification events are on, the compactor's initiator and cleaner too; it has no
+    compaction worker. It listens on 127.0.0.1 only. As a context manager it stops at the end::
+
+        with EmbeddedMetastore.start("source") as metastore:
+            connect(metastore.uri)
+    """
+
+    def __init__(
+        self, running: RunningMetastore, process: subprocess.Popen[bytes], *, options: _StartOptions
+    ) -> None:
+        self._running = running
+        self._process = process
+        self._options = options
+
+    @classmethod
+    def start(
+        cls,
+        name: str = "source",
+        *,
+        directory: Path | None = None,
+        keep: bool = False,
+        tied_to_parent: bool = True,
+        port: int = 0,
+        settings: Mapping[str, str] | None = None,
+    ) -> EmbeddedMetastore:
+        """Start a metastore and return when it answers (3 to 5 s; the first time ever also fetches jars).
+
+        :param directory: where it lives; made if absent, continued if it holds a metastore. By default a
+            temporary directory.
+        :param keep: keep the temporary directory when it stops. A directory that was named is always kept.
+        :param tied_to_parent: end the metastore when this process ends, even when it is killed.
+        :param port: the Thrift port; 0 takes a free one.
+        :param settings: Hive settings that replace ours.
+        :raises ConfigurationError: a name that cannot be a file name, or a directory in use.
+        :raises EmbeddedError: the launchers do not compile against the jars.
+        :raises JavaNotFoundError: no Java runtime that fits.
+        :raises JarDownloadError: the jars could not be fetched.
+        :raises MetastoreStartError: with the telling line of its log, and ``log_path``.
+        """
+        if not _NAME.fullmatch(name):
+            raise ConfigurationError(
+                f"{name!r} cannot be the name of a metastore.",
+                remedy="use letters, digits, '_', '-' and '.', at most 64 of them.",
+            )
+        temporary = directory is None
+        home = Path(tempfile.mkdtemp(prefix=f"hive-{name}-")) if directory is None else directory
+        options = _StartOptions(
+            name=name,
+            directory=home.absolute(),
+            delete=temporary and not keep,
+            tied_to_parent=tied_to_parent,
+            settings=dict(settings or {}),
+        )
+        try:
+            running, process = _start(options, port, 0)
+        except HiveFederationError:
+            if options.delete and not (options.directory / _LOG).exists():
+                shutil.rmtree(options.directory, ignore_errors=True)
+            raise
+        return cls(running, process, options=options)
+
+    @property
+    def name(self) -> str:
+        """The name it was started with."""
+        return self._running.name
+
+    @property
+    def uri(self) -> str:
+        """``thrift://127.0.0.1:PORT``."""
+        return self._running.uri
+
+    @property
+    def port(self) -> int:
+        """The Thrift port."""
+        return self._running.port
+
+    @property
+    def jdbc_url(self) -> str:
+        """JDBC URL of its database (user ``APP``)."""
+        return self._running.jdbc_url
+
+    @property
+    def pid(self) -> int:
+        """Process id of the JVM."""
+        return self._running.pid
+
+    @property
+    def directory(self) -> Path:
+        """Where database, warehouse and log are."""
+        return self._running.directory
+
+    @property
+    def warehouse(self) -> Path:
+        """Where managed tables are."""
+        return self._running.warehouse
+
+    @property
+    def external_warehouse(self) -> Path:
+        """Where external tables are."""
+        return self._running.external_warehouse
+
+    @property
+    def log_path(self) -> Path:
+        """What the metastore has to say."""
+        return self._running.log_path
+
+    def stop(self) -> None:
+        """Stop it in order, and delete its directory if that was ours to make. Stopping twice is fine."""
+        self._end(signal.SIGTERM)
+        if self._options.delete:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def kill(self) -> None:
+        """Kill it, as a crash would; its directory stays, for :meth:`restart`."""
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Start it again on the same directory and port, after :meth:`kill`, or stopping it first.
+
+        :raises MetastoreStartError: as :meth:`start`.
+        """
+        self._end(signal.SIGTERM)
+        self._running, self._process = _start(self._options, self.port, self._running.jdbc_port)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _end(self, number: int) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+            try:
+                self._process.wait(_STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+
+def running_metastores() -> list[RunningMetastore]:
+    """Return the embedded metastores that run now for this user, by name; forget the ones that do not."""
+    running = []
+    for announcement in sorted(_register().glob("*.json")):
+        found = _announced(announcement)
+        if found is not None and is_locked(found.directory / _LOCK):
+            running.append(found)
+        else:
+            announcement.unlink(missing_ok=True)
+    return sorted(running, key=lambda metastore: metastore.name)
+
+
+def stop_metastore(metastore: RunningMetastore) -> None:
+    """Stop a metastore that any process of this user started; returns when it is gone."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + _STOP_TIMEOUT_S
+        # The lock, not the process id, says that it is still the same process.
+        if is_locked(metastore.directory / _LOCK):
+            os.kill(metastore.pid, number)
+        while is_locked(metastore.directory / _LOCK):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_POLL_S)
+        else:
+            return
+
+
+def telling_line(log_text: str) -> str:
+    """Return the line of a failed start's log that says why: the first cause in full, else the last error."""
+    lines = [line.strip() for line in log_text.splitlines() if line.strip()]
+    for pattern in (r"^FATAL another", r"^Caused by: .*(XSDB6|XJ040|Address already in use|BindException)"):
+        for line in lines:
+            if re.search(pattern, line):
+                return line
+    causes = [line for line in lines if re.match(r"Caused by:|FATAL|Error:|.* ERROR ", line)]
+    return causes[-1] if causes else (lines[-1] if lines else "it said nothing")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StartOptions:
+    name: str
+    directory: Path
+    delete: bool
+    tied_to_parent: bool
+    settings: Mapping[str, str]
+
+
+def _start(
+    options: _StartOptions, port: int, jdbc_port: int
+) -> tuple[RunningMetastore, subprocess.Popen[bytes]]:
+    directory = options.directory
+    if is_locked(directory / _LOCK):
+        raise ConfigurationError(
+            f"a metastore is running on {directory}.",
+            remedy="stop it (hive-federation metastore list), or name another directory.",
+        )
+    java = find_java()
+    jars = metastore_jars(java)
+    for folder in ("conf", "warehouse", "external", "repl", "cmroot", "scratch"):
+        (directory / folder).mkdir(parents=True, exist_ok=True)
+    put_database(java, directory / "metastore_db")
+    write_atomically(
+        directory / "conf" / "metastore-site.xml",
+        site_xml(metastore_settings(directory, options.settings)).encode(),
+    )
+    announcement = _register() / f"{options.name}-{short_digest(str(directory).encode())}.json"
+    announcement.parent.mkdir(parents=True, exist_ok=True)
+    announcement.unlink(missing_ok=True)
+    command = java_command(
+        java,
+        METASTORE_MAIN,
+        [
+            str(port),
+            str(jdbc_port),
+            str(directory / _LOCK),
+            str(announcement),
+            options.name,
+            str(directory),
+            str(os.getpid()) if options.tied_to_parent else "0",
+        ],
+        class_path=[directory / "conf", launcher_classes(java, jars), *jars],
+        argument_file=directory / "conf" / "java.args",
+        properties={
+            "derby.stream.error.file": str(directory / "derby.log"),
+        },
+    )
+    return _spawn(command, options, announcement)
+
+
+def _spawn(
+    command: list[str], options: _StartOptions, announcement: Path
+) -> tuple[RunningMetastore, subprocess.Popen[bytes]]:
+    log_path = options.directory / _LOG
+    with log_path.open("ab") as log:
+        said_before = log.tell()
+        process = subprocess.Popen(
+            command,
+            cwd=options.directory,
+            env=clean_environment(),
+            stdin=subprocess.PIPE if options.tied_to_parent else subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            # An interrupt on the terminal is ours to handle: the metastore ends when we are done with it.
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    while process.poll() is None and time.monotonic() < deadline:
+        running = _announced(announcement)
+        if running is not None and running.pid == process.pid:
+            if not options.tied_to_parent:
+                # It may outlive us, and it may not: somebody has to take note of its end.
+                threading.Thread(target=process.wait, name=f"reap-{options.name}", daemon=True).start()
+            return running, process
+        time.sleep(_POLL_S)
+    ended = process.poll()
+    process.kill()
+    process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
+    with log_path.open("rb") as log:
+        log.seek(said_before)
+        said = telling_line(log.read().decode("utf-8", "replace"))
+    what = (
+        f"was not ready within {_START_TIMEOUT_S:.0f} s" if ended is None else f"ended with exit code {ended}"
+    )
+    raise MetastoreStartError(
+        f"the embedded metastore {options.name!r} {what}: {said}",
+        remedy=f"see {log_path}.",
+        log_path=str(log_path),
+    )
+
+
+def _register() -> Path:
+    return cache_directory() / "running"
+
+
+def _announced(announcement: Path) -> RunningMetastore | None:
+    try:
+        facts = json.loads(announcement.read_text("utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    return RunningMetastore(
+        name=facts["name"],
+        port=facts["port"],
+        jdbc_port=facts["jdbc_port"],
+        pid=facts["pid"],
+        directory=Path(facts["directory"]),
+    )

@@ -1,0 +1,38 @@
+"""A real Hive metastore as a pytest fixture.
+
+``hive_metastore`` is one metastore for the whole session; ``hive_metastore_factory`` starts more. Both begin
+with nothing but the database ``default``. They are started when first asked for, and end with the session,
+even with a killed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+
+
+@pytest.fixture(scope="session")
+def hive_metastore_factory() -> Iterator[Callable[..., EmbeddedMetastore]]:
+    """Return ``EmbeddedMetastore.start``; what it starts is stopped at the end of the session."""
+    # Imported here, so that the plugin costs nothing to those who do not use it.
+    from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+
+    with ExitStack() as started:
+
+        def start(name: str = "test", **options: object) -> EmbeddedMetastore:
+            metastore: EmbeddedMetastore = EmbeddedMetastore.start(name, **options)  # type: ignore[arg-type]
+            return started.enter_context(metastore)
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def hive_metastore(hive_metastore_factory: Callable[..., EmbeddedMetastore]) -> EmbeddedMetastore:
+    """Return one running metastore, shared by the session's tests."""
+    return hive_metastore_factory("test")

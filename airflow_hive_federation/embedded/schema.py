@@ -1,0 +1,97 @@
+"""The metastore's schema in Derby: built once per cache, copied for each metastore."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+
+from airflow_hive_federation.embedded.cache import cache_directory, exclusively, short_digest
+from airflow_hive_federation.embedded.jars import metastore_jars, schema_archive
+from airflow_hive_federation.embedded.java import Java
+from airflow_hive_federation.embedded.jvm import (
+    LAUNCHER,
+    SCHEMA_MAIN,
+    clean_environment,
+    java_command,
+    launcher_classes,
+)
+from airflow_hive_federation.embedded.lock import lock_text
+from airflow_hive_federation.errors import MetastoreStartError
+
+_BASE_SCRIPT = "hive-schema-4.0.0.derby.sql"
+_DIFFERENCE = LAUNCHER / "schema-4.2.0.derby.sql"
+_BUILD_TIMEOUT_S = 120
+
+
+def put_database(java: Java, database: Path) -> None:
+    """Put an empty metastore database at ``database`` unless there is one already.
+
+    :raises MetastoreStartError: when Derby refuses the schema.
+    :raises JarDownloadError: when Derby or the schema could not be fetched.
+    """
+    if database.is_dir():
+        return
+    partial = database.with_name(f"{database.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    shutil.copytree(_template(java), partial)
+    partial.rename(database)
+
+
+def _template(java: Java) -> Path:
+    version = short_digest(_DIFFERENCE.read_bytes(), lock_text().encode())
+    template = cache_directory() / "schema" / version
+    if not template.is_dir():
+        with exclusively(cache_directory() / "schema.lock"):
+            if not template.is_dir():
+                _build(java, template)
+    return template
+
+
+def _build(java: Java, template: Path) -> None:
+    jars, archive = metastore_jars(java), schema_archive(java)
+    template.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=template.parent) as folder:
+        database, base = Path(folder, "metastore_db"), Path(folder, _BASE_SCRIPT)
+        base.write_bytes(_base_script(archive))
+        command = java_command(
+            java,
+            SCHEMA_MAIN,
+            [str(database), str(base), str(_DIFFERENCE)],
+            class_path=[launcher_classes(java, jars), *jars],
+            argument_file=Path(folder, "java.args"),
+            # Nobody else uses a database that is not there yet: no need to wait for the disk.
+            properties={"derby.system.durability": "test", "derby.stream.error.file": f"{folder}/derby.log"},
+        )
+        done = subprocess.run(
+            command,
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+            timeout=_BUILD_TIMEOUT_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+        if done.returncode != 0:
+            lines = (done.stderr + done.stdout).strip().splitlines() or ["no output"]
+            said = next((line for line in lines if line.startswith("FATAL")), lines[-1])
+            raise MetastoreStartError(
+                f"Derby could not build the metastore's schema: {said}",
+                remedy=f"remove {cache_directory()} and start again.",
+                log_path="",
+            )
+        database.rename(template)
+
+
+def _base_script(archive: Path) -> bytes:
+    with tarfile.open(archive) as packed:
+        for member in packed:
+            if member.name.endswith(f"/{_BASE_SCRIPT}"):
+                extracted = packed.extractfile(member)
+                if extracted is not None:
+                    return extracted.read()
+    raise MetastoreStartError(
+        f"{archive} lacks {_BASE_SCRIPT}.", remedy=f"remove {archive} and start again.", log_path=""
+    )

@@ -1,0 +1,213 @@
+"""Hive's own SQL engine on an embedded metastore: the judge of what we read and write."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Protocol, Self
+
+from airflow_hive_federation.embedded.cache import write_atomically
+from airflow_hive_federation.embedded.configuration import site_xml, sql_settings
+from airflow_hive_federation.embedded.jars import sql_jars
+from airflow_hive_federation.embedded.java import find_java
+from airflow_hive_federation.embedded.jvm import SQL_MAIN, clean_environment, java_command, launcher_classes
+from airflow_hive_federation.embedded.metastore import telling_line
+from airflow_hive_federation.errors import EmbeddedError
+
+Row = tuple[str | None, ...]
+_START_TIMEOUT_S = 120.0
+_STATEMENT_TIMEOUT_S = 300.0
+_STOP_TIMEOUT_S = 10.0
+
+
+class SqlMetastore(Protocol):
+    """What of a metastore the SQL engine needs to know."""
+
+    @property
+    def uri(self) -> str:
+        """Thrift URI."""
+
+    @property
+    def jdbc_url(self) -> str:
+        """JDBC URL of its database."""
+
+    @property
+    def directory(self) -> Path:
+        """Directory with its warehouse; the engine's log and temporary files go there too."""
+
+
+class HiveSqlError(EmbeddedError):
+    """Hive refused or failed a statement; ``sql`` is the statement, ``code`` Hive's error code."""
+
+
+class HiveSql:
+    """Hive's SQL engine in a JVM of its own, running Tez in that same JVM.
+
+    It starts with the first statement (5 s) and takes one at a time; use one per metastore. As a context
+    manager it closes at the end.
+
+    :param metastore: the metastore it uses.
+    :param vectorized: whether queries start out vectorized; :meth:`set` changes
+        ``hive.vectorized.execution.enabled`` later.
+    :param settings: Hive settings that replace ours.
+    """
+
+    def __init__(
+        self, metastore: SqlMetastore, *, vectorized: bool = True, settings: dict[str, str] | None = None
+    ) -> None:
+        self._metastore = metastore
+        self._settings = {
+            "hive.vectorized.execution.enabled": str(vectorized).lower(),
+            **(settings or {}),
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+        self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+
+    @property
+    def log_path(self) -> Path:
+        """What the engine has to say."""
+        return self._metastore.directory / "sql.log"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the JVM; ``None`` before the first statement and after :meth:`close`."""
+        return None if self._process is None else self._process.pid
+
+    def execute(self, sql: str, *, timeout_s: float = _STATEMENT_TIMEOUT_S) -> list[Row]:
+        """Run one statement (no semicolon at its end) and return its rows.
+
+        Values come as Hive prints them, complex ones (``ROW__ID`` among them) as JSON, binary ones as hex
+        digits, and NULL as ``None``.
+
+        :raises HiveSqlError: with Hive's message.
+        """
+        with self._lock:
+            process = self._running()
+            stdin = _pipe(process.stdin)
+            try:
+                stdin.write(json.dumps({"sql": sql}).encode() + b"\n")
+                stdin.flush()
+            except BrokenPipeError as error:
+                raise self._died(sql) from error
+            answer = self._answer(sql, timeout_s)
+        if "error" in answer:
+            raise HiveSqlError(
+                f"Hive failed on {sql!r}: {answer['error']}",
+                remedy=f"see {self.log_path}.",
+                sql=sql,
+                code=answer["code"],
+            )
+        return [tuple(row) for row in answer["rows"]]
+
+    def set(self, name: str, value: str) -> None:
+        """Change one of Hive's settings for the statements that follow.
+
+        :raises HiveSqlError: when Hive knows no such setting or refuses the value.
+        """
+        self.execute(f"SET {name}={value}")
+
+    def close(self) -> None:
+        """End the JVM. Closing twice is fine; a statement after it starts a new one."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        # What a dead engine was not sent any more is no news.
+        with contextlib.suppress(BrokenPipeError):
+            _pipe(process.stdin).close()
+        try:
+            process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            self._process = self._start()
+            self._answer("its start", _START_TIMEOUT_S)
+        return self._process
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        directory = self._metastore.directory
+        conf = directory / "sql-conf"
+        java = find_java()
+        jars = sql_jars(java)
+        settings = sql_settings(directory, self._metastore.uri, self._metastore.jdbc_url, self._settings)
+        write_atomically(conf / "hive-site.xml", site_xml(settings).encode())
+        command = java_command(
+            java,
+            SQL_MAIN,
+            [str(os.getpid())],
+            class_path=[conf, launcher_classes(java, jars), *jars],
+            argument_file=conf / "java.args",
+            heap="1g",
+        )
+        with self.log_path.open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                cwd=directory,
+                env=clean_environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._answers = queue.SimpleQueue()
+        reader = threading.Thread(
+            target=_pass_on, args=(_pipe(process.stdout), self._answers), name="hive-sql", daemon=True
+        )
+        reader.start()
+        return process
+
+    def _answer(self, sql: str, timeout_s: float) -> dict[str, Any]:
+        try:
+            answer = self._answers.get(timeout=timeout_s)
+        except queue.Empty:
+            # What comes later would be taken for the answer to another statement.
+            if self._process is not None:
+                self._process.kill()
+            self.close()
+            raise EmbeddedError(
+                f"Hive did not finish within {timeout_s:.0f} s: {sql}", remedy=f"see {self.log_path}."
+            ) from None
+        if answer is None:
+            raise self._died(sql)
+        return answer
+
+    def _died(self, sql: str) -> EmbeddedError:
+        self.close()
+        said = telling_line(self.log_path.read_text("utf-8", "replace")[-100_000:])
+        return EmbeddedError(
+            f"Hive's SQL engine ended during {sql!r}: {said}", remedy=f"see {self.log_path}."
+        )
+
+
+def _pass_on(stdout: IO[bytes], answers: queue.SimpleQueue[dict[str, Any] | None]) -> None:
+    """Hand every answer over, and ``None`` when there will be no more."""
+    with stdout:
+        for line in stdout:
+            answers.put(json.loads(line))
+    answers.put(None)
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    if pipe is None:
+        raise EmbeddedError("the SQL engine was started without its pipes.")
+    return pipe

@@ -1,0 +1,86 @@
+"""Hive's configuration, JVM flags, and the reading of a failed start's log."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_federation.embedded.configuration import metastore_settings, site_xml, sql_settings
+from airflow_hive_federation.embedded.java import Java
+from airflow_hive_federation.embedded.jvm import clean_environment, java_command
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore, telling_line
+from airflow_hive_federation.errors import ConfigurationError
+
+
+def test_a_site_file_escapes_what_xml_needs_escaped() -> None:
+    read = {
+        str(one.findtext("name")): one.findtext("value")
+        for one in ET.fromstring(site_xml({"a": "<&>", "b": 'c "d"'}))
+    }
+    assert read == {"a": "<&>", "b": 'c "d"'}
+
+
+def test_a_metastore_compacts_nothing_itself_and_lets_overrides_win() -> None:
+    settings = metastore_settings(Path("/d"), {"metastore.compactor.worker.threads": "1"})
+    assert metastore_settings(Path("/d"))["metastore.compactor.worker.threads"] == "0"
+    assert settings["metastore.compactor.worker.threads"] == "1"
+    assert settings["metastore.thrift.bind.host"] == "127.0.0.1"
+
+
+def test_the_sql_engine_and_its_metastore_agree_on_the_warehouse() -> None:
+    metastore = metastore_settings(Path("/d"))
+    sql = sql_settings(Path("/d"), "thrift://127.0.0.1:1", "jdbc:derby:x")
+    for name in ("metastore.warehouse.dir", "hive.metastore.warehouse.external.dir", "fs.file.impl"):
+        assert sql[name] == metastore[name]
+
+
+def test_flags_go_into_a_file_and_survive_blanks_and_quotes(tmp_path: Path) -> None:
+    java = Java(home=Path("/j"), version=21, vendor="x")
+    arguments = tmp_path / "java.args"
+    command = java_command(
+        java,
+        "Main",
+        ["one"],
+        class_path=[tmp_path / "a b"],
+        argument_file=arguments,
+        properties={"p": 'q"\\'},
+    )
+    assert command == ["/j/bin/java", f"@{arguments}", "Main", "one"]
+    lines = arguments.read_text().splitlines()
+    assert f'"{tmp_path}/a b"' in lines
+    assert '"-Dp=q\\"\\\\"' in lines
+
+
+def test_foreign_hadoop_settings_do_not_leak_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    monkeypatch.setenv("CLASSPATH", "/x")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    environment = clean_environment()
+    assert "HADOOP_CONF_DIR" not in environment
+    assert "CLASSPATH" not in environment
+    assert environment["LANG"] == "C.UTF-8"
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ("noise\nCaused by: A\nat x\nCaused by: B: deepest\n at y\n", "Caused by: B: deepest"),
+        (
+            "FATAL org.x\nCaused by: java.net.BindException: Address already in use\nCaused by: z\n",
+            "Caused by: java.net.BindException: Address already in use",
+        ),
+        ("FATAL another metastore is running on /d\n", "FATAL another metastore is running on /d"),
+        ("last words\n", "last words"),
+        ("", "it said nothing"),
+    ],
+)
+def test_the_telling_line_of_a_log(log: str, said: str) -> None:
+    assert telling_line(log) == said
+
+
+@pytest.mark.parametrize("name", ["", "../up", "a b", "x" * 65])
+def test_a_name_must_be_a_file_name(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be the name"):
+        EmbeddedMetastore.start(name)
