@@ -1,0 +1,1 @@
+"""Hive's ACID table format: directory names, the snapshot of a table, reading, dropping aborted rows."""

@@ -1,0 +1,104 @@
+"""Hive's types as Arrow's, and columns of older files made those of the table."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_hive_federation.errors import AcidFormatError
+from airflow_hive_federation.model.types import HiveType
+
+_PRIMITIVES: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "char": pa.string(),
+    "varchar": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("ns"),
+    "timestamp with local time zone": pa.timestamp("ns", "UTC"),
+}
+
+
+def arrow_type(hive: HiveType) -> pa.DataType:
+    """Map a Hive type to the Arrow type that pyarrow reads from, and writes to, ORC.
+
+    :raises KeyError: pyarrow cannot write it to ORC (unions, intervals).
+    """
+    if hive.name == "decimal":
+        return pa.decimal128(*hive.arguments)
+    if hive.name == "array":
+        return pa.list_(arrow_type(hive.children[0]))
+    if hive.name == "map":
+        return pa.map_(arrow_type(hive.children[0]), arrow_type(hive.children[1]))
+    if hive.name == "struct":
+        return pa.struct([(field.name, arrow_type(field.type)) for field in hive.fields])
+    return _PRIMITIVES[hive.name]
+
+
+def conforming(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Give a column the table's type: names by position, missing fields null, numbers widened.
+
+    Struct fields are matched by position, as Hive's ORC reader matches them.
+
+    :raises AcidFormatError: the types differ otherwise, or a value does not fit.
+    """
+    if array.type.equals(wanted):
+        return array
+    if pa.types.is_struct(wanted) and pa.types.is_struct(array.type):
+        # Unlike field(), flatten() would also mask children; the mask is put on again below.
+        have = [array.field(index) for index in range(min(array.type.num_fields, wanted.num_fields))]
+        children = [
+            conforming(have[index], field.type) if index < len(have) else pa.nulls(len(array), field.type)
+            for index, field in enumerate(wanted)
+        ]
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=mask)
+    if pa.types.is_list(wanted) and pa.types.is_list(array.type):
+        values = conforming(array.values, wanted.value_type)
+        return pa.ListArray.from_arrays(array.offsets, values, type=wanted, mask=_mask(array))
+    if pa.types.is_map(wanted) and pa.types.is_map(array.type):
+        keys = conforming(array.keys, wanted.key_type)
+        items = conforming(array.items, wanted.item_type)
+        return pa.MapArray.from_arrays(array.offsets, keys, items, type=wanted, mask=_mask(array))
+    if not _widens(array.type, wanted):
+        raise AcidFormatError(f"{array.type} cannot become {wanted}.")
+    try:
+        return pc.cast(array, wanted)
+    except pa.ArrowInvalid as error:
+        raise AcidFormatError(f"a value of {array.type} does not fit {wanted}: {error}.") from error
+
+
+def conforms(have: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether :func:`conforming` may succeed, by types alone."""
+    if have.equals(wanted):
+        return True
+    if pa.types.is_struct(wanted) and pa.types.is_struct(have):
+        return all(conforms(left.type, right.type) for left, right in zip(have, wanted, strict=False))
+    if pa.types.is_list(wanted) and pa.types.is_list(have):
+        return conforms(have.value_type, wanted.value_type)
+    if pa.types.is_map(wanted) and pa.types.is_map(have):
+        return conforms(have.key_type, wanted.key_type) and conforms(have.item_type, wanted.item_type)
+    return _widens(have, wanted)
+
+
+def _mask(array: pa.Array) -> pa.Array | None:
+    return array.is_null() if array.null_count else None
+
+
+def _widens(have: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_signed_integer(have):
+        wider = pa.types.is_signed_integer(wanted) and wanted.bit_width >= have.bit_width
+        return bool(wider or pa.types.is_decimal(wanted) or pa.types.is_string(wanted))
+    if pa.types.is_float32(have):
+        return bool(pa.types.is_float64(wanted))
+    if pa.types.is_decimal(have):
+        # A scale that shrinks would round.
+        return bool(pa.types.is_decimal(wanted) and wanted.scale >= have.scale)
+    return bool(have.equals(wanted))

@@ -1,0 +1,404 @@
+"""Which bucket a row belongs to: Hive's bucketing versions 1 and 2, over arrays.
+
+Hive's own rules are in ``ObjectInspectorUtils``: ``getBucketHashCode`` with ``hashCodeMurmur`` (version 2),
+``getBucketHashCodeOld`` with ``hashCode`` (version 1), and ``getBucketNumber``. The odd corners are theirs:
+
+- Version 2 hashes a float's and a double's bits after turning them, as a *number*, into a float or double.
+- Version 2 leaves boolean and tinyint as they are.
+- A decimal is hashed without trailing zeros in its fraction: 1.50 as 1.5.
+- Version 1 hashes a timestamp as the instant its wall clock means in the JVM's time zone, by the calendar of
+  ``java.sql.Timestamp`` (Julian before 15 October 1582). Here that zone is UTC.
+- Null is 0, at any depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.model.types import HiveType
+
+UInts = np.ndarray[Any, np.dtype[np.uint32]]
+_SEED = np.uint32(104729)  # Murmur3.DEFAULT_SEED
+_BITS = (1 << 32) - 1
+_GREGORIAN_START_DAY = -141427  # 15 October 1582
+_DAY_S = 86_400
+
+
+def bucket_numbers(
+    columns: Sequence[pa.Array], column_types: Sequence[HiveType], *, buckets: int, version: int
+) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """Return each row's bucket number.
+
+    :param columns: the bucket columns' values, in the order of CLUSTERED BY; timestamps are wall clocks.
+    :param column_types: their Hive types.
+    :param buckets: how many buckets the table has.
+    :param version: the table's ``bucketing_version``, 1 or 2.
+    :raises ConfigurationError: for a type that cannot be bucketed by, an unknown version, or no buckets.
+    """
+    if buckets < 1:
+        raise ConfigurationError(f"A table cannot have {buckets} buckets.")
+    hashed = bucket_hash_codes(columns, column_types, version=version)
+    return ((hashed & np.uint32(0x7FFFFFFF)) % np.uint32(buckets)).astype(np.int32)
+
+
+def bucket_hash_codes(
+    columns: Sequence[pa.Array], column_types: Sequence[HiveType], *, version: int
+) -> UInts:
+    """Return each row's hash code, Hive's ``int`` as unsigned 32 bits.
+
+    :raises ConfigurationError: for a type that cannot be bucketed by, or an unknown version.
+    """
+    if version not in {1, 2}:
+        raise ConfigurationError(
+            f"There is no bucketing version {version}.", remedy="bucketing_version is 1 or 2."
+        )
+    combined = np.zeros(len(columns[0]), np.uint32)
+    for column, hive_type in zip(columns, column_types, strict=True):
+        array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        combined = combined * np.uint32(31) + _hash_codes(array, hive_type, version)
+    return combined
+
+
+def _hash_codes(array: pa.Array, hive_type: HiveType, version: int) -> UInts:
+    if hive_type.name in _NESTED:
+        hashed = _NESTED[hive_type.name](array, hive_type, version)
+    else:
+        if hive_type.name == "char":
+            array = _without_padding(array, hive_type.arguments[0])
+        hasher = (_VERSION_1 if version == 1 else _VERSION_2).get(hive_type.name)
+        if hasher is None:
+            raise ConfigurationError(f"Rows cannot be bucketed by {hive_type}.")
+        hashed = hasher(array)
+    if array.null_count:
+        hashed = np.where(_is_null(array), np.uint32(0), hashed)
+    return hashed
+
+
+# Nested types ---------------------------------------------------------------------------------------------
+
+
+def _struct_codes(array: pa.Array, hive_type: HiveType, version: int) -> UInts:
+    combined = np.zeros(len(array), np.uint32)
+    for index, field in enumerate(hive_type.fields):
+        child = array.field(index)
+        combined = combined * np.uint32(31) + _hash_codes(child, field.type, version)
+    return combined
+
+
+def _list_codes(array: pa.Array, hive_type: HiveType, version: int) -> UInts:
+    starts, lengths = _segments(array)
+    elements = _hash_codes(array.values, hive_type.children[0], version)
+    return _polynomial(elements, starts, lengths, start=0)
+
+
+def _map_codes(array: pa.Array, hive_type: HiveType, version: int) -> UInts:
+    starts, lengths = _segments(array)
+    # Values go by version 1 in both versions: hashCodeMurmur calls hashCode for them.
+    keys = _hash_codes(array.keys, hive_type.children[0], version)
+    entries = keys ^ _hash_codes(array.items, hive_type.children[1], 1)
+    sums = np.concatenate([np.zeros(1, np.uint32), np.cumsum(entries, dtype=np.uint32)])
+    found: UInts = sums[starts + lengths] - sums[starts]
+    return found
+
+
+_NESTED: dict[str, Callable[[pa.Array, HiveType, int], UInts]] = {
+    "struct": _struct_codes,
+    "array": _list_codes,
+    "map": _map_codes,
+}
+
+
+def _segments(array: pa.Array) -> tuple[Any, Any]:
+    offsets = np.asarray(array.offsets, dtype=np.int64)
+    lengths = np.diff(offsets)
+    if array.null_count:
+        lengths = np.where(_is_null(array), 0, lengths)
+    return offsets[:-1], lengths
+
+
+# Version 2 ------------------------------------------------------------------------------------------------
+
+
+def _murmur_ints(values: np.ndarray[Any, Any], dtype: str) -> UInts:
+    """Hash fixed-width numbers, big-endian."""
+    wide = np.ascontiguousarray(values.astype(dtype)).view(np.uint8)
+    return _murmur_fixed(wide.reshape(len(values), np.dtype(dtype).itemsize))
+
+
+def _murmur_fixed(rows: np.ndarray[Any, np.dtype[np.uint8]]) -> UInts:
+    count, width = rows.shape
+    hashed = np.full(count, _SEED, np.uint32)
+    for at in range(0, width - 3, 4):
+        block = np.ascontiguousarray(rows[:, at : at + 4]).view("<u4").reshape(count)
+        hashed = _mixed(hashed, block.astype(np.uint32))
+    tail = rows[:, width - width % 4 :].view(np.int8)
+    if tail.shape[1]:
+        hashed = _with_tail(hashed, [tail[:, index] for index in range(tail.shape[1])])
+    return _finished(hashed ^ np.uint32(width))
+
+
+def _murmur_bytes(array: pa.Array) -> UInts:
+    data, starts, lengths = _binary(array)
+    hashed = np.full(len(array), _SEED, np.uint32)
+    # The longest first, so that the rows that still have a block are always the first ones.
+    order = np.argsort(-lengths, kind="stable")
+    starts, sizes = starts[order], lengths[order]
+    for block in range(int(sizes[0]) // 4 if len(sizes) else 0):
+        rows = int(np.searchsorted(-sizes, -(4 * block + 4), side="right"))
+        at = starts[:rows] + 4 * block
+        word = data[at].astype(np.uint32)
+        for byte in (1, 2, 3):
+            word |= data[at + byte].astype(np.uint32) << np.uint32(8 * byte)
+        hashed[:rows] = _mixed(hashed[:rows], word)
+    signed = data.view(np.int8)
+    for rest in (1, 2, 3):
+        rows_of = np.flatnonzero(sizes % 4 == rest)
+        at = starts[rows_of] + sizes[rows_of] - rest
+        hashed[rows_of] = _with_tail(hashed[rows_of], [signed[at + byte] for byte in range(rest)])
+    hashed ^= sizes.astype(np.uint32)
+    unsorted = np.empty_like(hashed)
+    unsorted[order] = _finished(hashed)
+    return unsorted
+
+
+def _rotated(value: UInts, bits: int) -> UInts:
+    return (value << np.uint32(bits)) | (value >> np.uint32(32 - bits))
+
+
+def _scrambled(block: UInts) -> UInts:
+    return _rotated(block * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
+
+
+def _mixed(hashed: UInts, block: UInts) -> UInts:
+    return _rotated(hashed ^ _scrambled(block), 13) * np.uint32(5) + np.uint32(0xE6546B64)
+
+
+def _with_tail(hashed: UInts, tail: Sequence[np.ndarray[Any, np.dtype[np.int8]]]) -> UInts:
+    # Hive's Murmur3 takes the last bytes as signed ones: their sign reaches into the bits above.
+    word = np.zeros(len(hashed), np.uint32)
+    for index, byte in enumerate(tail):
+        word ^= byte.astype(np.int32).view(np.uint32) << np.uint32(8 * index)
+    return hashed ^ _scrambled(word)
+
+
+def _finished(hashed: UInts) -> UInts:
+    hashed = (hashed ^ (hashed >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    hashed = (hashed ^ (hashed >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return hashed ^ (hashed >> np.uint32(16))
+
+
+def _float_murmur(array: pa.Array) -> UInts:
+    # As a number: ByteBuffer.putFloat(Float.floatToIntBits(x)).
+    return _murmur_ints(_float_bits(array).astype(np.float32), ">f4")
+
+
+def _double_murmur(array: pa.Array) -> UInts:
+    return _murmur_ints(_double_bits(array).astype(np.float64), ">f8")
+
+
+def _decimal_murmur(array: pa.Array) -> UInts:
+    whole = [_stripped(value)[0] if value is not None else 0 for value in array.to_pylist()]
+    data = [
+        value.to_bytes((value + (value < 0)).bit_length() // 8 + 1, "big", signed=True) for value in whole
+    ]
+    return _murmur_bytes(pa.array(data, pa.binary()))
+
+
+def _timestamp_murmur(array: pa.Array) -> UInts:
+    seconds, nanos = _wall_clock(array)
+    data = [_timestamp_bytes(int(s), int(n)) for s, n in zip(seconds, nanos, strict=True)]
+    return _murmur_bytes(pa.array(data, pa.binary()))
+
+
+def _timestamp_bytes(seconds: int, nanos: int) -> bytes:
+    """``TimestampWritableV2``: 31 bits of the seconds, the nanoseconds backwards, the seconds' other bits."""
+    fraction = int(f"{nanos:09d}"[::-1])
+    far = not 0 <= seconds <= 0x7FFFFFFF
+    flagged = far or fraction != 0
+    first = (seconds & 0xFFFFFFFF) | 0x80000000 if flagged else seconds & 0x7FFFFFFF
+    out = first.to_bytes(4, "big")
+    if flagged:
+        out += _vlong(-fraction - 1 if far else fraction)
+    return out + (_vlong(seconds >> 31) if far else b"")
+
+
+def _vlong(value: int) -> bytes:
+    """Hadoop's ``WritableUtils.writeVLong``."""
+    if -112 <= value <= 127:
+        return (value & 0xFF).to_bytes(1, "big")
+    marker, rest = (-112, value) if value >= 0 else (-120, ~value)
+    size = (rest.bit_length() + 7) // 8
+    return ((marker - size) & 0xFF).to_bytes(1, "big") + rest.to_bytes(size, "big")
+
+
+_VERSION_2: dict[str, Callable[[pa.Array], UInts]] = {
+    "boolean": lambda array: _numbers(array, np.uint32),
+    "tinyint": lambda array: _numbers(array, np.int32).view(np.uint32),
+    "smallint": lambda array: _murmur_ints(_numbers(array, np.int16), ">i2"),
+    "int": lambda array: _murmur_ints(_numbers(array, np.int32), ">i4"),
+    "bigint": lambda array: _murmur_ints(_numbers(array, np.int64), ">i8"),
+    "float": _float_murmur,
+    "double": _double_murmur,
+    "decimal": _decimal_murmur,
+    "string": _murmur_bytes,
+    "varchar": _murmur_bytes,
+    "char": _murmur_bytes,
+    "binary": _murmur_bytes,
+    "date": lambda array: _murmur_ints(_days(array), ">i4"),
+    "timestamp": _timestamp_murmur,
+    "void": lambda array: np.zeros(len(array), np.uint32),
+}
+
+
+# Version 1 ------------------------------------------------------------------------------------------------
+
+
+def _folded(values: np.ndarray[Any, Any]) -> UInts:
+    bits = values.astype(np.int64).view(np.uint64)
+    return ((bits >> np.uint64(32)) ^ bits).astype(np.uint32)
+
+
+def _java_bytes(array: pa.Array, start: int) -> UInts:
+    data, starts, lengths = _binary(array)
+    return _polynomial(data.view(np.int8).astype(np.int32).view(np.uint32), starts, lengths, start=start)
+
+
+def _decimal_java(array: pa.Array) -> UInts:
+    codes = [_big_decimal_code(value) if value is not None else 0 for value in array.to_pylist()]
+    return np.array(codes, np.uint64).astype(np.uint32)
+
+
+def _big_decimal_code(value: Any) -> int:
+    """``java.math.BigDecimal.hashCode``."""
+    whole, scale = _stripped(value)
+    rest, words = abs(whole), []
+    while rest:
+        words.append(rest & _BITS)
+        rest >>= 32
+    code = 0
+    for word in reversed(words):
+        code = (31 * code + word) & _BITS
+    return (31 * (-code if whole < 0 else code) + scale) & _BITS
+
+
+def _timestamp_java(array: pa.Array) -> UInts:
+    seconds, nanos = _wall_clock(array)
+    days = seconds // _DAY_S
+    seconds = seconds + _DAY_S * (_julian_shift(days))
+    return _folded((seconds << np.int64(30)) | nanos)
+
+
+_VERSION_1: dict[str, Callable[[pa.Array], UInts]] = {
+    "boolean": lambda array: _numbers(array, np.uint32),
+    "tinyint": lambda array: _numbers(array, np.int32).view(np.uint32),
+    "smallint": lambda array: _numbers(array, np.int32).view(np.uint32),
+    "int": lambda array: _numbers(array, np.int32).view(np.uint32),
+    "bigint": lambda array: _folded(_numbers(array, np.int64)),
+    "float": lambda array: _float_bits(array).view(np.uint32),
+    "double": lambda array: _folded(_double_bits(array)),
+    "decimal": _decimal_java,
+    "string": lambda array: _java_bytes(array, 0),
+    # Text.hashCode starts from 1, where Hive's own loop over a string's bytes starts from 0.
+    "varchar": lambda array: _java_bytes(array, 1),
+    "char": lambda array: _java_bytes(array, 1),
+    "binary": lambda array: _java_bytes(array, 1),
+    "date": lambda array: _days(array).view(np.uint32),
+    "timestamp": _timestamp_java,
+    "void": lambda array: np.zeros(len(array), np.uint32),
+}
+
+
+# Arrow arrays as numpy ------------------------------------------------------------------------------------
+
+
+def _is_null(array: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    return np.asarray(pc.is_null(array).to_numpy(zero_copy_only=False))
+
+
+def _numbers(array: pa.Array, dtype: Any) -> np.ndarray[Any, Any]:
+    filled = array.fill_null(False if pa.types.is_boolean(array.type) else 0) if array.null_count else array
+    values: np.ndarray[Any, Any] = filled.to_numpy(zero_copy_only=False).astype(dtype)
+    return values
+
+
+def _float_bits(array: pa.Array) -> np.ndarray[Any, np.dtype[np.int32]]:
+    bits = _numbers(array, np.float32).view(np.int32)
+    return np.where(np.isnan(bits.view(np.float32)), np.int32(0x7FC00000), bits)
+
+
+def _double_bits(array: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
+    bits = _numbers(array, np.float64).view(np.int64)
+    return np.where(np.isnan(bits.view(np.float64)), np.int64(0x7FF8000000000000), bits)
+
+
+def _days(array: pa.Array) -> np.ndarray[Any, np.dtype[np.int32]]:
+    return _numbers(array.cast(pa.int32()), np.int32)
+
+
+def _wall_clock(array: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Split timestamps into seconds, rounded down, and nanoseconds."""
+    a_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[array.type.unit]
+    counts = _numbers(array.cast(pa.int64()), np.int64)
+    return counts // a_second, counts % a_second * (10**9 // a_second)
+
+
+def _binary(array: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], Any, Any]:
+    wide = array.cast(pa.large_binary())
+    _, offsets, data = wide.buffers()
+    bounds = np.frombuffer(offsets, np.int64)[wide.offset : wide.offset + len(wide) + 1]
+    held = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    lengths = np.diff(bounds)
+    if array.null_count:
+        lengths = np.where(_is_null(array), 0, lengths)
+    return held, bounds[:-1], lengths
+
+
+def _without_padding(array: pa.Array, length: int) -> pa.Array:
+    """Take a char's padding off, as ``HiveCharWritable.getStrippedValue``: NULs before it go too."""
+    padded = pc.or_(pc.less(pc.utf8_length(array), length), pc.ends_with(array, " "))
+    return pc.if_else(padded, pc.utf8_rtrim(array, characters=" \0"), array)
+
+
+def _polynomial(values: UInts, starts: Any, lengths: Any, *, start: int) -> UInts:
+    """``h = 31 * h + value`` over segments."""
+    hashed = np.full(len(starts), start, np.uint32)
+    order = np.argsort(-lengths, kind="stable")
+    starts, sizes = starts[order], lengths[order]
+    for index in range(int(sizes[0]) if len(sizes) else 0):
+        rows = int(np.searchsorted(-sizes, -(index + 1), side="right"))
+        hashed[:rows] = hashed[:rows] * np.uint32(31) + values[starts[:rows] + index]
+    unsorted = np.empty_like(hashed)
+    unsorted[order] = hashed
+    return unsorted
+
+
+def _stripped(value: Any) -> tuple[int, int]:
+    """Return a decimal's unscaled value and scale without trailing zeros of the fraction."""
+    sign, digits, exponent = value.as_tuple()
+    whole, scale = int("".join(map(str, digits))), -exponent
+    while scale > 0 and whole % 10 == 0:
+        whole, scale = whole // 10, scale - 1
+    return (-whole if sign else whole), scale
+
+
+def _julian_shift(days: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Days between the instants that a date before 15 October 1582 means in the two calendars."""
+    march_year = _march_year(days)
+    # Both calendars agree in the third century; from then on the Julian has more leap years.
+    shift = march_year // 100 - march_year // 400 - 2
+    return np.where(days < _GREGORIAN_START_DAY, shift, 0)
+
+
+def _march_year(days: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the proleptic Gregorian year, counted from 1 March, of days since 1970."""
+    shifted = days + 719_468
+    era = shifted // 146_097
+    day = shifted - era * 146_097
+    years: np.ndarray[Any, Any] = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365 + era * 400
+    return years

@@ -1,0 +1,474 @@
+"""Rows and delete events of one bucket, read stripe by stripe in the order of their identities.
+
+Every file of an ACID table is sorted by (write id, bucket property, row id), and so are the files of a bucket
+after each other, because deltas of different write ids are disjoint and statements are part of the bucket
+property. Delete files overlap; they are read side by side, each only as far as the rows have come. So what is
+held in memory depends on the size of stripes, not on the size of the table.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import orc
+
+from airflow_hive_federation.acid.arrow_columns import arrow_type, conforming, conforms
+from airflow_hive_federation.acid.compaction import BucketMerge, MergeInput
+from airflow_hive_federation.acid.orc_tail import OrcTail, read_tail
+from airflow_hive_federation.acid.rewrite import ACID_COLUMNS, flushed_length
+from airflow_hive_federation.errors import AcidFormatError
+from airflow_hive_federation.model.types import Column, Field, HiveType
+from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.storage.filesystem import (
+    join,
+    local_path,
+    open_filesystem,
+    reading,
+    storage_errors,
+)
+
+_BUCKET_VERSION = 0x20000000
+_DELETE_COLUMNS = ["operation", "originalTransaction", "bucket", "rowId", "currentTransaction"]
+_NANOSECOND_MILLIS = (-(2**63) // 10**6, 2**63 // 10**6)
+_HYBRID, _PROLEPTIC = 1, 2
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Identities of rows, ascending.
+
+    :param write_id: write id that inserted them.
+    :param bucket: bucket property.
+    :param row_id: number in that write id, bucket and statement.
+    """
+
+    write_id: Integers
+    bucket: Integers
+    row_id: Integers
+
+    def __len__(self) -> int:
+        return len(self.write_id)
+
+    def at(self, index: int) -> tuple[int, int, int]:
+        """One identity."""
+        return int(self.write_id[index]), int(self.bucket[index]), int(self.row_id[index])
+
+    def part(self, start: int, end: int) -> Keys:
+        """A slice."""
+        return Keys(self.write_id[start:end], self.bucket[start:end], self.row_id[start:end])
+
+    def where(self, mask: Mask | Integers) -> Keys:
+        """Those a mask, or their places, say."""
+        return Keys(self.write_id[mask], self.bucket[mask], self.row_id[mask])
+
+    def up_to(self, key: tuple[int, int, int]) -> int:
+        """How many are not above ``key``."""
+        start, end = 0, len(self)
+        for column, value in zip((self.write_id, self.bucket, self.row_id), key, strict=True):
+            part = column[start:end]
+            end = start + int(np.searchsorted(part, value, side="right"))
+            start += int(np.searchsorted(part, value, side="left"))
+        # Below the equal ones, or after them if there are some.
+        return end
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows with their identities.
+
+    :param row: a struct of the table's columns.
+    """
+
+    keys: Keys
+    row: pa.StructArray
+
+
+@dataclass(frozen=True)
+class DeleteEvents:
+    """Delete events.
+
+    :param keys: the deleted rows.
+    :param current: write ids that deleted them.
+    """
+
+    keys: Keys
+    current: Integers
+
+
+class BucketReader:
+    """Reads the files of a :class:`BucketMerge`.
+
+    :param merge: what to read.
+    :param options: storage options.
+    """
+
+    def __init__(self, merge: BucketMerge, options: Mapping[str, Any] | None = None) -> None:
+        self.merge = merge
+        self.options = options
+        self.write_ids = ValidWriteIds.parse(merge.write_ids)
+        self.row_type = row_type(merge)
+        self.calendar: int | None = None
+        try:
+            self.arrow = arrow_type(self.row_type)
+        except KeyError as error:
+            raise AcidFormatError(
+                f"{merge.table.full_name} has a column of type {error}, which cannot be written here.",
+                remedy="Compact it with Hive's own worker.",
+                table=merge.table.name,
+                partition=merge.table.partition,
+            ) from error
+        self._invalid = np.array(self.write_ids.invalid_ids, dtype=np.int64)
+
+    def rows(self) -> Iterator[Rows]:
+        """Yield the rows of all insert files that are of visible write ids, checked to be in order.
+
+        :raises AcidFormatError: a file is truncated, has other columns, or is not in order.
+        """
+        last: tuple[int, int, int] | None = None
+        positions: dict[tuple[int, int], int] = {}
+        for source in self.merge.inserts:
+            with self._opened(source) as reader:
+                batches = self._raw(reader, source, positions) if source.raw else self._acid(reader, source)
+                for rows in batches:
+                    if len(rows.keys):
+                        self._check_order(rows.keys, last, source)
+                        last = rows.keys.at(-1)
+                        yield rows
+
+    def plain_rows(self) -> Iterator[pa.StructArray]:
+        """Yield the rows of files that have no identities, those of an insert-only table.
+
+        :raises AcidFormatError: a file is truncated, or has other columns than the table.
+        """
+        for source in self.merge.inserts:
+            with self._opened(source) as reader:
+                self._check_row(pa.struct(list(reader.schema)), source)
+                for stripe in range(reader.nstripes):
+                    yield self._conforming(self._stripe(reader, stripe, source).to_struct_array(), source)
+
+    def delete_streams(self) -> list[DeleteStream]:
+        """Open the delete files side by side; close each when done."""
+        return [DeleteStream(self._delete_events(source)) for source in self.merge.deletes]
+
+    def wrong(self, source: MergeInput, why: str, remedy: str = "") -> AcidFormatError:
+        """An error that names table, partition and file."""
+        table = self.merge.table
+        path = join(table.location, source.path)
+        return AcidFormatError(
+            f"{table.full_name}: {path} {why}",
+            remedy=remedy or "Restore the file, or repair the table; nothing was changed by this compaction.",
+            table=table.name,
+            partition=table.partition,
+            path=path,
+        )
+
+    def _delete_events(self, source: MergeInput) -> Generator[DeleteEvents, None, None]:
+        with self._opened(source) as reader:
+            self._check_acid(reader, source)
+            for stripe in range(reader.nstripes):
+                batch = self._stripe(reader, stripe, source, _DELETE_COLUMNS)
+                current = _integers(batch, "currentTransaction")
+                visible = self._visible(current)
+                if (_integers(batch, "operation") != 2).any():
+                    raise self.wrong(source, "holds other events than deletes.")
+                keys = _keys(batch)
+                if visible is None:
+                    yield DeleteEvents(keys, current)
+                elif visible.any():
+                    yield DeleteEvents(keys.where(visible), current[visible])
+
+    def _acid(self, reader: orc.ORCFile, source: MergeInput) -> Iterator[Rows]:
+        self._check_acid(reader, source)
+        self._check_row(reader.schema.field("row").type, source)
+        for stripe in range(reader.nstripes):
+            batch = self._stripe(reader, stripe, source)
+            if _integers(batch, "operation").any():
+                raise self.wrong(
+                    source,
+                    "holds updates or deletes among its rows, as Hive 2 wrote them.",
+                    "Run a major compaction with Hive 2 before.",
+                )
+            visible = self._visible(_integers(batch, "currentTransaction"))
+            if visible is not None:
+                batch = batch.filter(pa.array(visible))
+            yield Rows(_keys(batch), self._conforming(batch.column("row"), source))
+
+    def _raw(
+        self, reader: orc.ORCFile, source: MergeInput, positions: dict[tuple[int, int], int]
+    ) -> Iterator[Rows]:
+        # Numbered by position, on through all files of the bucket (OrcRawRecordMerger.OriginalReaderPair).
+        self._check_row(pa.struct(list(reader.schema)), source)
+        group = (source.write_id, source.statement_id)
+        bucket = _BUCKET_VERSION | self.merge.bucket << 16 | source.statement_id
+        for stripe in range(reader.nstripes):
+            batch = self._stripe(reader, stripe, source)
+            count, first = batch.num_rows, positions.get(group, 0)
+            positions[group] = first + count
+            keys = Keys(
+                np.full(count, source.write_id, np.int64),
+                np.full(count, bucket, np.int64),
+                np.arange(first, first + count, dtype=np.int64),
+            )
+            yield Rows(keys, self._conforming(batch.to_struct_array(), source))
+
+    def _visible(self, write_ids: Integers) -> Mask | None:
+        """Which are visible; ``None`` for all of them."""
+        high = self.write_ids.high_watermark
+        if not len(write_ids):
+            return None
+        if not len(self._invalid):
+            return None if write_ids.max() <= high else write_ids <= high
+        mask: Mask = (write_ids <= high) & ~np.isin(write_ids, self._invalid)
+        return None if mask.all() else mask
+
+    def _conforming(self, row: pa.StructArray, source: MergeInput) -> pa.StructArray:
+        try:
+            return conforming(row, self.arrow)
+        except AcidFormatError as error:
+            raise self.wrong(source, f"has other columns than the table: {error.message}") from error
+
+    def _check_acid(self, reader: orc.ORCFile, source: MergeInput) -> None:
+        if tuple(reader.schema.names) != ACID_COLUMNS:
+            raise self.wrong(
+                source, f"has the columns {', '.join(reader.schema.names)}, not those of an ACID file."
+            )
+
+    def _check_row(self, have: pa.DataType, source: MergeInput) -> None:
+        if not conforms(have, self.arrow):
+            raise self.wrong(source, f"has other columns than the table: {have} cannot become {self.arrow}.")
+
+    def _check_order(self, keys: Keys, last: tuple[int, int, int] | None, source: MergeInput) -> None:
+        if (last is not None and keys.at(0) <= last) or not _ascending(keys):
+            raise self.wrong(
+                source,
+                "has rows that are not in the order of their ROW__IDs, or twice.",
+                "Look for files that a failed task left beside those of its successor.",
+            )
+
+    def _stripe(
+        self, reader: orc.ORCFile, stripe: int, source: MergeInput, columns: list[str] | None = None
+    ) -> pa.RecordBatch:
+        try:
+            return reader.read_stripe(stripe, columns=columns)
+        except (pa.ArrowException, OSError) as error:
+            raise self.wrong(source, f"cannot be read: {error}.") from error
+
+    @contextmanager
+    def _opened(self, source: MergeInput) -> Iterator[orc.ORCFile]:
+        uri = join(self.merge.table.location, source.path)
+        length = self._flushed(source)
+        with reading(uri, self.options) as file:
+            head: BinaryIO = file if length is None else io.BufferedReader(Head(file, length))
+            try:
+                self._check_tail(read_tail(head, uri), source)
+                path = local_path(uri) if length is None else None
+                reader = orc.ORCFile(path or head)
+            except AcidFormatError as error:
+                raise self.wrong(source, f"cannot be compacted: {error.message}", error.remedy) from error
+            except (pa.ArrowException, OSError) as error:
+                raise self.wrong(source, f"is not a whole ORC file: {error}.") from error
+            yield reader
+
+    def _flushed(self, source: MergeInput) -> int | None:
+        if not source.side_file:
+            return None
+        uri = join(self.merge.table.location, source.side_file)
+        filesystem, path = open_filesystem(uri, self.options)
+        with storage_errors(uri):
+            content: bytes = filesystem.cat_file(path)
+        return flushed_length(content, uri)
+
+    def _check_tail(self, tail: OrcTail, source: MergeInput) -> None:
+        bounds = tail.timestamp_millis
+        if bounds and not _NANOSECOND_MILLIS[0] < bounds[0] <= bounds[1] < _NANOSECOND_MILLIS[1]:
+            raise self.wrong(
+                source,
+                "has timestamps outside the years 1677 to 2262, which cannot be written here.",
+                "Compact the table with Hive's own worker.",
+            )
+        if not _has_dates(self.row_type):
+            return
+        calendar = _PROLEPTIC if tail.calendar == _PROLEPTIC else _HYBRID
+        if self.calendar not in {None, calendar}:
+            raise self.wrong(
+                source,
+                "counts its dates by another calendar than the files before it.",
+                "Compact the table with Hive's own worker.",
+            )
+        self.calendar = calendar
+
+
+class DeleteStream:
+    """Delete events of one file, taken from the lowest up.
+
+    :param events: the file's events, ascending.
+    """
+
+    def __init__(self, events: Generator[DeleteEvents, None, None]) -> None:
+        self._events = events
+        self._chunk: DeleteEvents | None = None
+
+    def take(self, last: tuple[int, int, int]) -> Iterator[DeleteEvents]:
+        """Take all events up to ``last``, which is included."""
+        while (chunk := self.chunk()) is not None:
+            end = chunk.keys.up_to(last)
+            if end == len(chunk.keys):
+                self._chunk = None
+                yield chunk
+                continue
+            self._chunk = DeleteEvents(chunk.keys.part(end, len(chunk.keys)), chunk.current[end:])
+            if end:
+                yield DeleteEvents(chunk.keys.part(0, end), chunk.current[:end])
+            return
+
+    def close(self) -> None:
+        """Close the file."""
+        self._events.close()
+
+    def chunk(self) -> DeleteEvents | None:
+        """What was read and not yet taken; ``None`` at the end."""
+        if self._chunk is None:
+            self._chunk = next(self._events, None)
+        return self._chunk
+
+
+class Head(io.RawIOBase):
+    """The first bytes of a file that is longer.
+
+    :param file: the whole file.
+    :param length: how many bytes count.
+    """
+
+    def __init__(self, file: BinaryIO, length: int) -> None:
+        self._file = file
+        self._length = length
+        self._at = 0
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a place; the end is that of the head."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._length}[whence]
+        self._at = max(0, start + offset)
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what fits, at most to the head's end."""
+        count = max(0, min(len(buffer), self._length - self._at))
+        self._file.seek(self._at)
+        content = self._file.read(count)
+        buffer[: len(content)] = content
+        self._at += len(content)
+        return len(content)
+
+
+def row_type(merge: BucketMerge) -> HiveType:
+    """The table's columns as one struct."""
+    columns = [Column.of(name, kind) for name, kind in merge.table.columns]
+    return HiveType(name="struct", fields=tuple(Field(column.name, column.type) for column in columns))
+
+
+def joined_keys(some: Sequence[Keys]) -> Keys:
+    """Several identities after each other."""
+    return Keys(*(np.concatenate(columns) for columns in zip(*map(_columns, some), strict=True)))
+
+
+def kept(rows: Keys, deleted: Sequence[Keys]) -> Mask | None:
+    """Which rows remain; ``None`` if all do.
+
+    :param rows: ascending, without duplicates.
+    :param deleted: in any order.
+    """
+    deleted = [one for one in deleted if len(one)]
+    if not deleted or not len(rows):
+        return None
+    gone = joined_keys(deleted)
+    mask = np.ones(len(rows), np.bool_)
+    start = 0
+    for end in _packable_ends(rows):
+        part = rows.part(start, end)
+        found = _positions(part, gone)
+        mask[start:end][found] = False
+        start = end
+    return None if mask.all() else mask
+
+
+def _columns(keys: Keys) -> tuple[Integers, Integers, Integers]:
+    return keys.write_id, keys.bucket, keys.row_id
+
+
+_MAX_SPAN = 2**31 - 1
+
+
+def _packable_ends(rows: Keys) -> Iterator[int]:
+    """Cut so that write ids of a part differ by less than 31 bits."""
+    start = 0
+    while start < len(rows):
+        limit = int(rows.write_id[start]) + _MAX_SPAN
+        start = int(np.searchsorted(rows.write_id, limit, side="left"))
+        yield start
+
+
+def _positions(rows: Keys, gone: Keys) -> Integers:
+    """Where in ``rows`` the deleted ones are."""
+    low, high = int(rows.write_id[0]), int(rows.write_id[-1])
+    gone = gone.where((gone.write_id >= low) & (gone.write_id <= high))
+    groups = _group(rows, low)
+    others = _group(gone, low)
+    heads = np.concatenate(([0], np.flatnonzero(np.diff(groups)) + 1))
+    found = []
+    known = groups[heads]
+    order = np.argsort(others, kind="stable")
+    sorted_others = others[order]
+    starts = np.searchsorted(sorted_others, known, side="left")
+    ends = np.searchsorted(sorted_others, known, side="right")
+    tails = np.concatenate((heads[1:], [len(rows)]))
+    for index in np.flatnonzero(ends > starts):
+        head, tail = heads[index], tails[index]
+        wanted = gone.row_id[order[starts[index] : ends[index]]]
+        have = rows.row_id[head:tail]
+        at = np.searchsorted(have, wanted)
+        inside = at < len(have)
+        at, wanted = at[inside], wanted[inside]
+        found.append(at[have[at] == wanted] + head)
+    return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+
+def _group(keys: Keys, low: int) -> Integers:
+    packed: Integers = (keys.write_id - low) << 32 | (keys.bucket & 0xFFFFFFFF)
+    return packed
+
+
+def _ascending(keys: Keys) -> bool:
+    write_id, bucket, row_id = (np.diff(column) for column in _columns(keys))
+    good = (write_id > 0) | ((write_id == 0) & ((bucket > 0) | ((bucket == 0) & (row_id > 0))))
+    return bool(good.all())
+
+
+def _keys(batch: pa.RecordBatch) -> Keys:
+    return Keys(*(_integers(batch, name) for name in ("originalTransaction", "bucket", "rowId")))
+
+
+def _integers(batch: pa.RecordBatch, name: str) -> Integers:
+    array: Integers = batch.column(name).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return array
+
+
+def _has_dates(hive: HiveType) -> bool:
+    children = [*hive.children, *(field.type for field in hive.fields)]
+    return hive.name == "date" or hive.name.startswith("timestamp") or any(map(_has_dates, children))

@@ -1,0 +1,52 @@
+"""Merging bucket files in this process; the Spark job merges them on a cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from airflow_hive_federation.acid.compaction import BucketMerge
+from airflow_hive_federation.acid.compaction_merge import MergeOutcome, merge_bucket
+from airflow_hive_federation.acid.compaction_queue import MergeRunner
+from airflow_hive_federation.errors import HiveFederationError
+
+
+def in_threads(
+    threads: int | None = None,
+    *,
+    options: Mapping[str, Any] | None = None,
+    compression: str = "zlib",
+) -> MergeRunner:
+    """Merge in threads of this process: several files side by side, or several stripes of one.
+
+    :param threads: how many; one a core by default.
+    :param options: storage options.
+    :param compression: ``zlib``, ``zstd``, ``snappy``, ``lz4`` or ``uncompressed``.
+    """
+    count = threads or os.cpu_count() or 1
+
+    def run(merges: Sequence[BucketMerge]) -> list[MergeOutcome | HiveFederationError]:
+        each = max(1, count // max(1, len(merges)))
+        with ThreadPoolExecutor(max_workers=count, thread_name_prefix="merge") as workers:
+            return list(
+                workers.map(
+                    lambda merge: merge_or_error(
+                        merge, options=options, compression=compression, threads=each
+                    ),
+                    merges,
+                )
+            )
+
+    return run
+
+
+def merge_or_error(
+    merge: BucketMerge, *, options: Mapping[str, Any] | None, compression: str, threads: int
+) -> MergeOutcome | HiveFederationError:
+    """Merge one bucket; what fails is an answer, so that one bad table does not stop the others."""
+    try:
+        return merge_bucket(merge, options=options, compression=compression, threads=threads)
+    except HiveFederationError as error:
+        return error

@@ -1,0 +1,54 @@
+"""A moment of a metastore: which transactions and write ids a reader that starts now may see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """What a reader of one table may see, as of one moment.
+
+    :param write_ids: the table's valid write ids.
+    :param txns: transactions committed at that moment.
+    """
+
+    write_ids: ValidWriteIds
+    txns: ValidTxns
+
+
+def take_snapshots(client: MetastoreClient, tables: Sequence[str]) -> dict[str, Snapshot]:
+    """Take one consistent snapshot of several transactional tables.
+
+    The write ids are asked for as of one list of transactions, so that a transaction over several tables is
+    seen in all of them or in none.
+
+    :param tables: ``database.table`` names.
+    :return: by lower-case name.
+    """
+    opened: Any = client.get_open_txns()
+    txns = ValidTxns.of(
+        high_watermark=opened.txn_high_water_mark,
+        invalid_ids=opened.open_txns,
+        aborted_bits=opened.abortedBits or b"",
+        min_open_id=opened.min_open_txn,
+    )
+    found: dict[str, Any] = dict(client.get_valid_write_ids(list(tables), valid_txn_list=txns.text()))
+    return {
+        name.lower(): Snapshot(
+            txns=txns,
+            write_ids=ValidWriteIds.of(
+                name.lower(),
+                high_watermark=wire.writeIdHighWaterMark,
+                invalid_ids=wire.invalidWriteIds,
+                aborted_bits=wire.abortedBits or b"",
+                min_open_id=wire.minOpenWriteId,
+            ),
+        )
+        for name, wire in found.items()
+    }

@@ -1,0 +1,248 @@
+"""ORC files put together from stripes that were encoded apart, side by side.
+
+A stripe holds nothing that depends on where it lies in a file, so that it can be encoded as a small file of
+its own, in any thread, and moved. What a file says about its stripes (positions, statistics, Hive's key
+index) is written last. pyarrow's writer alone uses one core, and sets neither user metadata nor char and
+varchar types.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import pyarrow as pa
+from pyarrow import orc
+
+from airflow_hive_federation.acid.orc_statistics import merged_statistics
+from airflow_hive_federation.acid.orc_tail import (
+    _all,
+    _decompressed,
+    _fields,
+    _locate,
+    _message,
+    _number,
+    _uncompressed_chunks,
+)
+from airflow_hive_federation.acid.orc_timestamps import refuse_unstorable_timestamps
+from airflow_hive_federation.model.types import HiveType
+
+#: Compressions that are written, and their numbers in a postscript; zstd may be unreadable for Hive 3.
+COMPRESSIONS = {"uncompressed": 0, "zlib": 1, "snappy": 2, "lz4": 4, "zstd": 5}
+
+_MAGIC = b"ORC"
+_VARINT, _BYTES = 0, 2
+_BLOCK_BYTES = 262_144
+_ROW_INDEX_STRIDE = 10_000
+# So that what is encoded together stays one stripe.
+_STRIPE_BYTES = 1 << 40
+# Where dictionaries pay (hive.exec.orc.dictionary.key.size.threshold).
+_DICTIONARY_THRESHOLD = 0.8
+# Fields of Footer and PostScript that are taken over from the stripes' writer.
+_WRITER, _SOFTWARE = 9, 12
+_VERSION, _WRITER_VERSION = 4, 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stripe:
+    """A stripe, encoded.
+
+    :param body: index, data and footer.
+    :param lengths: bytes of index, data and footer.
+    :param rows: how many rows it has.
+    :param statistics: its ``StripeStatistics``.
+    :param columns: a ``ColumnStatistics`` a column.
+    :param writer: fields of footer and postscript that say which software wrote it.
+    """
+
+    body: memoryview
+    lengths: tuple[int, int, int]
+    rows: int
+    statistics: tuple[bytes, ...]
+    columns: tuple[bytes, ...]
+    writer: tuple[tuple[int, int, int | bytes], ...]
+    postscript: tuple[tuple[int, int, int | bytes], ...]
+
+
+def encode(rows: pa.Table, compression: str) -> list[Stripe]:
+    """Encode rows as one stripe (pyarrow may make more of very many); needs no interpreter lock meanwhile.
+
+    :param compression: of :data:`COMPRESSIONS`.
+    :raises AcidFormatError: pyarrow would store some timestamp wrongly.
+    """
+    refuse_unstorable_timestamps(rows, "the table")
+    sink = pa.BufferOutputStream()
+    with orc.ORCWriter(
+        sink,
+        compression=compression,
+        compression_block_size=_BLOCK_BYTES,
+        stripe_size=_STRIPE_BYTES,
+        row_index_stride=_ROW_INDEX_STRIDE,
+        dictionary_key_size_threshold=_DICTIONARY_THRESHOLD,
+    ) as writer:
+        writer.write(rows)
+    return _stripes(memoryview(sink.getvalue()))
+
+
+class AssembledFile:
+    """An ORC file in the making.
+
+    :param file: where it goes, open for writing.
+    :param types: serialized ``Type`` messages, see :func:`type_messages`.
+    :param compression: that of the stripes.
+    :param calendar: number of the ``CalendarKind`` of dates and timestamps.
+    """
+
+    def __init__(
+        self, file: BinaryIO, types: Sequence[bytes], *, compression: str, calendar: int | None
+    ) -> None:
+        self._file = file
+        self._types = types
+        self._compression = COMPRESSIONS[compression]
+        self._calendar = calendar
+        self._offset = len(_MAGIC)
+        self._stripes: list[bytes] = []
+        self._statistics: list[bytes] = []
+        self._columns: Sequence[bytes] = ()
+        self._last: Stripe | None = None
+        self.rows = 0
+        file.write(_MAGIC)
+
+    def add(self, stripe: Stripe) -> None:
+        """Append a stripe."""
+        index, data, footer = stripe.lengths
+        fields = ((1, self._offset), (2, index), (3, data), (4, footer), (5, stripe.rows))
+        self._stripes.append(_message([(number, _VARINT, value) for number, value in fields]))
+        self._statistics += stripe.statistics
+        parts = [self._columns, stripe.columns] if self._columns else [stripe.columns]
+        self._columns = merged_statistics(parts)
+        self._file.write(stripe.body)
+        self._offset += len(stripe.body)
+        self.rows += stripe.rows
+        self._last = stripe
+
+    def finish(self, user_metadata: Mapping[str, bytes]) -> int:
+        """Write the tail and return the file's length in bytes. The file stays open.
+
+        :raises ValueError: no stripe was added (an empty one will do).
+        """
+        if self._last is None:
+            raise ValueError("a file needs a stripe")
+        metadata = self._framed(_message([(1, _BYTES, one) for one in self._statistics]))
+        footer = self._framed(self._footer(self._last, user_metadata))
+        postscript = _message(
+            [
+                (1, _VARINT, len(footer)),
+                (2, _VARINT, self._compression),
+                (3, _VARINT, _BLOCK_BYTES),
+                *(field for field in self._last.postscript if field[0] == _VERSION),
+                (5, _VARINT, len(metadata)),
+                *(field for field in self._last.postscript if field[0] == _WRITER_VERSION),
+                (8000, _BYTES, _MAGIC),
+            ]
+        )
+        self._file.write(metadata + footer + postscript + bytes([len(postscript)]))
+        return self._offset + len(metadata) + len(footer) + len(postscript) + 1
+
+    def _footer(self, last: Stripe, user_metadata: Mapping[str, bytes]) -> bytes:
+        fields: list[tuple[int, int, int | bytes]] = [
+            (1, _VARINT, len(_MAGIC)),
+            (2, _VARINT, self._offset - len(_MAGIC)),
+            *((3, _BYTES, one) for one in self._stripes),
+            *((4, _BYTES, one) for one in self._types),
+            *(
+                (5, _BYTES, _message([(1, _BYTES, key.encode()), (2, _BYTES, value)]))
+                for key, value in user_metadata.items()
+            ),
+            (6, _VARINT, self.rows),
+            *((7, _BYTES, one) for one in self._columns),
+            (8, _VARINT, _ROW_INDEX_STRIDE),
+            *(field for field in last.writer if field[0] == _WRITER),
+        ]
+        if self._calendar is not None:
+            fields.append((11, _VARINT, self._calendar))
+        return _message([*fields, *(field for field in last.writer if field[0] == _SOFTWARE)])
+
+    def _framed(self, message: bytes) -> bytes:
+        return _uncompressed_chunks(message, _BLOCK_BYTES) if self._compression else message
+
+
+def _stripes(content: memoryview) -> list[Stripe]:
+    start, postscript, footer = _locate(io.BytesIO(content), "stripe")
+    metadata_length = _number(postscript, 5)
+    codec = _number(postscript, 2)
+    metadata = _fields(_decompressed(bytes(content[start - metadata_length : start]), codec))
+    statistics = _all(metadata, 1)
+    columns = tuple(_all(footer, 7))
+    found = [_fields(one) for one in _all(footer, 3)]
+    stripes = []
+    for number, information in enumerate(found):
+        offset, index, data, length, rows = (_number(information, field) for field in range(1, 6))
+        stripes.append(
+            Stripe(
+                body=content[offset : offset + index + data + length],
+                lengths=(index, data, length),
+                rows=rows,
+                statistics=(statistics[number],),
+                # The file's, which are those of all its stripes: counted once.
+                columns=columns if len(found) == 1 else tuple(_all(_fields(statistics[number]), 1)),
+                writer=tuple(footer),
+                postscript=tuple(postscript),
+            )
+        )
+    return stripes
+
+
+# Type.Kind of orc_proto.proto.
+_KINDS = {
+    "boolean": 0,
+    "tinyint": 1,
+    "smallint": 2,
+    "int": 3,
+    "bigint": 4,
+    "float": 5,
+    "double": 6,
+    "string": 7,
+    "binary": 8,
+    "timestamp": 9,
+    "array": 10,
+    "map": 11,
+    "struct": 12,
+    "decimal": 14,
+    "date": 15,
+    "varchar": 16,
+    "char": 17,
+    "timestamp with local time zone": 18,
+}
+
+
+def type_messages(root: HiveType) -> list[bytes]:
+    """Serialize a type and those below it, in column order.
+
+    :raises KeyError: ORC has no such type (intervals), or it cannot be written (unions).
+    """
+    out: list[bytes] = []
+    _add_type(root, out)
+    return out
+
+
+def _add_type(hive: HiveType, out: list[bytes]) -> None:
+    place = len(out)
+    out.append(b"")
+    fields: list[tuple[int, int, int | bytes]] = [(1, _VARINT, _KINDS[hive.name])]
+    children = [field.type for field in hive.fields] or list(hive.children)
+    numbers = []
+    for child in children:
+        numbers.append(len(out))
+        _add_type(child, out)
+    if numbers:
+        fields.append((2, _BYTES, b"".join(_message([(1, _VARINT, number)])[1:] for number in numbers)))
+    fields += [(3, _BYTES, field.name.encode()) for field in hive.fields]
+    if hive.name in {"char", "varchar"}:
+        fields.append((4, _VARINT, hive.arguments[0]))
+    if hive.name == "decimal":
+        precision, scale = hive.arguments
+        fields += [(5, _VARINT, precision), (6, _VARINT, scale)]
+    out[place] = _message(fields)

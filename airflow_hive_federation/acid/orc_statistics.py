@@ -1,0 +1,198 @@
+"""Column statistics of ORC files, merged: several stripes' into one file's.
+
+Messages are ``ColumnStatistics`` of ``orc_proto.proto``. What cannot be merged safely (a bound that one part
+lacks, a sum that overflowed) is left out, which readers take for unknown.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from airflow_hive_federation.acid.orc_tail import (
+    _all,
+    _fields,
+    _message,
+    _number,
+    _optional,
+    _unzigzag,
+)
+
+_VARINT, _FIXED64, _BYTES = 0, 1, 2
+_COUNT, _HAS_NULL, _BYTES_ON_DISK = 1, 10, 11
+_WireField = tuple[int, int, "int | bytes"]
+_MAX_SUM = 2**63 - 1
+
+
+def merged_statistics(parts: Sequence[Sequence[bytes]]) -> list[bytes]:
+    """Merge the statistics of several parts of a file.
+
+    :param parts: for each part, a serialized ``ColumnStatistics`` a column.
+    """
+    return [_merged([_fields(one) for one in column]) for column in zip(*parts, strict=True)]
+
+
+def _merged(columns: Sequence[Sequence[_WireField]]) -> bytes:
+    out: list[_WireField] = [(_COUNT, _VARINT, sum(_number(one, _COUNT) for one in columns))]
+    for number, merge in _KINDS.items():
+        found = [_fields(message) for one in columns for message in _all(one, number)]
+        if found:
+            out.append((number, _BYTES, _message(merge(found))))
+    out.append((_HAS_NULL, _VARINT, int(any(_number(one, _HAS_NULL, 1) for one in columns))))
+    on_disk = sum(_number(one, _BYTES_ON_DISK) for one in columns)
+    if on_disk:
+        out.append((_BYTES_ON_DISK, _VARINT, on_disk))
+    return _message(out)
+
+
+_Parts = Sequence[Sequence[_WireField]]
+
+
+def _integers(parts: _Parts) -> list[_WireField]:
+    return [*_bounds(parts, 1, 2, _signed, _VARINT), *_sum(parts, 3)]
+
+
+def _doubles(parts: _Parts) -> list[_WireField]:
+    sums = [_float(value) for part in parts for value in _values(part, 3)]
+    out = list(_bounds(parts, 1, 2, _float, _FIXED64))
+    if sums:
+        out.append((3, _FIXED64, struct.pack("<d", math.fsum(sums) if _finite(sums) else sum(sums))))
+    return out
+
+
+def _strings(parts: _Parts) -> list[_WireField]:
+    # Long strings have lower and upper bounds instead of values; then no bounds are known here.
+    cut = any(_values(part, 4) or _values(part, 5) for part in parts)
+    bounds = [] if cut else _bounds(parts, 1, 2, _same, _BYTES)
+    return [*bounds, *_sum(parts, 3)]
+
+
+def _buckets(parts: _Parts) -> list[_WireField]:
+    # Of a boolean column: how often it is true, packed.
+    total = 0
+    for part in parts:
+        for value in _values(part, 1):
+            total += value if isinstance(value, int) else _varint_of(value)
+    return [(1, _BYTES, _varint_text(total))]
+
+
+def _decimals(parts: _Parts) -> list[_WireField]:
+    out = list(_bounds(parts, 1, 2, _decimal, _BYTES))
+    sums = [_values(part, 3) for part in parts]
+    if all(sums):
+        total = sum((_decimal(values[0]) for values in sums), Decimal(0))
+        out.append((3, _BYTES, f"{total:f}".encode()))
+    return out
+
+
+def _dates(parts: _Parts) -> list[_WireField]:
+    return _bounds(parts, 1, 2, _signed, _VARINT)
+
+
+def _binaries(parts: _Parts) -> list[_WireField]:
+    return _sum(parts, 1)
+
+
+def _timestamps(parts: _Parts) -> list[_WireField]:
+    # Milliseconds of the wall clock (1, 2) and in UTC (3, 4), and the nanoseconds below them (5, 6) plus one.
+    known = [part for part in parts if _values(part, 3) and _values(part, 4)]
+    if not known:
+        return []
+    low = min(known, key=lambda part: (_signed(_values(part, 3)[0]), _number(part, 5, 1)))
+    high = max(known, key=lambda part: (_signed(_values(part, 4)[0]), _number(part, 6, 1_000_000)))
+    kept = [field for field in low if field[0] in {1, 3, 5}]
+    return sorted([*kept, *(field for field in high if field[0] in {2, 4, 6})], key=lambda field: field[0])
+
+
+def _collections(parts: _Parts) -> list[_WireField]:
+    known = [part for part in parts if _values(part, 1)]
+    if not known:
+        return []
+    return [
+        (1, _VARINT, min(_number(part, 1) for part in known)),
+        (2, _VARINT, max(_number(part, 2) for part in known)),
+        (3, _VARINT, sum(_number(part, 3) for part in known)),
+    ]
+
+
+_KINDS: dict[int, Callable[[_Parts], list[_WireField]]] = {
+    2: _integers,
+    3: _doubles,
+    4: _strings,
+    5: _buckets,
+    6: _decimals,
+    7: _dates,
+    8: _binaries,
+    9: _timestamps,
+    12: _collections,
+}
+
+
+def _bounds(parts: _Parts, low: int, high: int, key: Callable[[Any], Any], wire: int) -> list[_WireField]:
+    lows = [value for part in parts for value in _values(part, low)]
+    highs = [value for part in parts for value in _values(part, high)]
+    if not lows or not highs or not _comparable([key(value) for value in (*lows, *highs)]):
+        return []
+    return [(low, wire, min(lows, key=key)), (high, wire, max(highs, key=key))]
+
+
+def _sum(parts: _Parts, number: int) -> list[_WireField]:
+    sums = [_optional(part, number) for part in parts]
+    # A part without values has no sum, and needs none; one with values and no sum has overflowed.
+    if any(value is None for value, part in zip(sums, parts, strict=True) if part):
+        return []
+    total = sum(_unzigzag(value) for value in sums if value is not None)
+    return [(number, _VARINT, _zigzag(total))] if abs(total) <= _MAX_SUM else []
+
+
+def _values(part: Sequence[_WireField], number: int) -> list[Any]:
+    return [value for field, _, value in part if field == number]
+
+
+def _comparable(values: Sequence[Any]) -> bool:
+    return not any(isinstance(value, float) and math.isnan(value) for value in values)
+
+
+def _finite(values: Sequence[float]) -> bool:
+    return all(math.isfinite(value) for value in values)
+
+
+def _signed(value: int) -> int:
+    return _unzigzag(value)
+
+
+def _zigzag(value: int) -> int:
+    return value << 1 if value >= 0 else (-value << 1) - 1
+
+
+def _float(value: bytes) -> float:
+    return float(struct.unpack("<d", value)[0])
+
+
+def _same(value: bytes) -> bytes:
+    return value
+
+
+def _decimal(value: bytes) -> Decimal:
+    try:
+        return Decimal(value.decode())
+    except InvalidOperation:
+        return Decimal("NaN")
+
+
+def _varint_of(value: bytes) -> int:
+    number = shift = 0
+    for byte in value:
+        number |= (byte & 0x7F) << shift
+        if not byte & 0x80:
+            break
+        shift += 7
+    return number
+
+
+def _varint_text(value: int) -> bytes:
+    # A message of one field without its key.
+    return _message([(1, _VARINT, value)])[1:]

@@ -1,0 +1,43 @@
+"""Timestamps that pyarrow's ORC writer stores wrongly.
+
+Of an instant before 1970 with a fraction of a second it rounds the seconds towards zero and stores negative
+nanoseconds, on which Hive's readers fail. Whoever re-encodes rows refuses those first.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from airflow_hive_federation.errors import AcidFormatError
+
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+def refuse_unstorable_timestamps(rows: pa.RecordBatch | pa.Table, name: str) -> None:
+    """Refuse rows that pyarrow would store wrongly.
+
+    :param name: the file or table, for the error.
+    :raises AcidFormatError: some timestamp before 1970 has a fraction of a second.
+    """
+    for column in rows.columns:
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        if any(_has_unstorable(chunk) for chunk in chunks):
+            raise AcidFormatError(
+                f"{name} has timestamps before 1970 with a fraction of a second, which cannot be written.",
+                remedy="Run a major compaction of the partition with Hive.",
+                path=name,
+            )
+
+
+def _has_unstorable(array: pa.Array) -> bool:
+    kind = array.type
+    if pa.types.is_timestamp(kind):
+        counts = array.cast(pa.int64()).drop_null().to_numpy()
+        return bool(((counts < 0) & (counts % _PER_SECOND[kind.unit] != 0)).any())
+    if pa.types.is_struct(kind):
+        return any(_has_unstorable(array.field(index)) for index in range(kind.num_fields))
+    if pa.types.is_map(kind):
+        return _has_unstorable(array.keys) or _has_unstorable(array.items)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _has_unstorable(array.flatten())
+    return False

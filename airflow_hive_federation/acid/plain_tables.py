@@ -1,0 +1,86 @@
+"""Tables whose visible files are plain ORC, Parquet or delimited text: insert-only and not transactional."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from airflow_hive_federation.acid import scan
+from airflow_hive_federation.acid.places import PartitionState, Place, no_rows, shown, with_partition_values
+from airflow_hive_federation.acid.spark_types import spark_schema, spark_type
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.model.types import Column
+
+_TEXT_DELIMITER = "\x01"
+_FORMATS = {
+    "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat": "orc",
+    "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat": "parquet",
+    "org.apache.hadoop.mapred.TextInputFormat": "text",
+}
+_TEXT_SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
+
+
+def plain_table(
+    spark: SparkSession,
+    table: Any,
+    directories: Sequence[PartitionState],
+    columns: Sequence[Column],
+    keys: Sequence[Column],
+) -> DataFrame:
+    """Read the files that the directories' snapshots show.
+
+    :param table: the metastore's table.
+    :raises ConfigurationError: if the files are in a format that is not read here.
+    """
+    file_format = _FORMATS.get(table.sd.inputFormat)
+    if file_format is None:
+        raise ConfigurationError(
+            f"{table.dbName}.{table.tableName} is in a format that is not read here: {table.sd.inputFormat}.",
+            remedy="ORC, Parquet and delimited text are.",
+        )
+    schema = spark_schema(columns)
+    frames = []
+    for directory in directories:
+        path, uri = scan.qualified(spark, directory.location)
+        paths = [f"{path}/{entry.path}" for entry in directory.state.files()]
+        if not paths:
+            continue
+        if file_format == "text":
+            rows = _text_rows(spark, paths, table, columns)
+        else:
+            rows = scan.plain_rows(spark, paths, schema, file_format).drop(scan.DIRECTORY, *scan.KEYS)
+        place = Place(path, uri, directory.state, directory.values)
+        frames.append(with_partition_values(spark, rows, [place], keys))
+    if not frames:
+        empty = no_rows(spark, schema)
+        frames.append(empty.withColumns({key.name: fn.lit(None).cast(spark_type(key.type)) for key in keys}))
+    selected = [shown(column) for column in columns] + [fn.col(f"`{key.name}`") for key in keys]
+    return scan.union([frame.select(*selected) for frame in frames])
+
+
+def _text_rows(spark: SparkSession, paths: Sequence[str], table: Any, columns: Sequence[Column]) -> DataFrame:
+    serde = table.sd.serdeInfo
+    settings = serde.parameters or {}
+    unusual = {"escape.delim", "serialization.last.column.takes.rest", "line.delim"} & {
+        key for key, value in settings.items() if (key, value) != ("line.delim", "\n")
+    }
+    nested = [column.name for column in columns if column.type.fields or column.type.children]
+    header = (table.parameters or {}).get("skip.header.line.count", "0")
+    if serde.serializationLib != _TEXT_SERDE or unusual or nested or header != "0":
+        raise ConfigurationError(
+            f"{table.dbName}.{table.tableName} is text in a form that is not read here.",
+            remedy="Read are LazySimpleSerDe without escapes, header lines and nested columns.",
+        )
+    delimiter = settings.get("field.delim", settings.get("serialization.format", _TEXT_DELIMITER))
+    null = settings.get("serialization.null.format", "\\N")
+    parts = fn.split(fn.col("value"), f"\\Q{delimiter}\\E", -1)
+    lines = spark.read.text(scan.escaped(paths), lineSep="\n").select(parts.alias("parts"))
+    values = []
+    for index, column in enumerate(columns):
+        text = fn.get(fn.col("parts"), fn.lit(index))
+        text = fn.when(text != null, text)
+        values.append(text.try_cast(spark_type(column.type)).alias(column.name))
+    return lines.select(*values)

@@ -1,0 +1,323 @@
+"""Hive tables as Spark DataFrames: full ACID, insert-only and plain ones.
+
+>>> rows = read_table(spark, client, "sales.orders", partitions=["day=2026-01-01"])  # doctest: +SKIP
+
+``spark.sql`` on a full ACID table silently returns no rows; this returns what Hive would.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+from pyspark.sql import types as spark_types
+
+from airflow_hive_federation.acid import scan
+from airflow_hive_federation.acid.arrow_rows import RowFile, bucket_property
+from airflow_hive_federation.acid.moments import Snapshot, take_snapshots
+from airflow_hive_federation.acid.names import FileKind, parse_file
+from airflow_hive_federation.acid.places import PartitionState, Place, no_rows, shown, with_partition_values
+from airflow_hive_federation.acid.plain_tables import plain_table
+from airflow_hive_federation.acid.rewrite import flushed_length
+from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState, acid_state
+from airflow_hive_federation.acid.spark_types import spark_schema
+from airflow_hive_federation.errors import AcidFormatError, ConfigurationError, NoSuchObjectError
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.model.types import Column
+from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
+from airflow_hive_federation.storage.listing import list_files
+
+ROW_ID_COLUMN = "ROW__ID"
+
+
+def read_table(
+    spark: SparkSession,
+    client: MetastoreClient,
+    name: str,
+    *,
+    partitions: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    row_ids: bool = False,
+    snapshot: Snapshot | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """Read a table as Hive would.
+
+    :param client: client of the metastore that *owns* the table: another one's write ids mean nothing.
+    :param name: ``database.table``.
+    :param partitions: partition names (``day=2026-01-01/hour=7``); ``None`` reads all.
+    :param columns: columns and partition keys to return, in this order; ``None`` returns all.
+    :param row_ids: add ``ROW__ID``, a struct of writeid, bucketid and rowid (full ACID tables only).
+    :param snapshot: from :func:`take_snapshots`; ``None`` takes the present one.
+    :param storage_options: options of the store the table lies in, for listing its directories.
+    :raises NoSuchObjectError: if the table or a named partition does not exist.
+    :raises ConfigurationError: if it is a view, is kept by a storage handler, or is in a format that is not
+        read here.
+    :raises AcidFormatError: if its directories break Hive's layout.
+    """
+    database, _, table_name = name.partition(".")
+    table: Any = client.get_table(database, table_name)
+    _refuse_unreadable(table, name)
+    parameters = table.parameters or {}
+    transactional = parameters.get("transactional", "").lower() == "true"
+    full_acid = transactional and parameters.get("transactional_properties", "").lower() != "insert_only"
+    if row_ids and not full_acid:
+        raise ConfigurationError(f"{name} is not a full ACID table: its rows have no ROW__ID.")
+    if transactional and snapshot is None:
+        snapshot = take_snapshots(client, [name])[name.lower()]
+    data = [Column.of(field.name, field.type) for field in table.sd.cols]
+    keys = [Column.of(field.name, field.type) for field in table.partitionKeys or []]
+    directories = _directories(client, table, partitions, snapshot=snapshot, storage_options=storage_options)
+    if full_acid and snapshot is not None:
+        rows = visible_rows(
+            spark,
+            directories,
+            data,
+            write_ids=snapshot.write_ids,
+            partition_keys=keys,
+            row_ids=row_ids,
+            storage_options=storage_options,
+        )
+    else:
+        rows = plain_table(spark, table, directories, data, keys)
+    if columns is None:
+        return rows
+    return rows.select(*([ROW_ID_COLUMN] if row_ids else []), *(f"`{column.lower()}`" for column in columns))
+
+
+def visible_rows(
+    spark: SparkSession,
+    directories: Sequence[PartitionState],
+    columns: Sequence[Column],
+    *,
+    write_ids: ValidWriteIds,
+    partition_keys: Sequence[Column] = (),
+    row_ids: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """Read what snapshots of a full ACID table's directories show.
+
+    Filters and joins are left out where a directory's write-id range is wholly valid and nothing was deleted.
+
+    :param directories: the table, or partitions of it, with their snapshots.
+    :param columns: the table's columns, without partition keys.
+    :param write_ids: the list the snapshots were made with.
+    :param partition_keys: the table's partition keys, in order.
+    :param row_ids: add ``ROW__ID`` as the first column.
+    :param storage_options: for reading ``_flush_length`` files.
+    :raises AcidFormatError: if a file's name tells no bucket.
+    """
+    schema = spark_schema(columns)
+    places = [Place.of(spark, one) for one in directories]
+    reading = _Reading(spark, schema, write_ids, storage_options)
+    frames = []
+    for with_deletes in (False, True):
+        group = [place for place in places if bool(place.state.delete_deltas) is with_deletes]
+        found = _insert_frames(reading, group, identities=row_ids or with_deletes)
+        if not found:
+            continue
+        rows = scan.union(found)
+        if with_deletes:
+            scans = _delete_scans(group)
+            rows = scan.without(
+                rows,
+                scan.deleted_keys(spark, scans, schema, write_ids),
+                at_most=scan.count_by_footers(spark, [path for one in scans for path in one.paths]),
+                one_directory=len(group) == 1,
+            )
+        frames.append(rows)
+    if not frames:
+        frames.append(no_rows(spark, schema))
+    rows = with_partition_values(spark, scan.union(frames), places, partition_keys)
+    selected = [shown(column) for column in columns] + [fn.col(f"`{key.name}`") for key in partition_keys]
+    return rows.select(*([_row_id()] if row_ids else []), *selected)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    spark: SparkSession
+    schema: spark_types.StructType
+    write_ids: ValidWriteIds
+    storage_options: Mapping[str, Any] | None
+
+
+def _insert_frames(reading: _Reading, places: Sequence[Place], *, identities: bool) -> list[DataFrame]:
+    spark, schema = reading.spark, reading.schema
+    regular: dict[bool, list[str]] = {False: [], True: []}
+    by_arrow: list[RowFile] = []
+    plain: list[tuple[Place, AcidDirectory | None, list[FileEntry]]] = []
+    for place in places:
+        if place.state.originals:
+            plain.append((place, None, list(place.state.originals)))
+        for directory in _insert_directories(place.state):
+            if directory.raw:
+                plain.append((place, directory, list(directory.files)))
+                continue
+            partly = _partly_written(reading, place, directory)
+            by_arrow += partly
+            whole = {place.full(entry) for entry in directory.files} - {file.path for file in partly}
+            regular[directory.mixed] += sorted(whole)
+    for place, _, entries in plain:
+        for entry in entries:
+            _bucket_of(place, entry)
+    frames = [
+        scan.acid_rows(spark, scan.Scan(paths=tuple(paths), filtered=mixed), schema, reading.write_ids)
+        for mixed, paths in regular.items()
+        if paths
+    ]
+    if plain and identities:
+        by_arrow += _numbered(spark, plain)
+    elif plain:
+        paths = [place.full(entry) for place, _, entries in plain for entry in entries]
+        frames.append(scan.plain_rows(spark, paths, schema, "orc"))
+    if by_arrow:
+        frames.append(scan.arrow_rows(spark, by_arrow, schema))
+    return frames
+
+
+def _insert_directories(state: AcidState) -> Iterable[AcidDirectory]:
+    return state.deltas if state.base is None else (state.base, *state.deltas)
+
+
+def _delete_scans(places: Sequence[Place]) -> list[scan.Scan]:
+    paths: dict[bool, list[str]] = {False: [], True: []}
+    for place in places:
+        for directory in place.state.delete_deltas:
+            paths[directory.mixed] += [place.full(entry) for entry in directory.files]
+    return [scan.Scan(paths=tuple(some), filtered=mixed) for mixed, some in paths.items() if some]
+
+
+def _partly_written(reading: _Reading, place: Place, directory: AcidDirectory) -> list[RowFile]:
+    """Find files whose side file says that only their head counts (``AcidUtils.getLogicalLength``)."""
+    sizes = {entry.path: entry.size_bytes for entry in directory.files}
+    found = []
+    for data_path, side_path in place.state.side_files.items():
+        if data_path not in sizes:
+            continue
+        length = _flushed(f"{place.path}/{side_path}", reading.storage_options)
+        if length != sizes[data_path]:
+            found.append(
+                RowFile(
+                    path=f"{place.path}/{data_path}",
+                    directory=place.uri,
+                    length=length,
+                    write_ids=reading.write_ids,
+                )
+            )
+    return found
+
+
+def _flushed(uri: str, storage_options: Mapping[str, Any] | None) -> int:
+    filesystem, path = open_filesystem(uri, storage_options)
+    with storage_errors(uri), filesystem.open(path, "rb") as file:
+        return flushed_length(file.read(), uri)
+
+
+def _numbered(
+    spark: SparkSession, plain: Sequence[tuple[Place, AcidDirectory | None, list[FileEntry]]]
+) -> list[RowFile]:
+    """Give files without ACID columns the identities Hive gives their rows.
+
+    Rows are numbered by position, on through all copies of a bucket
+    (``OrcRawRecordMerger.OriginalReaderPair``).
+    """
+    groups: list[tuple[Place, AcidDirectory | None, int, list[FileEntry]]] = []
+    for place, directory, entries in plain:
+        by_bucket: defaultdict[int, list[FileEntry]] = defaultdict(list)
+        for entry in entries:
+            by_bucket[_bucket_of(place, entry)].append(entry)
+        groups += [(place, directory, bucket, some) for bucket, some in sorted(by_bucket.items())]
+    several = [place.full(entry) for place, _, _, some in groups if len(some) > 1 for entry in some]
+    counts = scan.row_counts(spark, several) if several else {}
+    files = []
+    for place, directory, bucket, some in groups:
+        statement = None if directory is None else directory.name.statement_id
+        first = 0
+        for entry in some:
+            path = place.full(entry)
+            files.append(
+                RowFile(
+                    path=path,
+                    directory=place.uri,
+                    write_id=0 if directory is None else directory.name.max_write_id,
+                    bucket=bucket_property(bucket, statement),
+                    first_row=first,
+                )
+            )
+            first += counts.get(path, 0)
+    return files
+
+
+def _bucket_of(place: Place, entry: FileEntry) -> int:
+    name = parse_file(entry.path.rpartition("/")[2])
+    if name.bucket is None or name.kind is not FileKind.ORIGINAL:
+        raise AcidFormatError(
+            f"{place.full(entry)} lies in an ACID table, but its name tells no bucket.",
+            remedy="Hive cannot read it either: move it away, and load it by LOAD DATA.",
+            path=place.full(entry),
+        )
+    return name.bucket
+
+
+def _row_id() -> SparkColumn:
+    return fn.struct(
+        fn.col(scan.WRITE_ID).alias("writeid"),
+        fn.col(scan.BUCKET).alias("bucketid"),
+        fn.col(scan.ROW_ID).alias("rowid"),
+    ).alias(ROW_ID_COLUMN)
+
+
+def _directories(
+    client: MetastoreClient,
+    table: Any,
+    partitions: Sequence[str] | None,
+    *,
+    snapshot: Snapshot | None,
+    storage_options: Mapping[str, Any] | None,
+) -> list[PartitionState]:
+    database = table.dbName
+    if not table.partitionKeys:
+        if partitions is not None:
+            raise ConfigurationError(f"{database}.{table.tableName} has no partitions to choose from.")
+        return [_listed(table.sd.location, (), snapshot, storage_options)]
+    found: list[Any] = list(client.iter_partitions(database, table.tableName, names=partitions))
+    if partitions is not None and len(found) != len(set(partitions)):
+        raise NoSuchObjectError(
+            f"{database}.{table.tableName} has {len(found)} of the {len(set(partitions))} partitions named.",
+            remedy="Compare with SHOW PARTITIONS.",
+        )
+    return [_listed(one.sd.location, tuple(one.values), snapshot, storage_options) for one in found]
+
+
+def _listed(
+    location: str,
+    values: tuple[str, ...],
+    snapshot: Snapshot | None,
+    storage_options: Mapping[str, Any] | None,
+) -> PartitionState:
+    listing = list_files(location, options=storage_options, missing_ok=True)
+    if snapshot is None:
+        visible = [entry for entry in listing if not _is_hidden(entry) and entry.size_bytes]
+        state = AcidState(base=None, originals=tuple(visible), deltas=(), delete_deltas=())
+    else:
+        state = acid_state(listing, snapshot.write_ids, snapshot.txns)
+    return PartitionState(location=location, state=state, values=values)
+
+
+def _is_hidden(entry: FileEntry) -> bool:
+    return any(part.startswith(("_", ".")) for part in entry.path.split("/"))
+
+
+def _refuse_unreadable(table: Any, name: str) -> None:
+    if table.tableType in {"VIRTUAL_VIEW", "MATERIALIZED_VIEW"} or not table.sd.location:
+        raise ConfigurationError(f"{name} is a view.", remedy="Read the tables it selects from.")
+    handler = (table.parameters or {}).get("storage_handler")
+    if handler:
+        raise ConfigurationError(f"{name} is kept by {handler}, which is not a directory of files.")

@@ -1,0 +1,203 @@
+"""Copy a bucket file without the rows of aborted write ids.
+
+A streaming batch writes several write ids into one file, so that aborted rows sit between committed ones.
+A reader hides them by the table's valid write-id list; a copy must not carry them, because the target's
+metastore forgets that those write ids were aborted.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import struct
+import tempfile
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import orc
+
+from airflow_hive_federation.acid.names import side_file
+from airflow_hive_federation.acid.orc_tail import OrcTail, read_tail, replace_footer
+from airflow_hive_federation.acid.orc_timestamps import refuse_unstorable_timestamps
+from airflow_hive_federation.errors import AcidFormatError
+from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
+
+ACID_COLUMNS = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")
+_KEY_COLUMNS = ["originalTransaction", "bucket", "rowId"]
+_NANOSECOND_MILLIS = (-(2**63) // 10**6, 2**63 // 10**6)
+_WRITABLE = {"uncompressed", "zlib", "snappy", "lz4", "zstd"}
+
+
+def drop_rows(
+    source: bytes | Path | BinaryIO,
+    target: Path | BinaryIO,
+    write_ids: ValidWriteIds,
+    *,
+    flush_length: int | None = None,
+    name: str = "bucket file",
+) -> int:
+    """Copy an insert or delete bucket file, leaving out the rows whose write id is not valid.
+
+    Stripes are read one at a time. Columns keep their ORC types, and Hive's user metadata
+    (``hive.acid.key.index``, ``hive.acid.stats``, ``hive.acid.version``) is made anew
+    (``OrcRecordUpdater.KeyIndexBuilder``).
+
+    :param source: the file's bytes, its path, or the file open for reading and seeking.
+    :param target: path of the file to make, or a file open for writing. Nothing is written before the whole
+        copy is made.
+    :param write_ids: rows whose ``currentTransaction`` is not valid in it are left out.
+    :param flush_length: for a file still being written, its flushed length in bytes; see
+        :func:`flushed_length`. Nothing behind it is read.
+    :param name: the file's name for error messages.
+    :return: how many rows were left out.
+    :raises AcidFormatError: if the source is truncated, is no ACID bucket file, or holds what pyarrow cannot
+        carry over (timestamps outside the years 1677 to 2262, union types).
+    """
+    with _opened(source, flush_length) as file:
+        tail = read_tail(file, name)
+        _check(tail, name)
+        with tempfile.TemporaryFile() as made:
+            dropped = _filter(file, made, tail, write_ids, name)
+            _finish(made, tail, name)
+            made.seek(0)
+            if isinstance(target, Path):
+                with target.open("wb") as out:
+                    shutil.copyfileobj(made, out)
+            else:
+                shutil.copyfileobj(made, target)
+    return dropped
+
+
+def rewrite_file(
+    source: str, target: str, visible_write_ids: str, options: Mapping[str, Any] | None = None
+) -> None:
+    """Copy a bucket file between stores, leaving out rows of aborted write ids; see :func:`drop_rows`.
+
+    The file's ``_flush_length`` file, if there is one, says how much of it counts.
+
+    :param source: URI of the bucket file.
+    :param target: URI of the file to make; a killed copy leaves a part of it behind.
+    :param visible_write_ids: the table's valid write-id list in Hive's text form.
+    :param options: storage options.
+    :raises AcidFormatError: see :func:`drop_rows`.
+    :raises StorageError: if a file cannot be read or written.
+    """
+    filesystem, path = open_filesystem(source, options)
+    out_filesystem, out_path = open_filesystem(target, options)
+    with storage_errors(source):
+        length = None
+        if filesystem.exists(side_file(path)):
+            length = flushed_length(filesystem.cat_file(side_file(path)), side_file(source))
+        with filesystem.open(path, "rb") as file, tempfile.TemporaryFile() as made:
+            drop_rows(file, made, ValidWriteIds.parse(visible_write_ids), flush_length=length, name=source)
+            made.seek(0)
+            with storage_errors(target), out_filesystem.open(out_path, "wb") as out:
+                shutil.copyfileobj(made, out)
+
+
+def flushed_length(side_file: bytes, name: str = "side file") -> int:
+    """Return the length, in bytes, up to which a file may be read, from its ``_flush_length`` file.
+
+    The writer appends a big-endian 64-bit length at every commit; the last whole one counts
+    (``AcidUtils.getLastFlushLength``).
+
+    :raises AcidFormatError: if there is none.
+    """
+    whole = len(side_file) // 8
+    if not whole:
+        raise AcidFormatError(
+            f"{name} holds no length.",
+            remedy="Wait for the writer to commit, or remove both files.",
+            path=name,
+        )
+    return int(struct.unpack_from(">q", side_file, (whole - 1) * 8)[0])
+
+
+def _opened(source: bytes | Path | BinaryIO, flush_length: int | None) -> AbstractContextManager[BinaryIO]:
+    if flush_length is not None:
+        return io.BytesIO(_head(source, flush_length))
+    if isinstance(source, bytes):
+        return io.BytesIO(source)
+    return source.open("rb") if isinstance(source, Path) else nullcontext(source)
+
+
+def _head(source: bytes | Path | BinaryIO, length: int) -> bytes:
+    if isinstance(source, bytes):
+        return source[:length]
+    if isinstance(source, Path):
+        with source.open("rb") as file:
+            return file.read(length)
+    source.seek(0)
+    return source.read(length)
+
+
+def _check(tail: OrcTail, name: str) -> None:
+    bounds = tail.timestamp_millis
+    if bounds and not _NANOSECOND_MILLIS[0] < bounds[0] <= bounds[1] < _NANOSECOND_MILLIS[1]:
+        raise AcidFormatError(
+            f"{name} has timestamps outside the years 1677 to 2262 beside aborted rows: cannot be rewritten.",
+            remedy="Run a major compaction of the partition on the source.",
+            path=name,
+        )
+    if tail.compression not in _WRITABLE:
+        raise AcidFormatError(f"{name} has an ORC compression that cannot be written.", path=name)
+
+
+def _filter(file: BinaryIO, made: BinaryIO, tail: OrcTail, write_ids: ValidWriteIds, name: str) -> int:
+    try:
+        reader = orc.ORCFile(file)
+        if tuple(reader.schema.names) != ACID_COLUMNS:
+            raise AcidFormatError(
+                f"{name} has the columns {', '.join(reader.schema.names)}, not those of an ACID file.",
+                path=name,
+            )
+        kept = 0
+        # Hive's row index stride; every stripe of the source becomes at least one batch.
+        with orc.ORCWriter(made, compression=tail.compression, row_index_stride=10_000) as writer:
+            writer.write(reader.schema.empty_table())
+            for stripe in range(reader.nstripes):
+                batch = reader.read_stripe(stripe)
+                batch = batch.filter(_visible(batch, write_ids))
+                kept += batch.num_rows
+                refuse_unstorable_timestamps(batch, name)
+                if batch.num_rows:
+                    writer.write(pa.Table.from_batches([batch]))
+    except (pa.ArrowException, OSError) as error:
+        raise AcidFormatError(
+            f"{name} cannot be rewritten without its aborted rows: {error}.",
+            remedy="Run a major compaction of the partition on the source.",
+            path=name,
+        ) from error
+    return tail.row_count - kept
+
+
+def _visible(batch: pa.RecordBatch, write_ids: ValidWriteIds) -> pa.Array:
+    current = batch.column("currentTransaction")
+    known = pc.less_equal(current, write_ids.high_watermark)
+    invalid = pa.array(write_ids.invalid_ids, type=pa.int64())
+    return pc.and_(known, pc.invert(pc.is_in(current, value_set=invalid)))
+
+
+def _finish(made: BinaryIO, tail: OrcTail, name: str) -> None:
+    made.seek(0)
+    written = orc.ORCFile(made)
+    counts = [0, 0, 0]
+    index = []
+    for stripe in range(written.nstripes):
+        rows = written.read_stripe(stripe, columns=["operation", *_KEY_COLUMNS])
+        for item in pc.value_counts(rows.column("operation")).to_pylist():
+            counts[item["values"]] += item["counts"]
+        last = rows.slice(rows.num_rows - 1).to_pylist()[0]
+        index.append(",".join(str(last[column]) for column in _KEY_COLUMNS) + ";")
+    metadata = {
+        **tail.user_metadata,
+        "hive.acid.key.index": "".join(index).encode(),
+        "hive.acid.stats": ",".join(map(str, counts)).encode(),
+        "hive.acid.version": b"2",
+    }
+    replace_footer(made, name, types=tail.types, calendar=tail.calendar, user_metadata=metadata)

@@ -1,0 +1,331 @@
+"""Hive transactions: open, lock, write ids, heartbeats, commit or abort.
+
+>>> with Transaction(client) as transaction:  # doctest: +SKIP
+...     append(spark, client, "sales.orders", rows, transaction=transaction)
+...     append(spark, client, "sales.lines", lines, transaction=transaction)
+
+**Write conflicts are detected.** The metastore checks them only for a commit that says ``exclWriteEnabled``
+is false, which is not its default: two updates of one row would both be kept, as two rows.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from types import TracebackType
+from typing import Self
+
+from airflow_hive_federation.acid.locks import TableWrite, WriteKind, lock_components
+from airflow_hive_federation.acid.moments import Snapshot, take_snapshots
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    HiveFederationError,
+    LockTimeoutError,
+    MetastoreError,
+    NoSuchTransactionError,
+    OutcomeUnknownError,
+    TransactionAbortedError,
+)
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.doctor import parse_duration_s
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.waiting import PollPolicy, wait_until
+
+log = logging.getLogger(__name__)
+
+LOCK_POLICY = PollPolicy(first_s=0.1, factor=1.5, longest_s=5.0, timeout_s=300.0)
+MAX_STATEMENT_ID = 0xFFF
+"""The row ids of Hive have 12 bits for the statement (``BucketCodec.V1``)."""
+_DEFAULT_TIMEOUT_S = 300.0
+
+
+class TransactionState(StrEnum):
+    """Where a transaction stands."""
+
+    NEW = "new"
+    OPEN = "open"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+
+
+class Transaction:
+    """One transaction, as a context manager: committed at the end, aborted if the block raises.
+
+    :param client: client of the metastore that owns the tables; used by the thread that enters the block.
+        Heartbeats have a connection of their own.
+    :param lock_policy: how to wait for locks; its ``timeout_s`` is the deadline of one :meth:`lock`.
+    :param shared_writes: updates and deletes do not shut each other out; the first to commit wins
+        (``hive.txn.xlock.write=false``).
+    """
+
+    def __init__(
+        self, client: MetastoreClient, *, lock_policy: PollPolicy = LOCK_POLICY, shared_writes: bool = False
+    ) -> None:
+        self._client = client
+        self._lock_policy = lock_policy
+        self._shared_writes = shared_writes
+        self._id: int | None = None
+        self._state = TransactionState.NEW
+        self._heart: _Heart | None = None
+        self._doomed: str | None = None
+        self._write_ids: dict[str, int] = {}
+        self._statements: Counter[str] = Counter()
+        self._done: dict[str, set[WriteKind]] = {}
+        self._clean_ups: list[Callable[[], None]] = []
+
+    @property
+    def id(self) -> int:
+        """The transaction's id.
+
+        :raises ConfigurationError: before it is opened.
+        """
+        if self._id is None:
+            raise ConfigurationError("The transaction is not open.", remedy="Use it in a with statement.")
+        return self._id
+
+    @property
+    def state(self) -> TransactionState:
+        """Where it stands, as far as we know."""
+        return self._state
+
+    def __enter__(self) -> Self:
+        if self._state is not TransactionState.NEW:
+            raise ConfigurationError(f"The transaction was used before: it is {self._state}.")
+        self._id = self._client.open_txns()[0]
+        self._state = TransactionState.OPEN
+        self._heart = _Heart(self._client, self._id, heartbeat_interval_s(self._client))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._state is not TransactionState.OPEN:
+            return
+        if error is None:
+            self.commit()
+            return
+        try:
+            self.abort()
+        except HiveFederationError as failure:
+            # The block's own error is the news; the metastore aborts by itself when heartbeats are missing.
+            error.add_note(f"Transaction {self.id} could not be aborted: {failure}")
+            log.warning("transaction %d could not be aborted: %s", self.id, failure)
+
+    def lock(self, writes: Sequence[TableWrite]) -> bool:
+        """Take locks and wait until they are granted.
+
+        :return: whether it had to wait, so that others may have committed meanwhile.
+        :raises LockTimeoutError: if they are not granted within the policy's ``timeout_s``.
+        :raises TransactionAbortedError: if the transaction was aborted under us.
+        """
+        self.check()
+        components = lock_components(writes, shared_writes=self._shared_writes)
+        answer = self._client.lock(components, txn_id=self.id)
+        if answer.state == types.LockState.ACQUIRED:
+            return False
+        lock_id = answer.lockid or 0
+        if wait_until(lambda: self._granted(lock_id), self._lock_policy):
+            return True
+        names = sorted({f"{write.database}.{write.table}" for write in writes})
+        raise LockTimeoutError(
+            f"Transaction {self.id} was not granted its locks on {', '.join(names)} in "
+            f"{self._lock_policy.timeout_s} s.",
+            remedy="SHOW LOCKS and SHOW TRANSACTIONS tell who holds them; wait longer or abort those.",
+            tables=names,
+            lock_id=lock_id,
+            txn_id=self.id,
+        )
+
+    def write_id(self, database: str, table: str) -> int:
+        """Return the transaction's write id on a table; the first call allocates it."""
+        name = f"{database}.{table}".lower()
+        if name not in self._write_ids:
+            given = self._client.allocate_table_write_ids(database, table, [self.id])
+            self._write_ids[name] = given[self.id]
+        return self._write_ids[name]
+
+    def next_statement_id(self, database: str, table: str) -> int:
+        """Number the statements that write to a table, from 0.
+
+        :raises ConfigurationError: after 4,096 of them.
+        """
+        name = f"{database}.{table}".lower()
+        number = self._statements[name]
+        if number > MAX_STATEMENT_ID:
+            raise ConfigurationError(
+                f"{name}: more than {MAX_STATEMENT_ID + 1} statements in one transaction.",
+                remedy="Commit earlier.",
+            )
+        self._statements[name] += 1
+        return number
+
+    def claim(self, database: str, table: str, kinds: Collection[WriteKind]) -> None:
+        """Note what a statement does to a table, and refuse what the table's layout cannot hold.
+
+        A transaction does not see its own writes: a second UPDATE would work on rows that the first has
+        replaced, and both would leave a version behind. A base hides all that its write id wrote beside it.
+
+        :raises ConfigurationError: if the table's rows were changed before in this transaction, or its
+            contents replaced.
+        """
+        name = f"{database}.{table}".lower()
+        before = self._done.setdefault(name, set())
+        changes = {*kinds} - {WriteKind.INSERT}
+        if (changes and before - {WriteKind.INSERT}) or WriteKind.OVERWRITE in before:
+            raise ConfigurationError(
+                f"Transaction {self.id} has changed rows of {name} before.",
+                remedy="Commit first, or put both changes into one merge.",
+            )
+        before.update(kinds)
+
+    def snapshot(self, database: str, table: str) -> Snapshot:
+        """Return what the transaction may read of a table: what is committed at this moment.
+
+        Take it after :meth:`lock`.
+        """
+        name = f"{database}.{table}".lower()
+        return take_snapshots(self._client, [name])[name]
+
+    def check(self) -> None:
+        """Make sure that the transaction is open.
+
+        :raises TransactionAbortedError: if it was aborted under us, or must not be committed any more.
+        """
+        if self._state is not TransactionState.OPEN:
+            raise ConfigurationError(f"The transaction is not open: it is {self._state}.")
+        lost = self._heart is not None and self._heart.lost.is_set()
+        if lost or self._doomed:
+            raise TransactionAbortedError(
+                f"Transaction {self.id} cannot be committed: "
+                f"{self._doomed or 'the metastore has aborted it, by its timeout or by request'}.",
+                remedy="Run the whole transaction again.",
+                txn_id=self.id,
+            )
+
+    def doom(self, reason: str) -> None:
+        """Let it be aborted whatever comes: a statement failed half-way."""
+        self._doomed = self._doomed or reason
+
+    def on_abort(self, clean_up: Callable[[], None]) -> None:
+        """Have something done once the transaction is known to be aborted, e.g. files removed."""
+        self._clean_ups.append(clean_up)
+
+    def commit(self) -> None:
+        """Commit, with the check for write conflicts.
+
+        :raises TransactionAbortedError: on a conflict, or if it was aborted under us.
+        :raises OutcomeUnknownError: if the connection broke and the metastore has forgotten what became of
+            it.
+        """
+        try:
+            self.check()
+            self._commit()
+        except TransactionAbortedError:
+            self.abort()
+            raise
+        except MetastoreError:
+            # Without heartbeats the metastore ends it by itself, if it has not been committed.
+            self._state = TransactionState.UNKNOWN
+            self._stop_heart()
+            raise
+        self._state = TransactionState.COMMITTED
+        self._stop_heart()
+
+    def abort(self) -> None:
+        """Abort; what was registered by :meth:`on_abort` is done afterwards.
+
+        :raises MetastoreError: if the metastore cannot be told.
+        """
+        if self._state in {TransactionState.ABORTED, TransactionState.NEW}:
+            return
+        self._stop_heart()
+        try:
+            self._client.abort_txns([self.id])
+        finally:
+            if self._state is TransactionState.OPEN:
+                self._state = TransactionState.ABORTED
+                for clean_up in reversed(self._clean_ups):
+                    clean_up()
+
+    def _granted(self, lock_id: int) -> bool:
+        self.check()
+        return self._client.check_lock(lock_id, txn_id=self.id).state == types.LockState.ACQUIRED
+
+    def _commit(self) -> None:
+        try:
+            self._client.commit_txn(self.id, excl_write_enabled=False)
+        except OutcomeUnknownError as unknown:
+            self._commit_again(unknown)
+
+    def _commit_again(self, unknown: OutcomeUnknownError) -> None:
+        # Committing what is committed is fine, and committing what is aborted says so.
+        try:
+            self._client.commit_txn(self.id, excl_write_enabled=False)
+        except NoSuchTransactionError as error:
+            raise unknown from error
+
+    def _stop_heart(self) -> None:
+        if self._heart is not None:
+            self._heart.stop()
+            self._heart = None
+
+
+@contextmanager
+def joined(client: MetastoreClient, transaction: Transaction | None) -> Iterator[Transaction]:
+    """Yield the caller's transaction, or one of our own that ends with the block.
+
+    A caller's is neither committed nor aborted here; if the block raises, it cannot be committed any more.
+    """
+    if transaction is None:
+        with Transaction(client) as own:
+            yield own
+        return
+    transaction.check()
+    try:
+        yield transaction
+    except BaseException as error:
+        transaction.doom(f"a statement of it failed ({type(error).__name__})")
+        raise
+
+
+def heartbeat_interval_s(client: MetastoreClient) -> float:
+    """Return how often to tell the metastore that we are alive: half its ``hive.txn.timeout``, in seconds."""
+    told = client.get_config_value("metastore.txn.timeout", f"{_DEFAULT_TIMEOUT_S:.0f}s")
+    return (parse_duration_s(told) or _DEFAULT_TIMEOUT_S) / 2
+
+
+class _Heart:
+    """Tells the metastore, from a thread, that a transaction is alive."""
+
+    def __init__(self, client: MetastoreClient, txn_id: int, interval_s: float) -> None:
+        self.lost = threading.Event()
+        self._client = MetastoreClient(client.settings)
+        self._txn_id = txn_id
+        self._interval_s = interval_s
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name=f"hive-txn-{txn_id}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        pause_s = self._interval_s
+        with self._client:
+            while not self._stopped.wait(pause_s) and not self.lost.is_set():
+                try:
+                    answer = self._client.heartbeat_txn_range(self._txn_id, self._txn_id)
+                except MetastoreError as error:
+                    # The transaction lives on until its timeout: ask again soon.
+                    log.warning("heartbeat of transaction %d: %s", self._txn_id, error)
+                    pause_s = self._interval_s / 10
+                    continue
+                pause_s = self._interval_s
+                if self._txn_id in {*(answer.aborted or ()), *(answer.nosuch or ())}:
+                    self.lost.set()

@@ -1,0 +1,155 @@
+"""Columns as a Hive table stores them; runs inside Spark's Python workers.
+
+What Spark and Hive understand differently is settled here: a ``char`` is padded with spaces and, like a
+``varchar``, cut to its length in characters; a ``timestamp`` is a wall clock without zone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_hive_federation.model.types import HiveType
+
+PROLEPTIC = 2
+"""ORC's ``CalendarKind`` of Arrow's dates and timestamps: Gregorian for all times."""
+_CHAR, _VARCHAR = 17, 16
+_NESTED = {"array", "map", "struct"}
+_TIMESTAMPS = {"timestamp", "timestamp with local time zone"}
+
+
+def stored(array: pa.Array, hive_type: HiveType, zone: str) -> pa.Array:
+    """Convert a column that Spark handed over.
+
+    :param zone: name of the time zone whose wall clock a timestamp is stored by.
+    """
+    if not needs_conversion(hive_type):
+        return array
+    if hive_type.name in _NESTED:
+        return _stored_nested(array, hive_type, zone)
+    if hive_type.name == "timestamp":
+        return _wall_clock(array, zone)
+    if hive_type.name in {"char", "varchar"}:
+        return _of_length(array, hive_type)
+    return array.cast(stored_type(hive_type))
+
+
+def _stored_nested(array: pa.Array, hive_type: HiveType, zone: str) -> pa.Array:
+    if hive_type.name == "array":
+        values = stored(array.values, hive_type.children[0], zone)
+        return pa.ListArray.from_arrays(_offsets(array), values)
+    if hive_type.name == "map":
+        keys = stored(array.keys, hive_type.children[0], zone)
+        items = stored(array.items, hive_type.children[1], zone)
+        return pa.MapArray.from_arrays(_offsets(array), keys, items)
+    children = [stored(array.field(index), one.type, zone) for index, one in enumerate(hive_type.fields)]
+    mask = pc.is_null(array) if array.null_count else None
+    return pa.StructArray.from_arrays(children, names=[one.name for one in hive_type.fields], mask=mask)
+
+
+def has_unstorable_timestamp(array: pa.Array, hive_type: HiveType) -> bool:
+    """Whether a stored column has a timestamp before 1970 with a fraction of a second.
+
+    pyarrow's ORC writer rounds its seconds towards zero and stores negative nanoseconds, on which Hive's
+    readers fail.
+    """
+    if hive_type.name in _TIMESTAMPS:
+        counts = array.cast(pa.int64()).drop_null().to_numpy()
+        return bool(((counts < 0) & (counts % 1_000_000 != 0)).any())
+    return any(has_unstorable_timestamp(child, one) for child, one in _children(array, hive_type))
+
+
+def _children(array: pa.Array, hive_type: HiveType) -> list[tuple[pa.Array, HiveType]]:
+    if hive_type.name == "array":
+        return [(array.flatten(), hive_type.children[0])]
+    if hive_type.name == "map":
+        return list(zip((array.keys, array.items), hive_type.children, strict=True))
+    return [(array.field(index), field.type) for index, field in enumerate(hive_type.fields)]
+
+
+def stored_type(hive_type: HiveType) -> pa.DataType:
+    """Return the Arrow type a column is stored by."""
+    if hive_type.name == "decimal":
+        return pa.decimal128(*hive_type.arguments)
+    if hive_type.name == "array":
+        return pa.list_(stored_type(hive_type.children[0]))
+    if hive_type.name == "map":
+        return pa.map_(*map(stored_type, hive_type.children))
+    if hive_type.name == "struct":
+        return pa.struct([(field.name, stored_type(field.type)) for field in hive_type.fields])
+    return _PRIMITIVES[hive_type.name]
+
+
+_PRIMITIVES: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "char": pa.string(),
+    "varchar": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "timestamp with local time zone": pa.timestamp("us", "UTC"),
+}
+
+
+def needs_conversion(hive_type: HiveType) -> bool:
+    """Whether a column of this type is stored differently from how Spark hands it over."""
+    if hive_type.name in {"timestamp", "timestamp with local time zone", "char", "varchar", "struct"}:
+        return True
+    return any(needs_conversion(child) for child in hive_type.children)
+
+
+def orc_types(written: Sequence[bytes], root: HiveType) -> list[bytes]:
+    """Correct the type descriptions that pyarrow wrote: it knows neither char nor varchar.
+
+    :param written: serialized ``Type`` messages of the file's columns, in their order.
+    :param root: the Hive type of the whole row.
+    """
+    return [
+        _length_type(hive_type) if hive_type.name in {"char", "varchar"} else message
+        for message, hive_type in zip(written, _walk(root), strict=True)
+    ]
+
+
+def _walk(hive_type: HiveType) -> list[HiveType]:
+    found = [hive_type]
+    for child in (*hive_type.children, *(field.type for field in hive_type.fields)):
+        found += _walk(child)
+    return found
+
+
+def _length_type(hive_type: HiveType) -> bytes:
+    """``Type`` with fields kind (1) and maximumLength (4)."""
+    length, out = hive_type.arguments[0], bytearray()
+    while length > 0x7F:
+        out.append(length & 0x7F | 0x80)
+        length >>= 7
+    return bytes([0x08, _CHAR if hive_type.name == "char" else _VARCHAR, 0x20]) + bytes(out) + bytes([length])
+
+
+def _wall_clock(array: pa.Array, zone: str) -> pa.Array:
+    if array.type.tz is None:
+        return array
+    return pc.local_timestamp(array.cast(pa.timestamp("us", zone)))
+
+
+def _of_length(array: pa.Array, hive_type: HiveType) -> pa.Array:
+    length = hive_type.arguments[0]
+    cut = pc.utf8_slice_codeunits(array, 0, length)
+    return pc.utf8_rpad(cut, length) if hive_type.name == "char" else cut
+
+
+def _offsets(array: pa.Array) -> pa.Array:
+    """Offsets with the array's nulls, the way ``from_arrays`` wants them."""
+    if not array.null_count:
+        return array.offsets
+    nulls = pa.concat_arrays([pc.is_null(array), pa.array([False])])
+    return pc.if_else(nulls, pa.scalar(None, pa.int32()), array.offsets)

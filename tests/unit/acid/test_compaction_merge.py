@@ -1,0 +1,249 @@
+"""Merged bucket files, against the ones that Hive's own worker made of the same input."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import orc
+
+from airflow_hive_federation.acid import compaction_merge
+from airflow_hive_federation.acid.compaction import (
+    CompactedTable,
+    CompactionKind,
+    CompactionPlan,
+    plan_compaction,
+)
+from airflow_hive_federation.acid.compaction_files import publish
+from airflow_hive_federation.acid.compaction_merge import merge_bucket
+from airflow_hive_federation.acid.compaction_rows import Head, Keys, kept
+from airflow_hive_federation.acid.orc_tail import read_tail
+from airflow_hive_federation.acid.snapshot import acid_state
+from airflow_hive_federation.errors import AcidFormatError
+from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.storage.listing import list_files
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+
+
+def described(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def compact(
+    directory: Path, kind: CompactionKind, write_ids: ValidWriteIds, columns: list[list[str]], **changes: Any
+) -> CompactionPlan:
+    table = CompactedTable(
+        name="golden.t",
+        location=str(directory),
+        columns=tuple((name, type_text) for name, type_text in columns),
+        **changes,
+    )
+    compactor = write_ids.for_compactor()
+    plan = plan_compaction(table, acid_state(list_files(str(directory)), compactor), compactor, kind, 999)
+    for merge in plan.merges:
+        merge_bucket(merge)
+    publish(plan, str(directory), table.file_format)
+    return plan
+
+
+def events(path: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = orc.ORCFile(path).read().to_pylist()
+    return rows
+
+
+def before_compaction(name: str, target: Path) -> None:
+    """Copy the directories that Hive's compaction of a golden table has read."""
+    for source in (GOLDEN / name).iterdir():
+        if "_v" not in source.name and int(source.name.split("_")[-2]) <= 4:
+            shutil.copytree(source, target / source.name)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "theirs"),
+    [
+        ("acid_major", CompactionKind.MAJOR, ["base_0000004"]),
+        ("acid_minor", CompactionKind.MINOR, ["delta_0000001_0000004", "delete_delta_0000001_0000004"]),
+    ],
+)
+def test_equal_to_hives_compaction_of_the_same_files(
+    name: str, kind: CompactionKind, theirs: list[str], tmp_path: Path
+) -> None:
+    before_compaction(name, tmp_path)
+    plan = compact(tmp_path, kind, ValidWriteIds(table="g.t", high_watermark=4), described(name)["columns"])
+    assert sorted(one.partition("_v")[0] for one in plan.directories) == sorted(theirs)
+    for directory in plan.directories:
+        (hives,) = (GOLDEN / name).glob(f"{directory.partition('_v')[0]}_v*")
+        assert sorted(one.name for one in (tmp_path / directory).iterdir()) == sorted(
+            one.name for one in hives.iterdir()
+        )
+        for path in hives.glob("bucket_*"):
+            ours = tmp_path / directory / path.name
+            assert events(ours) == events(path)
+            with ours.open("rb") as our_file, path.open("rb") as their_file:
+                our_tail, their_tail = read_tail(our_file, "ours"), read_tail(their_file, "theirs")
+            assert our_tail.user_metadata == their_tail.user_metadata
+            assert our_tail.types == their_tail.types
+            assert our_tail.calendar == their_tail.calendar
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "acid_aborted",
+        "acid_changed",
+        "acid_converted",
+        "acid_evolved",
+        "acid_loaded",
+        "acid_overwritten",
+        "acid_streamed",
+        "acid_truncated",
+        "acid_types",
+    ],
+)
+def test_row_ids_and_rows_stay(name: str, tmp_path: Path) -> None:
+    table = described(name)
+    shutil.copytree(GOLDEN / name, tmp_path / "t")
+    plan = compact(
+        tmp_path / "t", CompactionKind.MAJOR, ValidWriteIds.parse(table["write_ids"]), table["columns"]
+    )
+    found = []
+    for path in (tmp_path / "t" / plan.directories[0]).glob("bucket_*"):
+        rows = events(path)
+        keys = [(row["originalTransaction"], row["bucket"], row["rowId"]) for row in rows]
+        assert keys == sorted(keys)
+        assert all(row["currentTransaction"] == row["originalTransaction"] for row in rows)
+        found += keys
+    ids = [json.loads(row[0]) for row in table["rows_with_id"]]
+    assert sorted(found) == sorted((one["writeid"], one["bucketid"], one["rowid"]) for one in ids)
+
+
+def write_delta(table: Path, write_id: int, row: dict[str, pa.Scalar], *, attempt: int = 0) -> None:
+    directory = table / f"delta_{write_id:07d}_{write_id:07d}_0000"
+    directory.mkdir(exist_ok=True)
+    columns = {
+        "operation": pa.array([0], pa.int32()),
+        "originalTransaction": [write_id],
+        "bucket": pa.array([0x20000000], pa.int32()),
+        "rowId": [0],
+        "currentTransaction": [write_id],
+        "row": pa.StructArray.from_arrays([pa.array([one]) for one in row.values()], names=list(row)),
+    }
+    orc.write_table(pa.table(columns), directory / f"bucket_00000_{attempt}", compression="zlib")
+
+
+def test_only_the_flushed_part_of_a_file_counts(tmp_path: Path) -> None:
+    table = described("acid_unfinished")
+    shutil.copytree(GOLDEN / "acid_unfinished", tmp_path / "t")
+    write_delta(tmp_path / "t", 4, {"id": pa.scalar(7, pa.int32()), "name": pa.scalar("x")})
+    write_ids = ValidWriteIds(table="g.t", high_watermark=4, aborted_ids=(3,))
+    plan = compact(tmp_path / "t", CompactionKind.MAJOR, write_ids, table["columns"])
+    rows = events(tmp_path / "t" / plan.directories[0] / "bucket_00000")
+    assert len(rows) == len(table["rows"]) + 1
+    assert rows[-1]["row"] == {"id": 7, "name": "x"}
+
+
+def test_what_a_failed_task_left_beside_its_successors_file_is_refused(tmp_path: Path) -> None:
+    row = {"id": pa.scalar(1)}
+    write_delta(tmp_path, 1, row)
+    write_delta(tmp_path, 2, row)
+    write_delta(tmp_path, 2, row, attempt=1)
+    with pytest.raises(AcidFormatError, match="not in the order of their ROW__IDs, or twice"):
+        compact(
+            tmp_path, CompactionKind.MAJOR, ValidWriteIds(table="g.t", high_watermark=2), [["id", "bigint"]]
+        )
+
+
+def test_a_stripe_a_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction_merge, "STRIPE_ROWS", 2)
+    table = described("acid_types")
+    shutil.copytree(GOLDEN / "acid_types", tmp_path / "t")
+    plan = compact(
+        tmp_path / "t", CompactionKind.MAJOR, ValidWriteIds.parse(table["write_ids"]), table["columns"]
+    )
+    path = tmp_path / "t" / plan.directories[0] / "bucket_00000"
+    with path.open("rb") as file:
+        tail = read_tail(file, "made")
+    assert len(tail.stripe_rows) == 2
+    assert tail.user_metadata["hive.acid.key.index"] == b"2,536870912,0;3,536870912,0;"
+    assert [row["rowId"] for row in events(path)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("damage", "why"), [("cut", "truncated|not an ORC"), ("other", "other columns")])
+def test_bad_input_is_named(damage: str, why: str, tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN / "acid_changed", tmp_path / "t")
+    bucket = tmp_path / "t" / "delta_0000002_0000002_0000" / "bucket_00000_0"
+    if damage == "cut":
+        bucket.write_bytes(bucket.read_bytes()[:-40])
+    else:
+        shutil.copy(GOLDEN / "acid_types" / "delta_0000002_0000002_0000" / "bucket_00000_0", bucket)
+    columns = described("acid_changed")["columns"]
+    with pytest.raises(AcidFormatError, match=why) as caught:
+        compact(
+            tmp_path / "t",
+            CompactionKind.MAJOR,
+            ValidWriteIds(table="g.t", high_watermark=4),
+            columns,
+            partition="p=1",
+        )
+    assert "golden.t partition p=1" in str(caught.value)
+    assert caught.value.path == str(bucket)
+    assert not list((tmp_path / "t").glob("base_*"))
+
+
+def test_a_plain_file_among_acid_files_is_named(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN / "acid_changed", tmp_path / "t")
+    bucket = tmp_path / "t" / "delta_0000002_0000002_0000" / "bucket_00000_0"
+    orc.write_table(pa.table({"id": [1]}), bucket)
+    with pytest.raises(AcidFormatError, match="not those of an ACID file"):
+        compact(
+            tmp_path / "t",
+            CompactionKind.MAJOR,
+            ValidWriteIds(table="g.t", high_watermark=4),
+            described("acid_changed")["columns"],
+        )
+
+
+KEY = st.tuples(st.integers(1, 4), st.integers(0, 2).map(lambda n: 0x20000000 | n), st.integers(0, 6))
+
+
+def keys_of(values: list[tuple[int, int, int]]) -> Keys:
+    columns = np.array(values, dtype=np.int64).reshape(-1, 3).T
+    return Keys(columns[0], columns[1], columns[2])
+
+
+@given(rows=st.sets(KEY, min_size=1), deleted=st.lists(st.lists(KEY), max_size=3), far=st.booleans())
+def test_kept_is_what_is_not_deleted(
+    rows: set[tuple[int, int, int]], deleted: list[list[tuple[int, int, int]]], far: bool
+) -> None:
+    # Write ids further apart than 31 bits must not be mixed up.
+    move = (2**31 + 1) if far else 1
+    ordered = sorted((write_id * move, bucket, row) for write_id, bucket, row in rows)
+    gone = [[(write_id * move, bucket, row) for write_id, bucket, row in some] for some in deleted]
+    mask = kept(keys_of(ordered), [keys_of(sorted(some)) for some in gone])
+    remaining = [key not in {one for some in gone for one in some} for key in ordered]
+    assert (list(mask) if mask is not None else [True] * len(ordered)) == remaining
+
+
+@given(rows=st.lists(KEY, min_size=1), key=KEY)
+def test_up_to(rows: list[tuple[int, int, int]], key: tuple[int, int, int]) -> None:
+    ordered = sorted(rows)
+    assert keys_of(ordered).up_to(key) == sum(one <= key for one in ordered)
+
+
+def test_head_of_a_file() -> None:
+    head = io.BufferedReader(Head(io.BytesIO(b"0123456789"), 4))
+    assert head.read() == b"0123"
+    assert head.seek(-2, io.SEEK_END) == 2
+    assert head.read(9) == b"23"
+    head.seek(1)
+    assert head.read(1) == b"1"

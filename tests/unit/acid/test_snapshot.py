@@ -1,0 +1,106 @@
+"""Cases of the snapshot worth naming; test_acid_snapshot_judge.py compares it with Hive at random."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_hive_federation.acid.snapshot import AcidState, acid_state
+from airflow_hive_federation.errors import AcidFormatError
+from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.model.write_ids import UNBOUNDED, ValidTxns, ValidWriteIds
+
+
+def state(*paths: str, ids: str = f"d.t:9:{UNBOUNDED}::", txns: str | None = None) -> AcidState:
+    listing = [FileEntry(path=path, size_bytes=1) for path in paths]
+    return acid_state(listing, ValidWriteIds.parse(ids), None if txns is None else ValidTxns.parse(txns))
+
+
+def shown(found: AcidState) -> list[str]:
+    return [directory.path for directory in found.directories]
+
+
+def test_compaction_hides_what_it_covers() -> None:
+    found = state(
+        "base_0000004_v0000007/bucket_00000",
+        "delta_0000001_0000001_0000/bucket_00000_0",
+        "delete_delta_0000004_0000004_0000/bucket_00000_0",
+        "delta_0000005_0000005_0000/bucket_00000_0",
+        "000000_0",
+    )
+    assert shown(found) == ["base_0000004_v0000007", "delta_0000005_0000005_0000"]
+    assert found.obsolete == (
+        "000000_0",
+        "delete_delta_0000004_0000004_0000",
+        "delta_0000001_0000001_0000",
+    )
+
+
+def test_a_compaction_not_committed_does_not_count() -> None:
+    paths = ("base_0000001_v0000007/bucket_00000", "delta_0000001_0000001_0000/bucket_00000_0")
+    assert shown(state(*paths, txns="8:7:7:")) == ["delta_0000001_0000001_0000"]
+    found = state(*paths, txns=f"8:{UNBOUNDED}::7")
+    assert found.aborted == ("base_0000001_v0000007",)
+
+
+def test_an_overwrite_that_still_runs_is_invisible() -> None:
+    # Hive's own AcidUtils shows it.
+    paths = ("base_0000002/bucket_00000_0", "delta_0000001_0000001_0000/bucket_00000_0")
+    assert shown(state(*paths, ids="d.t:2:2:2:")) == ["delta_0000001_0000001_0000"]
+    assert shown(state(*paths, ids=f"d.t:2:{UNBOUNDED}::2")) == ["delta_0000001_0000001_0000"]
+    assert shown(state(*paths, ids=f"d.t:2:{UNBOUNDED}::")) == ["base_0000002"]
+
+
+def test_truncation_leaves_a_marker() -> None:
+    found = state("base_0000002/_metadata_acid", "delta_0000001_0000001_0000/bucket_00000_0")
+    assert shown(found) == ["base_0000002"]
+    assert found.files() == ()
+    assert [entry.path for entry in found.files(markers=True)] == ["base_0000002/_metadata_acid"]
+
+
+def test_streaming_batch_with_aborted_write_ids() -> None:
+    found = state(
+        "delta_0000001_0000004/bucket_00000",
+        "delta_0000001_0000004/bucket_00000_flush_length",
+        "delta_0000005_0000006/bucket_00000",
+        ids=f"d.t:6:{UNBOUNDED}::2,5,6",
+    )
+    assert [directory.mixed for directory in found.deltas] == [True]
+    assert found.side_files == {
+        "delta_0000001_0000004/bucket_00000": "delta_0000001_0000004/bucket_00000_flush_length"
+    }
+    assert (found.aborted, found.aborted_write_ids) == (("delta_0000005_0000006",), (5, 6))
+    assert found.has_mixed_aborts
+
+
+def test_loaded_files_are_raw() -> None:
+    found = state("delta_0000001_0000001_0000/000000_0", "delta_0000002_0000002_0000/bucket_00000_0")
+    assert [directory.raw for directory in found.deltas] == [True, False]
+
+
+def test_originals_in_order() -> None:
+    found = state("000000_0_copy_1", "000001_0", "000000_0", "HIVE_UNION_SUBDIR_1/000000_0", "_tmp/000000_0")
+    assert [entry.path for entry in found.originals] == [
+        "000000_0",
+        "000000_0_copy_1",
+        "000001_0",
+        "HIVE_UNION_SUBDIR_1/000000_0",
+    ]
+
+
+def test_history_that_is_gone() -> None:
+    with pytest.raises(AcidFormatError, match="Not enough history available") as caught:
+        state("base_0000005_v0000007/bucket_00000", ids="d.t:6:4:4:")
+    assert caught.value.path == "base_0000005_v0000007"
+
+
+def test_bases_of_hive_3_are_known_by_their_marker() -> None:
+    listing = [FileEntry(path="base_0000005/bucket_00000", size_bytes=1)]
+    ids = ValidWriteIds.parse("d.t:6:4:4:")
+    assert acid_state(listing, ids).base is not None
+    with pytest.raises(AcidFormatError, match="Not enough history"):
+        acid_state(listing, ids, compacted_bases=["base_0000005"])
+
+
+def test_malformed_directory() -> None:
+    with pytest.raises(AcidFormatError, match="delta_one"):
+        state("delta_one/bucket_00000")

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.model.types import HiveType, parse_type
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "int",
+        "decimal(38,18)",
+        "char(6)",
+        "varchar(65535)",
+        "timestamp with local time zone",
+        "array<map<string,decimal(5,2)>>",
+        "struct<x:int,ärger 2:array<struct<y:char(1)>>>",
+        "uniontype<int,string>",
+    ],
+)
+def test_texts_survive_a_round(text: str) -> None:
+    assert str(parse_type(text)) == text
+
+
+def test_spellings() -> None:
+    assert parse_type("DECIMAL") == HiveType(name="decimal", arguments=(10, 0))
+    assert parse_type("decimal(7)") == HiveType(name="decimal", arguments=(7, 0))
+    assert parse_type(" INTEGER ") == HiveType(name="int")
+    assert str(parse_type("Struct< a : INT , `b` : string >")) == "struct<a:int,b:string>"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "text", "int(4)", "char", "array<int", "map<int>", "struct<int>", "int int", "decimal(a)"]
+)
+def test_what_is_no_type(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="Not a Hive type"):
+        parse_type(text)

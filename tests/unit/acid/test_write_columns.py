@@ -1,0 +1,67 @@
+"""Columns as Hive stores them."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+
+from airflow_hive_federation.acid.write_columns import has_unstorable_timestamp, orc_types, stored
+from airflow_hive_federation.model.types import parse_type
+
+
+def test_char_and_varchar_count_characters() -> None:
+    array = pa.array(["a", "äöü日😀", None, ""])
+    assert stored(array, parse_type("char(3)"), "UTC").to_pylist() == ["a  ", "äöü", None, "   "]
+    assert stored(array, parse_type("varchar(4)"), "UTC").to_pylist() == ["a", "äöü日", None, ""]
+
+
+def test_timestamps_become_wall_clocks() -> None:
+    instant = pa.array([dt.datetime(2026, 7, 1, 12, tzinfo=dt.UTC), None])
+    shown = stored(
+        instant.cast(pa.timestamp("us", "America/New_York")), parse_type("timestamp"), "Europe/Berlin"
+    )
+    assert shown.to_pylist() == [dt.datetime(2026, 7, 1, 14), None]  # noqa: DTZ001
+
+
+def test_nested_columns_keep_their_nulls_and_slices() -> None:
+    hive = parse_type("array<struct<c:char(2),m:map<string,varchar(1)>>>")
+    arrow = pa.list_(pa.struct([("c", pa.string()), ("m", pa.map_(pa.string(), pa.string()))]))
+    rows = [
+        [{"c": "a", "m": [("k", "xyz")]}, None],
+        None,
+        [],
+        [{"c": None, "m": None}, {"c": "bcd", "m": [("l", None)]}],
+    ]
+    wanted = [
+        [{"c": "a ", "m": [("k", "x")]}, None],
+        None,
+        [],
+        [{"c": None, "m": None}, {"c": "bc", "m": [("l", None)]}],
+    ]
+    whole = pa.array(rows, arrow)
+    for start in range(4):
+        assert stored(whole.slice(start), hive, "UTC").to_pylist() == wanted[start:]
+
+
+@pytest.mark.parametrize(
+    ("micros", "found"), [(-1, True), (-1_000_000, False), (1, False), (-62e15 + 5, True)]
+)
+def test_fractions_before_1970(micros: float, found: bool) -> None:
+    array = pa.array([None, int(micros)], pa.timestamp("us"))
+    assert has_unstorable_timestamp(array, parse_type("timestamp")) is found
+    nested = pa.array([{"a": [int(micros)]}, None], pa.struct([("a", pa.list_(pa.timestamp("us")))]))
+    assert has_unstorable_timestamp(nested, parse_type("struct<a:array<timestamp>>")) is found
+
+
+def test_orc_types_of_char_and_varchar() -> None:
+    row = parse_type("struct<a:int,b:char(300),c:array<varchar(5)>>")
+    written = [b"row", b"int", b"string", b"list", b"string"]
+    assert orc_types(written, row) == [
+        b"row",
+        b"int",
+        bytes([0x08, 17, 0x20, 0xAC, 0x02]),
+        b"list",
+        bytes([0x08, 16, 0x20, 5]),
+    ]
