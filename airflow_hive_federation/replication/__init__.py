@@ -1,0 +1,1 @@
+"""Replication of Hive databases (spec 5): policy, dump, copy, load, verification."""

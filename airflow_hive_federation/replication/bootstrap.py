@@ -1,0 +1,212 @@
+"""The bootstrap dump: what the source is, at one moment, written down.
+
+All ACID tables are dumped at one cut. The transactions open when the bootstrap was asked for have ended (see
+:mod:`.transactions`); whatever began later belongs to the increments, so a table is cut just below its lowest
+write id that is still open. Listing happens under a read transaction (see :mod:`.lease`): without it, a
+compaction finished after the cut could have its predecessors cleaned away before they are listed, and rows
+would be missing without a word.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.errors import NoSuchObjectError
+from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
+from airflow_hive_federation.replication import external_tables, statistics
+from airflow_hive_federation.replication.contents import (
+    VisibleFile,
+    cut_below_open,
+    data_places,
+    name_of,
+    readable_write_ids,
+    visible_files,
+)
+from airflow_hive_federation.replication.definitions import TableKind, not_replicated, table_kind
+from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.lease import LeaseKeeper, open_lease
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.transactions import DrainStart, valid_transactions
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DumpSummary:
+    """What a dump contains. XCom-safe by :func:`dataclasses.asdict`."""
+
+    dump: str
+    event_id: int
+    tables: int
+    partitions: int
+    files: int
+    size_bytes: int
+    lease: int
+
+
+def dump_bootstrap(
+    pool: MetastorePool,
+    policy: ReplicationPolicy,
+    start: DrainStart,
+    *,
+    threads: int = 8,
+    progress: Callable[[str], None] = logger.info,
+) -> DumpSummary:
+    """Write the dump of a database, or find it written.
+
+    :param pool: connections to the source.
+    :param start: what :func:`~.transactions.begin_drain` returned; its transactions must have ended.
+    :param threads: tables dumped side by side.
+    :param progress: told what has been done.
+    :raises NoSuchObjectError: the source has no such database.
+    """
+    directory = DumpDirectory(f"{policy.directory}/{start.dump_name}", policy.storage_options)
+    if directory.dump_finished:
+        progress(f"Dump {directory.uri} is finished already.")
+        return _summary(directory)
+    lease = open_lease(pool, policy=policy.name)
+    with LeaseKeeper(pool, lease):
+        directory.write_json("_begun.json", {"policy": policy.to_json(), **start.to_json()})
+        totals = _Dump(pool, policy, directory, progress).write(threads)
+    directory.finish_dump(
+        {
+            "kind": "BOOTSTRAP",
+            "policy": policy.to_json(),
+            "event_id": start.event_id,
+            "lease": lease,
+            **totals,
+        }
+    )
+    return _summary(directory)
+
+
+def dumped_files(directory: DumpDirectory, table: str) -> Iterator[VisibleFile]:
+    """The files of one table of a dump."""
+    return (VisibleFile(**line) for line in directory.read_lines(table_file("files", table, ".jsonl")))
+
+
+def _summary(directory: DumpDirectory) -> DumpSummary:
+    manifest = directory.manifest()
+    return DumpSummary(
+        dump=directory.uri,
+        event_id=manifest["event_id"],
+        tables=len(manifest["tables"]),
+        partitions=manifest["partitions"],
+        files=manifest["dumped_files"],
+        size_bytes=manifest["size_bytes"],
+        lease=manifest["lease"],
+    )
+
+
+class _Dump:
+    """One dump being written. The cut (transactions, write ids) is taken once, for all tables."""
+
+    def __init__(
+        self,
+        pool: MetastorePool,
+        policy: ReplicationPolicy,
+        directory: DumpDirectory,
+        progress: Callable[[str], None],
+    ) -> None:
+        self._pool = pool
+        self._policy = policy
+        self._database = policy.source_database
+        self._directory = directory
+        self._progress = progress
+
+    def write(self, threads: int) -> dict[str, Any]:
+        with self._pool.client() as client:
+            self._directory.write_json("database.json", to_json(client.get_database(self._database)))
+            self._directory.write_lines("functions.jsonl", _functions(client, self._database))
+            tables, skipped = self._tables(client)
+            transactions = valid_transactions(client.get_open_txns())
+            readable = readable_write_ids(client, tables, transactions)
+            write_ids = {name: cut_below_open(ids) for name, ids in readable.items()}
+        with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="dump") as workers:
+            jobs = [
+                workers.submit(self._write_table, table, write_ids.get(table.tableName), transactions)
+                for table in tables
+            ]
+            done = [facts for job in jobs if (facts := job.result())]
+        self._directory.write_text(
+            external_tables.FILE_NAME,
+            external_tables.to_text(entry for facts in done for entry in facts.pop("external")),
+        )
+        return {
+            "tables": done,
+            "skipped": skipped,
+            "partitions": sum(facts["partitions"] for facts in done),
+            "dumped_files": sum(facts["files"] for facts in done),
+            "size_bytes": sum(facts["size_bytes"] for facts in done),
+        }
+
+    def _tables(self, client: MetastoreClient) -> tuple[list[Any], dict[str, str]]:
+        """The tables to dump, and for each of the others why it is left out."""
+        found: list[Any] = list(client.get_tables(self._database, client.list_tables(self._database)))
+        skipped = {table.tableName: why for table in found if (why := not_replicated(table))}
+        for name, why in sorted(skipped.items()):
+            self._progress(f"{self._database}.{name} is not replicated: {why}.")
+        return [table for table in found if table.tableName not in skipped], skipped
+
+    def _write_table(
+        self, named: Any, write_ids: ValidWriteIds | None, transactions: ValidTxns
+    ) -> dict[str, Any] | None:
+        name = named.tableName
+        kind = table_kind(named)
+        text = write_ids.text() if write_ids else None
+        try:
+            with self._pool.client() as client:
+                table = client.get_table(self._database, name, with_column_stats=True, valid_write_ids=text)
+                constraints = client.get_table_constraints(self._database, name)
+                partitioned = table.partitionKeys and kind.has_files
+                partitions = statistics.read_partitions(client, table) if partitioned else []
+        except NoSuchObjectError:
+            # Its drop is an event after the one increments begin at.
+            self._progress(f"{self._database}.{name} was dropped meanwhile and is left out.")
+            return None
+        files = list(
+            visible_files(table, partitions, write_ids, transactions, options=self._policy.storage_options)
+        )
+        partition_count = self._directory.write_lines(
+            table_file("partitions", name, ".jsonl"),
+            (
+                {"name": name_of(table, partition), "partition": to_json(partition)}
+                for partition in partitions
+            ),
+        )
+        self._directory.write_lines(table_file("files", name, ".jsonl"), map(asdict, files))
+        self._directory.write_json(
+            table_file("tables", name, ".json"),
+            {
+                "table": to_json(table),
+                "kind": kind.value,
+                "constraints": to_json(constraints),
+                "write_ids": text,
+            },
+        )
+        size_bytes = sum(file.size_bytes for file in files)
+        self._progress(
+            f"{self._database}.{name}: {partition_count} partitions, {len(files)} files, {size_bytes} bytes"
+        )
+        return {
+            "name": name,
+            "kind": kind.value,
+            "partitions": partition_count,
+            "files": len(files),
+            "size_bytes": size_bytes,
+            "external": external_tables.entries(table, data_places(table, partitions))
+            if kind is TableKind.EXTERNAL
+            else [],
+        }
+
+
+def _functions(client: MetastoreClient, database: str) -> list[dict[str, Any]]:
+    return [to_json(function) for function in client.get_functions(database)]

@@ -1,0 +1,195 @@
+"""The files a reader of a table sees, at one cut. Used on both sides: to dump, and to verify."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.acid.snapshot import AcidDirectory, acid_state
+from airflow_hive_federation.errors import AcidFormatError
+from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.model.partitions import partition_name
+from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
+from airflow_hive_federation.replication import external_tables
+from airflow_hive_federation.replication.definitions import TableKind, table_kind
+from airflow_hive_federation.replication.locations import Place, relative_to, target_file_path
+from airflow_hive_federation.storage.filesystem import join
+from airflow_hive_federation.storage.listing import list_files
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisibleFile:
+    """A file that a reader opens.
+
+    :param directory: URI of the table's or partition's directory.
+    :param partition: name of the partition, empty for the table itself.
+    :param path: path inside the directory.
+    :param target_path: path inside the directory of a replica.
+    :param size_bytes: length when it was listed.
+    :param modified_ns: modification time when it was listed.
+    :param filtered: it holds rows of other than committed write ids, which must not be copied.
+    :param side_file: path of the ``_flush_length`` file that says how much of it may be read.
+    """
+
+    directory: str
+    partition: str
+    path: str
+    target_path: str
+    size_bytes: int
+    modified_ns: int
+    filtered: bool = False
+    side_file: str = ""
+
+    @property
+    def uri(self) -> str:
+        return join(self.directory, self.path)
+
+
+def name_of(table: Any, partition: Any) -> str:
+    """The name of a wire ``Partition`` of a wire ``Table``."""
+    return partition_name([key.name for key in table.partitionKeys], partition.values)
+
+
+def visible_files(
+    table: Any,
+    partitions: Sequence[Any],
+    write_ids: ValidWriteIds | None,
+    transactions: ValidTxns,
+    *,
+    options: Mapping[str, Any] | None = None,
+) -> Iterator[VisibleFile]:
+    """What a reader opens of a table.
+
+    :param table: wire ``Table``.
+    :param partitions: its wire ``Partition`` objects.
+    :param write_ids: its valid write ids, for an ACID table.
+    :param transactions: transactions the reader sees.
+    :param options: storage options.
+    :raises AcidFormatError: an ACID directory that cannot be read, or not be copied row by row.
+    """
+    kind = table_kind(table)
+    if not kind.has_files:
+        return
+    places = data_places(table, partitions)
+    if kind is TableKind.EXTERNAL:
+        # The directory as a whole, whatever lies in it, and partitions that lie elsewhere (spec 5).
+        places = external_tables.roots(table, places)
+    for place, listing in _listings(table.sd.location, places, options):
+        if kind.transactional and write_ids is not None:
+            yield from _acid_files(
+                f"{table.dbName}.{table.tableName}", place, listing, write_ids, transactions
+            )
+        else:
+            yield from (_visible(place, entry, entry.path) for entry in listing)
+
+
+def data_places(table: Any, partitions: Sequence[Any]) -> list[Place]:
+    """The directories that hold a table's data."""
+    if table.partitionKeys:
+        return [Place(partition=name_of(table, part), location=part.sd.location) for part in partitions]
+    return [Place(partition="", location=table.sd.location)] if table.sd and table.sd.location else []
+
+
+def readable_write_ids(
+    client: MetastoreClient, tables: Iterable[Any], transactions: ValidTxns
+) -> dict[str, ValidWriteIds]:
+    """The valid write ids of all ACID tables among ``tables`` at one moment, by table name."""
+    names = [f"{table.dbName}.{table.tableName}" for table in tables if table_kind(table).transactional]
+    answers = client.get_valid_write_ids(names, valid_txn_list=transactions.text()) if names else {}
+    return {
+        full_name.partition(".")[2]: ValidWriteIds.of(
+            full_name,
+            high_watermark=answer.writeIdHighWaterMark or 0,
+            invalid_ids=answer.invalidWriteIds or (),
+            aborted_bits=answer.abortedBits or b"",
+        )
+        for full_name, answer in answers.items()
+    }
+
+
+def cut_below_open(write_ids: ValidWriteIds) -> ValidWriteIds:
+    """The list up to just below its lowest open write id: what can be copied for good."""
+    return write_ids.cut(write_ids.open_ids[0] - 1) if write_ids.open_ids else write_ids
+
+
+def _listings(
+    root: str, places: Sequence[Place], options: Mapping[str, Any] | None
+) -> Iterator[tuple[Place, list[FileEntry]]]:
+    """List the table's directory once; what lies outside it, each by itself."""
+    inside = {path: place for place in places if (path := relative_to(place.location, root)) is not None}
+    found: dict[str, list[FileEntry]] = {path: [] for path in inside}
+    if inside:
+        depths = sorted({path.count("/") + 1 if path else 0 for path in inside}, reverse=True)
+        for entry in _list(root, options):
+            parts = entry.path.split("/")
+            home = next((path for depth in depths if (path := "/".join(parts[:depth])) in inside), None)
+            if home is not None:
+                inner = entry.path[len(home) + 1 :] if home else entry.path
+                found[home].append(
+                    FileEntry(path=inner, size_bytes=entry.size_bytes, modified_ns=entry.modified_ns)
+                )
+    for path, place in inside.items():
+        yield place, found[path]
+    for place in places:
+        if relative_to(place.location, root) is None:
+            yield place, _list(place.location, options)
+
+
+def _list(location: str, options: Mapping[str, Any] | None) -> list[FileEntry]:
+    # Hive reads a partition whose directory is gone as empty, and so must its replica.
+    return list_files(location, options=options, missing_ok=True)
+
+
+def _acid_files(
+    table: str,
+    place: Place,
+    listing: Iterable[FileEntry],
+    write_ids: ValidWriteIds,
+    transactions: ValidTxns,
+) -> Iterator[VisibleFile]:
+    state = acid_state(listing, write_ids, transactions)
+    being_written = state.side_files
+    yield from (_visible(place, entry, entry.path) for entry in state.originals)
+    for directory in state.directories:
+        mixed = _holds_invisible_rows(directory)
+        if mixed and directory.raw:
+            raise AcidFormatError(
+                f"{table}: {place.location}/{directory.path} mixes committed with other write ids "
+                f"({write_ids.text()}), and its files have no write ids to tell rows apart.",
+                remedy="Compact the table on the source, then dump again.",
+                path=f"{place.location}/{directory.path}",
+            )
+        if directory is state.base and not directory.files:
+            # The base of a truncated table holds nothing but its marker, and hides what was before.
+            yield from (_visible(place, entry, target_file_path(entry.path)) for entry in directory.markers)
+        for entry in directory.files:
+            filtered = mixed or entry.path in being_written
+            side_file = being_written.get(entry.path, "")
+            yield _visible(place, entry, target_file_path(entry.path), filtered=filtered, side_file=side_file)
+
+
+def _holds_invisible_rows(directory: AcidDirectory) -> bool:
+    # A compactor leaves the rows of aborted write ids out, so its directories hold none of them.
+    return directory.mixed and not directory.name.visibility_txn_id
+
+
+def _visible(
+    place: Place, entry: FileEntry, target_path: str, *, filtered: bool = False, side_file: str = ""
+) -> VisibleFile:
+    return VisibleFile(
+        directory=place.location,
+        partition=place.partition,
+        path=entry.path,
+        target_path=target_path,
+        size_bytes=entry.size_bytes,
+        modified_ns=entry.modified_ns,
+        filtered=filtered,
+        side_file=side_file,
+    )

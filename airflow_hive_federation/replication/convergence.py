@@ -1,0 +1,350 @@
+"""Brings a target's table to a definition of the source: what it is, its partitions, its statistics.
+
+State by state, not event by event: whatever happened to a table in between, and wherever an earlier run was
+killed, the target ends as the source is. Twice, because statistics hold for write ids: *before* the cycle's
+transactions are replayed, a table gets its new shape, and what was said of its rows is taken back; *after*
+them, it gets the statistics. In between nobody is told a number of rows that is not so.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.errors import NoSuchObjectError
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.wire import from_json, to_json
+from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.replication import definitions, markers, statistics
+from airflow_hive_federation.replication.contents import name_of
+from airflow_hive_federation.replication.definitions import TableKind, definition
+from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.layout import TargetLayout
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient
+
+_ACCURATE = "COLUMN_STATS_ACCURATE"
+#: Parameters that two equal tables may differ in.
+_PASSING = {*markers.SIDE_PARAMETERS, "transient_lastDdlTime"}
+_PARTITIONS_A_TIME = 500
+
+
+class TableConvergence:
+    """One table of a dump and its counterpart on the target.
+
+    :param client: client of the target.
+    :param layout: where things lie on the target.
+    :param directory: the dump.
+    :param document: the table's document in it.
+    :param parameters: our markers, for objects that are new.
+    """
+
+    def __init__(
+        self,
+        client: MetastoreClient,
+        layout: TargetLayout,
+        directory: DumpDirectory,
+        *,
+        document: Mapping[str, Any],
+        parameters: Mapping[str, str],
+    ) -> None:
+        self._client = client
+        self._layout = layout
+        self._directory = directory
+        self._document = document
+        self._parameters = parameters
+        self._database = layout.policy.target_database
+        self._name: str = document["table"]["tableName"]
+        text = document["write_ids"]
+        self._write_ids = ValidWriteIds.parse(text) if text else None
+
+    def shape(self) -> None:
+        """Create the table or alter it; add partitions, alter those that changed. No statistics yet."""
+        wanted = _without_statistics(self._table())
+        try:
+            found = self._client.get_table(self._database, self._name)
+        except NoSuchObjectError:
+            self._client.create_table(
+                wanted, constraints=self._constraints(), environment=statistics.KEEP_STATISTICS
+            )
+        else:
+            self._alter(found, wanted)
+            self._converge_constraints()
+        if wanted.partitionKeys and TableKind(self._document["kind"]).has_files:
+            self._shape_partitions()
+
+    def describe(self) -> None:
+        """Write the statistics of the table and its partitions, where they are others than there are."""
+        if not TableKind(self._document["kind"]).has_files:
+            return
+        valid = self._valid_write_ids()
+        wanted = statistics.without_stale_statistics(self._table())
+        found = self._client.get_table(
+            self._database, self._name, with_column_stats=True, valid_write_ids=valid
+        )
+        if not _same(wanted, found):
+            wanted.parameters = _keeping_ours(wanted.parameters, found.parameters)
+            self._describe_table(wanted, valid)
+        if wanted.partitionKeys:
+            self._describe_partitions(valid)
+
+    def drop_partitions(self) -> None:
+        """Drop the partitions that the source has no more."""
+        if not self._document["table"].get("partitionKeys"):
+            return
+        if not TableKind(self._document["kind"]).has_files:
+            return
+        kept = {line["name"] for line in self._partition_lines()}
+        there = self._client.list_partition_names(self._database, self._name)
+        gone = [name for name in there if name not in kept]
+        if gone:
+            managed = self._document["kind"] != TableKind.EXTERNAL.value
+            self._client.drop_partitions(self._database, self._name, gone, delete_data=managed)
+
+    def add_foreign_keys(self) -> None:
+        """Add the foreign keys the table has not: every table they may refer to is there by now."""
+        wanted = self._target_constraints().foreignKeys or []
+        there: Any = self._client.get_table_constraints(self._database, self._name)
+        names = {key.fk_name for key in there.foreignKeys or ()}
+        missing = [key for key in wanted if key.fk_name not in names]
+        if missing:
+            self._client.call("add_foreign_key", types.AddForeignKeyRequest(foreignKeyCols=missing))
+
+    # -- the table -------------------------------------------------------------------------------------
+
+    def _table(self) -> Any:
+        made = self._layout.table(self._document, self._parameters)
+        return self._with_readable_statistics(made)
+
+    def _alter(self, found: Any, wanted: Any) -> None:
+        changed = definition(wanted) != definition(found)
+        if not changed and _ACCURATE not in (found.parameters or {}):
+            return
+        if not changed and _same(self._table(), found, columns=False):
+            return
+        altered = copy.deepcopy(wanted)
+        altered.parameters = _keeping_ours(altered.parameters, found.parameters)
+        altered.id = found.id
+        self._client.alter_table(self._database, self._name, altered, environment=statistics.KEEP_STATISTICS)
+
+    def _describe_table(self, wanted: Any, valid: str | None) -> None:
+        found_statistics, wanted.colStats = wanted.colStats, None
+        write_id = _write_id(wanted) if valid else None
+        written = [found_statistics] if found_statistics is not None else []
+        if written:
+            self._client.set_column_statistics(written, write_id=write_id, valid_write_ids=valid)
+        self._client.alter_table(
+            self._database,
+            self._name,
+            wanted,
+            environment=statistics.KEEP_STATISTICS,
+            valid_write_ids=valid if write_id else None,
+            write_id=write_id,
+        )
+
+    def _valid_write_ids(self) -> str | None:
+        if self._write_ids is None:
+            return None
+        name = f"{self._database}.{self._name}"
+        found = self._client.get_valid_write_ids([name])[name]
+        return ValidWriteIds.of(
+            name,
+            high_watermark=found.writeIdHighWaterMark or 0,
+            invalid_ids=found.invalidWriteIds or (),
+            aborted_bits=found.abortedBits or b"",
+        ).text()
+
+    def _with_readable_statistics(self, made: Any) -> Any:
+        """Take statistics away that a reader of the dump's write ids must not believe.
+
+        Hive writes statistics before it commits (``StatsTask``): they may be of a transaction that is open
+        yet, or was aborted.
+        """
+        if self._write_ids is not None and not self._write_ids.is_valid(max(made.writeId or 0, 0)):
+            return _without_statistics(made)
+        return made
+
+    # -- partitions ------------------------------------------------------------------------------------
+
+    def _shape_partitions(self) -> None:
+        there = self._there()
+        for some in _batches(self._partitions()):
+            new = [_without_statistics(one) for name, one in some if name not in there]
+            if new:
+                self._client.add_partitions(new, if_not_exists=True, environment=statistics.KEEP_STATISTICS)
+            changed = [
+                _without_statistics(_kept(one, there[name]))
+                for name, one in some
+                if name in there and not _same(one, there[name], columns=False)
+            ]
+            if changed:
+                self._client.alter_partitions(
+                    self._database, self._name, changed, environment=statistics.KEEP_STATISTICS
+                )
+
+    def _describe_partitions(self, valid: str | None) -> None:
+        there = self._there(with_statistics=True, valid=valid)
+        for some in _batches(self._partitions()):
+            changed: defaultdict[int | None, list[Any]] = defaultdict(list)
+            for name, one in some:
+                wanted = statistics.without_stale_statistics(_kept(one, there[name]))
+                if not _same(wanted, there[name]):
+                    changed[_write_id(wanted) if valid else None].append(wanted)
+            for write_id, partitions in changed.items():
+                self._write_partitions(partitions, write_id, valid)
+
+    def _write_partitions(self, partitions: Sequence[Any], write_id: int | None, valid: str | None) -> None:
+        found = [one.colStats for one in partitions if one.colStats is not None]
+        for one in partitions:
+            one.colStats = None
+        if found:
+            self._client.set_column_statistics(found, write_id=write_id, valid_write_ids=valid)
+        self._client.alter_partitions(
+            self._database,
+            self._name,
+            partitions,
+            environment=statistics.KEEP_STATISTICS,
+            valid_write_ids=valid if write_id else None,
+            write_id=write_id,
+        )
+
+    def _there(self, *, with_statistics: bool = False, valid: str | None = None) -> dict[str, Any]:
+        table = self._client.get_table(self._database, self._name)
+        partitions = self._client.iter_partitions(
+            self._database, self._name, with_column_stats=with_statistics, valid_write_ids=valid
+        )
+        return {name_of(table, one): one for one in partitions}
+
+    def _partitions(self) -> Iterator[tuple[str, Any]]:
+        for line in self._partition_lines():
+            source: Any = from_json(types.Partition, line["partition"])
+            made = definitions.target_partition(
+                source,
+                database=self._database,
+                location=self._layout.directory(self._document, source.sd.location, line["name"]),
+                parameters=self._parameters,
+            )
+            yield line["name"], self._with_readable_statistics(made)
+
+    def _partition_lines(self) -> Iterator[Mapping[str, Any]]:
+        return self._directory.read_lines(table_file("partitions", self._name, ".jsonl"))
+
+    # -- constraints -----------------------------------------------------------------------------------
+
+    def _constraints(self) -> Any:
+        found = self._target_constraints()
+        found.foreignKeys = None
+        return found
+
+    def _target_constraints(self) -> Any:
+        found = from_json(types.SQLAllTableConstraints, dict(self._document["constraints"]))
+        for kind in _CONSTRAINTS:
+            for one in getattr(found, kind) or ():
+                one.table_db = self._database
+        for key in found.foreignKeys or ():
+            if key.pktable_db == key.fktable_db:
+                key.pktable_db = self._database
+            key.fktable_db = self._database
+        return found
+
+    def _converge_constraints(self) -> None:
+        wanted = self._target_constraints()
+        there: Any = self._client.get_table_constraints(self._database, self._name)
+        for kind, (field, add) in _CONSTRAINTS.items():
+            names = {getattr(one, field) for one in getattr(there, kind) or ()}
+            missing = [one for one in getattr(wanted, kind) or () if getattr(one, field) not in names]
+            if missing:
+                method, request, argument = add
+                self._client.call(method, request(**{argument: missing}))
+        kept = _constraint_names(wanted)
+        for name in sorted(_constraint_names(there) - kept):
+            request = types.DropConstraintRequest(
+                dbname=self._database, tablename=self._name, constraintname=name
+            )
+            self._client.call("drop_constraint", request)
+
+
+#: Kind of a constraint → the field of its name, and how it is added.
+_CONSTRAINTS: Mapping[str, tuple[str, tuple[str, Any, str]]] = {
+    "primaryKeys": ("pk_name", ("add_primary_key", types.AddPrimaryKeyRequest, "primaryKeyCols")),
+    "uniqueConstraints": (
+        "uk_name",
+        ("add_unique_constraint", types.AddUniqueConstraintRequest, "uniqueConstraintCols"),
+    ),
+    "notNullConstraints": (
+        "nn_name",
+        ("add_not_null_constraint", types.AddNotNullConstraintRequest, "notNullConstraintCols"),
+    ),
+    "defaultConstraints": (
+        "dc_name",
+        ("add_default_constraint", types.AddDefaultConstraintRequest, "defaultConstraintCols"),
+    ),
+    "checkConstraints": (
+        "dc_name",
+        ("add_check_constraint", types.AddCheckConstraintRequest, "checkConstraintCols"),
+    ),
+}
+
+
+def _constraint_names(constraints: Any) -> set[str]:
+    names = {
+        getattr(one, field)
+        for kind, (field, _) in _CONSTRAINTS.items()
+        for one in getattr(constraints, kind) or ()
+    }
+    return names | {key.fk_name for key in constraints.foreignKeys or ()}
+
+
+def _without_statistics(made: Any) -> Any:
+    stripped = copy.deepcopy(made)
+    stripped.colStats = None
+    if stripped.parameters:
+        stripped.parameters.pop(_ACCURATE, None)
+    return stripped
+
+
+def _kept(wanted: Any, found: Any) -> Any:
+    made = copy.deepcopy(wanted)
+    made.parameters = _keeping_ours(made.parameters, found.parameters)
+    return made
+
+
+def _keeping_ours(wanted: Mapping[str, str], found: Mapping[str, str] | None) -> dict[str, str]:
+    """The wanted parameters; our markers as they were when the object was made."""
+    ours = {key: value for key, value in (found or {}).items() if key in markers.SIDE_PARAMETERS}
+    return {**wanted, **ours, **{k: v for k, v in wanted.items() if k == markers.DEFINITION}}
+
+
+def _same(wanted: Any, found: Any, *, columns: bool = True) -> bool:
+    """Whether a table or partition of the target is as it is wanted, statistics included."""
+    return _essence(wanted, columns=columns) == _essence(found, columns=columns)
+
+
+def _essence(one: Any, *, columns: bool) -> dict[str, Any]:
+    values = to_json(one)
+    essence: dict[str, Any] = {
+        "storage": definition(one),
+        "parameters": {k: v for k, v in values.get("parameters", {}).items() if k not in _PASSING},
+    }
+    if columns:
+        found = values.get("colStats", {}).get("statsObj", [])
+        essence["columns"] = sorted(found, key=lambda column: str(column["colName"]))
+    return essence
+
+
+def _write_id(one: Any) -> int | None:
+    return one.writeId if (one.writeId or 0) > 0 else None
+
+
+def _batches(found: Iterator[tuple[str, Any]]) -> Iterator[list[tuple[str, Any]]]:
+    some: list[tuple[str, Any]] = []
+    for one in found:
+        some.append(one)
+        if len(some) == _PARTITIONS_A_TIME:
+            yield some
+            some = []
+    if some:
+        yield some

@@ -1,0 +1,220 @@
+"""A dump: a directory on shared storage that can be looked at, resumed and checked.
+
+::
+
+    <dump_root>/<policy>/<event id>-<moment>/
+        _begun.json               who dumps what, and the event increments begin after
+        database.json             the database
+        functions.jsonl           its permanent functions
+        tables/<table>.json       table, kind, write ids, constraints, counts
+        partitions/<table>.jsonl  its partitions, one a line, column statistics included
+        files/<table>.jsonl       the files a reader of the snapshot sees, one a line
+        _external_tables_info     the locations of external tables, as spec 5 says
+        _manifest.json            digest of every file above
+        _finished_dump            the dump is whole (the name is Hive's)
+        load/                     copy plan and outcomes of the load
+        _finished_load            the load is published (the name is Hive's)
+
+Every file is written under a temporary name and renamed; ``_finished_dump`` comes last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from airflow_hive_federation.errors import DumpCorruptError, DumpIncompleteError
+from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
+
+#: Raised when an older reader would misread a newer dump.
+FORMAT_VERSION = 1
+
+_MANIFEST = "_manifest.json"
+_FINISHED_DUMP = "_finished_dump"
+_FINISHED_LOAD = "_finished_load"
+
+
+class DumpDirectory:
+    """Reads and writes one dump.
+
+    :param uri: URI of the directory.
+    :param options: storage options (fsspec).
+    """
+
+    def __init__(self, uri: str, options: Mapping[str, Any] | None = None) -> None:
+        self.uri = uri.rstrip("/")
+        self._filesystem, self._path = open_filesystem(self.uri, options)
+        self._digests: dict[str, str] = {}
+        self._expected: dict[str, str] | None = None
+
+    # -- writing ---------------------------------------------------------------------------------------
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Write one JSON document; it becomes part of the manifest."""
+        self._write(name, [json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n"])
+
+    def write_lines(self, name: str, values: Iterable[Any]) -> int:
+        """Write JSON lines; return how many."""
+        count = 0
+
+        def lines() -> Iterator[str]:
+            nonlocal count
+            for value in values:
+                count += 1
+                yield json.dumps(value, sort_keys=True, ensure_ascii=False) + "\n"
+
+        self._write(name, lines())
+        return count
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a text file; it becomes part of the manifest."""
+        self._write(name, [text])
+
+    def finish_dump(self, facts: Mapping[str, Any]) -> None:
+        """Seal the dump: manifest, then acknowledgement."""
+        manifest = {**facts, "format": FORMAT_VERSION, "files": dict(sorted(self._digests.items()))}
+        text = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+        self._write(_MANIFEST, [text])
+        self._write(_FINISHED_DUMP, [_digest(text) + "\n"])
+
+    def finish_load(self, facts: Mapping[str, Any]) -> None:
+        """Acknowledge that the dump is loaded and published."""
+        self._write(_FINISHED_LOAD, [json.dumps(facts, sort_keys=True) + "\n"])
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    @property
+    def dump_finished(self) -> bool:
+        """The dump is whole."""
+        return self.exists(_FINISHED_DUMP)
+
+    @property
+    def load_finished(self) -> bool:
+        """The dump was loaded and published."""
+        return self.exists(_FINISHED_LOAD)
+
+    def exists(self, name: str) -> bool:
+        with storage_errors(f"{self.uri}/{name}"):
+            return bool(self._filesystem.exists(f"{self._path}/{name}"))
+
+    def manifest(self) -> dict[str, Any]:
+        """What :meth:`finish_dump` recorded.
+
+        :raises DumpIncompleteError: the dump has no acknowledgement.
+        :raises DumpCorruptError: the manifest is not the acknowledged one, or of another format.
+        """
+        if not self.dump_finished:
+            raise DumpIncompleteError(
+                f"Dump {self.uri} is not finished: it has no {_FINISHED_DUMP}.",
+                remedy="Run the dump again; it goes on where it stopped.",
+                dump=self.uri,
+            )
+        if not self.exists(_MANIFEST):
+            raise self._corrupt(_MANIFEST, "it is missing")
+        text = self._read(_MANIFEST)
+        if _digest(text) != self._read(_FINISHED_DUMP).strip():
+            raise self._corrupt(_MANIFEST, "its digest is not the one acknowledged")
+        manifest: dict[str, Any] = json.loads(text)
+        if manifest.get("format") != FORMAT_VERSION:
+            raise DumpCorruptError(
+                f"Dump {self.uri} has format {manifest.get('format')}; this version reads {FORMAT_VERSION}.",
+                remedy="Load it with the version that wrote it, or dump again.",
+                dump=self.uri,
+            )
+        self._expected = manifest["files"]
+        return manifest
+
+    def read_json(self, name: str) -> Any:
+        """One JSON document of the dump, checked against the manifest.
+
+        :raises DumpCorruptError: it is missing, truncated or changed.
+        """
+        self._check(name)
+        text = self._read(name)
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise self._corrupt(name, f"it is not JSON ({error})") from error
+
+    def read_lines(self, name: str) -> Iterator[Any]:
+        """JSON lines of the dump, checked against the manifest.
+
+        :raises DumpCorruptError: as :meth:`read_json`.
+        """
+        self._check(name)
+        yield from self.read_report(name)
+
+    def read_report(self, name: str) -> Iterator[Any]:
+        """JSON lines that a later step wrote into the dump's directory; the manifest knows nothing of them.
+
+        :raises DumpCorruptError: a line is not JSON.
+        """
+        with (
+            storage_errors(f"{self.uri}/{name}"),
+            self._filesystem.open(f"{self._path}/{name}", "rb") as lines,
+        ):
+            for number, line in enumerate(lines, 1):
+                try:
+                    yield json.loads(line)
+                except ValueError as error:
+                    raise self._corrupt(name, f"line {number} is not JSON ({error})") from error
+
+    # -- inside ----------------------------------------------------------------------------------------
+
+    def _write(self, name: str, chunks: Iterable[str]) -> None:
+        folder, _, last = f"{self._path}/{name}".rpartition("/")
+        digest = hashlib.sha256()
+        with storage_errors(f"{self.uri}/{name}"):
+            self._filesystem.makedirs(folder, exist_ok=True)
+            temporary = f"{folder}/._{last}.new"
+            with self._filesystem.open(temporary, "wb") as file:
+                for chunk in chunks:
+                    data = chunk.encode()
+                    digest.update(data)
+                    file.write(data)
+            self._filesystem.mv(temporary, f"{folder}/{last}")
+        self._digests[name] = digest.hexdigest()
+
+    def _read(self, name: str) -> str:
+        with storage_errors(f"{self.uri}/{name}"):
+            data: bytes = self._filesystem.cat_file(f"{self._path}/{name}")
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise self._corrupt(name, f"it is not UTF-8 text ({error})") from error
+
+    def _check(self, name: str) -> None:
+        if self._expected is None:
+            self.manifest()
+        expected = (self._expected or {}).get(name)
+        if expected is None or not self.exists(name):
+            raise self._corrupt(name, "it is missing")
+        digest = hashlib.sha256()
+        with (
+            storage_errors(f"{self.uri}/{name}"),
+            self._filesystem.open(f"{self._path}/{name}", "rb") as file,
+        ):
+            while chunk := file.read(1 << 20):
+                digest.update(chunk)
+        if digest.hexdigest() != expected:
+            raise self._corrupt(name, "its digest is not the manifest's: it was truncated or changed")
+
+    def _corrupt(self, name: str, why: str) -> DumpCorruptError:
+        return DumpCorruptError(
+            f"Dump {self.uri}: {name} cannot be used: {why}.",
+            remedy="Delete the dump directory and run the dump again; nothing was published from it.",
+            dump=self.uri,
+            file=name,
+        )
+
+
+def table_file(folder: str, table: str, suffix: str) -> str:
+    """Name of a table's file in a dump; names that no file system takes as they are get quoted."""
+    return f"{folder}/{quote(table, safe='')}{suffix}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,310 @@
+"""The incremental dump: what the source has become since the target's last event, written down.
+
+::
+
+    <dump_root>/<policy>/<from>-<to>-<lease>/
+        events.jsonl     the cycle's events: id, type, database, table
+        …                as a bootstrap's dump, for the tables concerned only
+
+One moment for all tables, as at bootstrap: a list of the source's transactions, and the events up to it (see
+:func:`~.increment_plan.events_at`). Unlike at bootstrap, a table is not cut below its lowest open write id:
+the target gets open write ids as open ones. A transaction that ends later is a later cycle's business.
+
+Nothing is written that the target has already but names: a table without an event costs nothing here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.errors import NoSuchObjectError
+from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.model.events import Event, TableEvent, parse_event
+from airflow_hive_federation.model.write_ids import ValidTxns
+from airflow_hive_federation.replication import external_tables
+from airflow_hive_federation.replication.contents import (
+    data_places,
+    name_of,
+    readable_write_ids,
+    visible_files,
+)
+from airflow_hive_federation.replication.definitions import TableKind, not_replicated, table_kind
+from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.increment_plan import (
+    EventFold,
+    TablePlan,
+    TableWork,
+    check_source,
+    events_at,
+    fold,
+    has_gap,
+    plan_table,
+)
+from airflow_hive_federation.replication.lease import LeaseKeeper, open_lease
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.position import TargetPosition
+from airflow_hive_federation.replication.transactions import valid_transactions
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
+
+logger = logging.getLogger(__name__)
+
+KIND = "INCREMENT"
+
+
+@dataclass(frozen=True, kw_only=True)
+class IncrementSummary:
+    """What an incremental dump contains. XCom-safe by :func:`dataclasses.asdict`.
+
+    :param dump: URI of the dump.
+    :param from_id: last event the target had.
+    :param event_id: last event of the dump.
+    :param events: number of events in between.
+    :param tables: tables concerned.
+    :param transactions: transactions that ended.
+    :param lost: events were missing, so every table was looked at.
+    """
+
+    dump: str
+    from_id: int
+    event_id: int
+    events: int
+    tables: int
+    files: int
+    size_bytes: int
+    transactions: int
+    lease: int
+    lost: bool
+
+
+def dump_increment(
+    pool: MetastorePool,
+    policy: ReplicationPolicy,
+    position: TargetPosition,
+    *,
+    threads: int = 8,
+    progress: Callable[[str], None] = logger.info,
+) -> IncrementSummary:
+    """Write the dump of what has happened since.
+
+    :param pool: connections to the source.
+    :param position: where the target stands, see :func:`~.position.read_position`.
+    :param threads: tables dumped side by side.
+    :param progress: told what has been done.
+    :raises NoSuchObjectError: the source database is gone.
+    :raises SourceWentBackError: the source knows fewer events than the target has seen.
+    :raises EventCorruptError: an event cannot be read.
+    :raises UnknownEventError: an event has a type this version does not know.
+    """
+    lease = open_lease(pool, policy=policy.name)
+    with LeaseKeeper(pool, lease):
+        with pool.client() as client:
+            moment = _Moment.read(client, policy, position)
+        folded = moment.folded
+        uri = f"{policy.directory}/{folded.from_id}-{folded.to_id}-{lease}"
+        directory = DumpDirectory(uri, policy.storage_options)
+        dump = _Dump(pool, policy, position, moment=moment, directory=directory, progress=progress)
+        facts = dump.write(threads)
+    manifest = {
+        "kind": KIND,
+        "policy": policy.to_json(),
+        "from_id": folded.from_id,
+        "event_id": folded.to_id,
+        "previous": position.dump,
+        "lease": lease,
+        "ends": list(folded.ends),
+        "open_writes": [[txn, dict(writes)] for txn, writes in sorted(folded.open_writes.items())],
+        "database_changed": folded.database_changed,
+        "functions_changed": folded.functions_changed,
+        "lost": folded.lost,
+        **facts,
+    }
+    directory.finish_dump(manifest)
+    return summary_of(uri, manifest)
+
+
+def summary_of(uri: str, manifest: Mapping[str, Any]) -> IncrementSummary:
+    """The summary of an incremental dump."""
+    concerned = [facts for facts in manifest["tables"] if facts["work"] != TableWork.NOTHING.value]
+    return IncrementSummary(
+        dump=uri,
+        from_id=manifest["from_id"],
+        event_id=manifest["event_id"],
+        events=manifest["events"],
+        tables=len(concerned),
+        files=sum(facts["files"] for facts in concerned),
+        size_bytes=sum(facts["size_bytes"] for facts in concerned),
+        transactions=len(manifest["ends"]),
+        lease=manifest["lease"],
+        lost=manifest["lost"],
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Moment:
+    """The source at the cycle's moment."""
+
+    transactions: ValidTxns
+    folded: EventFold
+    events: Sequence[Event]
+    tables: Sequence[Any]
+    plans: Mapping[str, TablePlan]
+    skipped: Sequence[str]
+    previous: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, client: MetastoreClient, policy: ReplicationPolicy, position: TargetPosition) -> _Moment:
+        previous = DumpDirectory(position.dump, policy.storage_options).manifest()
+        database, from_id = policy.source_database, position.last_id
+        transactions = valid_transactions(client.get_open_txns())
+        source_id = client.get_current_notification_event_id()
+        check_source(from_id, source_id)
+        found = [parse_event(raw) for raw in client.iter_notification_events(from_id, up_to=source_id)]
+        kept = list(events_at(found, transactions))
+        # Nothing was cut off: the events end where the source does, whether the last of them are lost or not.
+        to_id = source_id if len(kept) == len(found) else _last_id(kept, before=found[len(kept)])
+        folded = fold(
+            kept,
+            database,
+            from_id=from_id,
+            to_id=to_id,
+            open_writes=dict(previous.get("open_writes", ())),
+            transactions=transactions,
+            lost=has_gap(from_id, kept, to_id),
+        )
+        client.get_database(database)  # gone, it would look like a database without tables
+        every: list[Any] = list(client.get_tables(database, client.list_tables(database)))
+        tables = [one for one in every if not not_replicated(one)]
+        write_ids = readable_write_ids(client, tables, transactions)
+        return cls(
+            transactions=transactions,
+            folded=folded,
+            events=kept,
+            tables=tables,
+            plans={
+                one.tableName: plan_table(
+                    one.tableName,
+                    write_ids.get(one.tableName),
+                    position.tables.get(one.tableName),
+                    folded,
+                    always=table_kind(one) is TableKind.EXTERNAL,
+                )
+                for one in tables
+            },
+            skipped=sorted({one.tableName for one in every} - {one.tableName for one in tables}),
+            previous={facts["name"]: facts for facts in previous["tables"]},
+        )
+
+
+class _Dump:
+    def __init__(
+        self,
+        pool: MetastorePool,
+        policy: ReplicationPolicy,
+        position: TargetPosition,
+        *,
+        moment: _Moment,
+        directory: DumpDirectory,
+        progress: Callable[[str], None],
+    ) -> None:
+        self._pool = pool
+        self._policy = policy
+        self._database = policy.source_database
+        self._position = position
+        self._moment = moment
+        self._directory = directory
+        self._progress = progress
+
+    def write(self, threads: int) -> dict[str, Any]:
+        moment = self._moment
+        self._directory.write_lines("events.jsonl", map(_event_line, moment.events))
+        with self._pool.client() as client:
+            self._directory.write_json("database.json", to_json(client.get_database(self._database)))
+            functions = [to_json(function) for function in client.get_functions(self._database)]
+            self._directory.write_lines("functions.jsonl", functions)
+        with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="dump") as workers:
+            jobs = [workers.submit(self._table, table) for table in moment.tables]
+            tables = [facts for job in jobs if (facts := job.result())]
+        external = [entry for facts in tables for entry in facts.pop("external", ())]
+        self._directory.write_text(external_tables.FILE_NAME, external_tables.to_text(external))
+        names = {facts["name"] for facts in tables}
+        return {
+            "events": len(moment.events),
+            "tables": tables,
+            "skipped": list(moment.skipped),
+            "dropped": sorted(self._position.tables.keys() - names),
+            "partitions": sum(facts["partitions"] for facts in tables),
+        }
+
+    def _table(self, named: Any) -> dict[str, Any] | None:
+        name = named.tableName
+        plan = self._moment.plans[name]
+        if plan.work is TableWork.NOTHING:
+            before = dict(self._moment.previous[name])
+            return {**before, "dump": before.get("dump", self._position.dump), "work": plan.work.value}
+        try:
+            return self._write_table(name, plan)
+        except NoSuchObjectError:
+            # Its drop is a later event.
+            self._progress(f"{self._database}.{name} was dropped meanwhile and is left out.")
+            return None
+
+    def _write_table(self, name: str, plan: TablePlan) -> dict[str, Any]:
+        text = plan.write_ids.text() if plan.write_ids else None
+        with self._pool.client() as client:
+            table = client.get_table(self._database, name, with_column_stats=True, valid_write_ids=text)
+            kind = table_kind(table)
+            constraints = client.get_table_constraints(self._database, name)
+            partitions: list[Any] = (
+                list(
+                    client.iter_partitions(self._database, name, with_column_stats=True, valid_write_ids=text)
+                )
+                if table.partitionKeys and kind.has_files
+                else []
+            )
+        places = data_places(table, partitions) if kind.has_files else []
+        if kind is TableKind.EXTERNAL:
+            places = external_tables.roots(table, places)
+        transactions, options = self._moment.transactions, self._policy.storage_options
+        files = list(visible_files(table, partitions, plan.write_ids, transactions, options=options))
+        lines = ({"name": name_of(table, one), "partition": to_json(one)} for one in partitions)
+        self._directory.write_lines(table_file("partitions", name, ".jsonl"), lines)
+        self._directory.write_lines(table_file("files", name, ".jsonl"), map(asdict, files))
+        document = {
+            "table": to_json(table),
+            "kind": kind.value,
+            "constraints": to_json(constraints),
+            "write_ids": text,
+            "places": [[place.partition, place.location] for place in places],
+        }
+        self._directory.write_json(table_file("tables", name, ".json"), document)
+        size_bytes = sum(file.size_bytes for file in files)
+        self._progress(f"{self._database}.{name}: {plan.work.value}, {len(files)} files, {size_bytes} bytes")
+        return {
+            "name": name,
+            "kind": kind.value,
+            "partitions": len(partitions),
+            "files": len(files),
+            "size_bytes": size_bytes,
+            "dump": self._directory.uri,
+            "work": plan.work.value,
+            "seed": plan.seed,
+            "writes": list(plan.writes),
+            "external": external_tables.entries(table, data_places(table, partitions))
+            if kind is TableKind.EXTERNAL
+            else [],
+        }
+
+
+def _last_id(kept: Sequence[Event], *, before: Event) -> int:
+    return kept[-1].event_id if kept else before.event_id - 1
+
+
+def _event_line(event: Event) -> dict[str, Any]:
+    table = event.table if isinstance(event, TableEvent) else ""
+    return {"id": event.event_id, "type": event.event_type, "database": event.database, "table": table}

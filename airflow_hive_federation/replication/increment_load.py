@@ -1,0 +1,325 @@
+"""Loading an increment into the target.
+
+Steps, in this order; each can be killed and repeated:
+
+1. tables whose names stand for others now are dropped;
+2. files are copied. What readers could see too early waits in hidden places (see :mod:`.increment_copy`);
+3. the database, functions, tables and partitions get their new shape, new tables their write ids;
+4. the source's transactions are opened on the target and get their write ids, then end in the source's order:
+   with each, its rows become visible, in all tables at once (see :mod:`.replay`);
+5. what the source has no more is dropped: partitions, tables, files;
+6. statistics are written; transactions that dangle are aborted;
+7. ``repl.last.id`` moves: published.
+
+Nothing but the last step says that the increment is done, and every step asks the target what is left to do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.errors import AlreadyExistsError, TargetChangedError
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.wire import from_json
+from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.replication import markers
+from airflow_hive_federation.replication.bootstrap import dumped_files
+from airflow_hive_federation.replication.convergence import TableConvergence
+from airflow_hive_federation.replication.definitions import TableKind
+from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.increment_copy import (
+    TableCopy,
+    place_staged,
+    plan_copy,
+    remove_extraneous,
+)
+from airflow_hive_federation.replication.increment_plan import TableState, TableWork
+from airflow_hive_federation.replication.lease import LeaseKeeper, end_lease
+from airflow_hive_federation.replication.load import CopyRunner, LoadSummary
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.position import read_position
+from airflow_hive_federation.replication.replay import Replay
+from airflow_hive_federation.replication.target import find_layout
+from airflow_hive_federation.storage.listing import file_size
+from airflow_hive_federation.storage.plan_files import write_plan
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
+
+logger = logging.getLogger(__name__)
+
+
+def load_increment(
+    source: MetastorePool,
+    target_pool: MetastorePool,
+    policy: ReplicationPolicy,
+    dump: str,
+    *,
+    run_copy: CopyRunner,
+    progress: Callable[[str], None] = logger.info,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> LoadSummary:
+    """Load a finished incremental dump; one that was published already changes nothing.
+
+    :param source: connections to the source: its cleaner is held back while files are copied.
+    :param target_pool: connections to the target.
+    :param dump: URI of the dump.
+    :param run_copy: carries out a copy plan (URI of the plan, URI of the directory for outcomes).
+    :param on_step: told each step before it is taken; tests kill there.
+    :raises DumpIncompleteError: the dump is not finished.
+    :raises DumpCorruptError: the dump is not as it was written.
+    :raises TargetNotOursError: the target database is not this policy's.
+    :raises TargetChangedError: the target stands at another event, or somebody wrote to it.
+    """
+    directory = DumpDirectory(dump, policy.storage_options)
+    manifest = directory.manifest()
+    with target_pool.client() as client:
+        load = _Load(client, policy, directory, progress=progress, on_step=on_step)
+        if load.is_published():
+            progress(f"{policy.target_database} is published at event {manifest['event_id']} already.")
+        else:
+            with LeaseKeeper(source, manifest["lease"]):
+                load.make_room()
+                load.copy(run_copy)
+            load.shape()
+            load.replay()
+            load.drop()
+            load.describe()
+            load.sweep()
+            load.publish()
+    on_step("end_lease")
+    end_lease(source, manifest["lease"])
+    summary = load.summary()
+    directory.finish_load({"event_id": summary.event_id, "database": summary.database})
+    return summary
+
+
+class _Load:
+    def __init__(
+        self,
+        client: MetastoreClient,
+        policy: ReplicationPolicy,
+        directory: DumpDirectory,
+        *,
+        progress: Callable[[str], None],
+        on_step: Callable[[str], None],
+    ) -> None:
+        self._client = client
+        self._policy = policy
+        self._database = policy.target_database
+        self._directory = directory
+        self._manifest = directory.manifest()
+        self._progress = progress
+        self._on_step = on_step
+        self._layout = find_layout(client, policy)
+        self._replay = Replay(client, policy)
+        concerned = [facts for facts in self._manifest["tables"] if facts["work"] != TableWork.NOTHING.value]
+        # Views last: Hive reads them through the tables.
+        self._concerned = sorted(concerned, key=lambda facts: not TableKind(facts["kind"]).has_files)
+        self._documents: dict[str, Mapping[str, Any]] = {
+            facts["name"]: directory.read_json(table_file("tables", facts["name"], ".json"))
+            for facts in concerned
+        }
+        self._copies: dict[str, TableCopy] = {}
+
+    def is_published(self) -> bool:
+        position = read_position(self._client, self._policy)
+        if position.dump == self._directory.uri:
+            return True
+        if position.last_id != self._manifest["from_id"] or position.dump != self._manifest["previous"]:
+            raise TargetChangedError(
+                f"Target database {self._database} stands at event {position.last_id} (loaded from "
+                f"{position.dump}); dump {self._directory.uri} goes on from event "
+                f"{self._manifest['from_id']} ({self._manifest['previous']}).",
+                remedy="Dump the next increment from where the target stands.",
+                differences=[],
+            )
+        return False
+
+    def make_room(self) -> None:
+        """Drop tables whose names stand for others now, unless this load has made the others already."""
+        for facts in self._concerned:
+            if facts["work"] == TableWork.REPLACE.value:
+                for table in self._client.get_tables(self._database, [facts["name"]]):
+                    if (table.parameters or {}).get(markers.CHECKPOINT) != self._directory.uri:
+                        self._on_step(f"replace {facts['name']}")
+                        self._drop_table(facts["name"])
+
+    def copy(self, run_copy: CopyRunner) -> None:
+        self._on_step("copy_plan")
+        states = read_position(self._client, self._policy).tables
+        before = self._files_before()
+        for facts in self._concerned:
+            name = facts["name"]
+            if TableKind(facts["kind"]).has_files:
+                state = states.get(name)
+                self._copies[name] = plan_copy(
+                    self._directory,
+                    self._layout,
+                    self._documents[name],
+                    visible=state.high_watermark if state else None,
+                    before=before(name),
+                    options=self._policy.storage_options,
+                )
+        plan = f"{self._directory.uri}/load/copy_plan.jsonl"
+        count = write_plan(plan, self._copy_items(), options=self._policy.storage_options)
+        self._on_step("copy")
+        if count:
+            run_copy(plan, f"{self._directory.uri}/load/outcomes")
+        for name, copy in self._copies.items():
+            if copy.staged:
+                self._on_step(f"place {name}")
+                place_staged(copy, self._policy.storage_options)
+        self._progress(f"{self._database}: {count} files copied")
+
+    def shape(self) -> None:
+        if self._manifest["functions_changed"]:
+            self._on_step("functions")
+            self._converge_functions()
+        for facts in self._concerned:
+            name = facts["name"]
+            self._on_step(f"seed {name}")
+            self._seed(facts)
+            self._on_step(f"shape {name}")
+            self._table(name).shape()
+        for facts in self._concerned:
+            if self._documents[facts["name"]]["constraints"].get("foreignKeys"):
+                self._on_step(f"foreign keys {facts['name']}")
+                self._table(facts["name"]).add_foreign_keys()
+
+    def replay(self) -> None:
+        states = read_position(self._client, self._policy).tables
+        writes = {
+            facts["name"]: [
+                (txn, write)
+                for txn, write in facts["writes"]
+                if write > states.get(facts["name"], TableState(loaded_id=0)).high_watermark
+            ]
+            for facts in self._concerned
+        }
+        self._replay.open(writes, self._on_step)
+        for txn, _ in self._manifest["ends"]:
+            self._on_step(f"end {txn}")
+            self._replay.end(txn)
+
+    def drop(self) -> None:
+        for facts in self._concerned:
+            self._on_step(f"drop partitions {facts['name']}")
+            self._table(facts["name"]).drop_partitions()
+        for name in self._manifest["dropped"]:
+            self._on_step(f"drop {name}")
+            self._drop_table(name)
+        for name, copy in self._copies.items():
+            if copy.extraneous:
+                self._on_step(f"remove files {name}")
+                remove_extraneous(copy, self._policy.storage_options)
+
+    def describe(self) -> None:
+        for facts in self._concerned:
+            self._on_step(f"describe {facts['name']}")
+            self._table(facts["name"]).describe()
+
+    def publish(self) -> None:
+        self._on_step("publish")
+        database: Any = self._client.get_database(self._database)
+        parameters = dict(database.parameters or {})
+        if self._manifest["database_changed"]:
+            source: Any = from_json(types.Database, self._directory.read_json("database.json"))
+            ours = {key: value for key, value in parameters.items() if key in markers.SIDE_PARAMETERS}
+            parameters = {**markers.without_side_parameters(source.parameters), **ours}
+            for name in ("description", "ownerName", "ownerType"):
+                setattr(database, name, getattr(source, name))
+        database.parameters = {
+            **parameters,
+            markers.LAST_ID: str(self._manifest["event_id"]),
+            markers.CHECKPOINT: self._directory.uri,
+        }
+        self._client.alter_database(self._database, database)
+        self._progress(f"{self._database} is published at event {self._manifest['event_id']}.")
+
+    def sweep(self) -> None:
+        self._on_step("sweep")
+        dangling = self._replay.sweep([txn for txn, _ in self._manifest["open_writes"]])
+        if dangling:
+            self._progress(f"Aborted transactions of earlier runs: {', '.join(map(str, dangling))}")
+
+    def summary(self) -> LoadSummary:
+        return LoadSummary(
+            dump=self._directory.uri,
+            database=self._database,
+            event_id=self._manifest["event_id"],
+            tables=len(self._concerned),
+            partitions=sum(facts["partitions"] for facts in self._concerned),
+            functions=0,
+        )
+
+    # -- inside ----------------------------------------------------------------------------------------
+
+    def _table(self, name: str) -> TableConvergence:
+        parameters = markers.object_markers(
+            self._policy.name, self._directory.uri, self._manifest["event_id"]
+        )
+        return TableConvergence(
+            self._client,
+            self._layout,
+            self._directory,
+            document=self._documents[name],
+            parameters=parameters,
+        )
+
+    def _seed(self, facts: Mapping[str, Any]) -> None:
+        """Give a new table the write ids it starts with, before anybody can read it."""
+        if facts["seed"] and not self._client.get_tables(self._database, [facts["name"]]):
+            name = f"{self._database}.{facts['name']}"
+            state = ValidWriteIds(table=name, high_watermark=facts["seed"]).text()
+            self._client.repl_tbl_writeid_state(self._database, facts["name"], state)
+
+    def _drop_table(self, name: str) -> None:
+        self._client.drop_table(self._database, name, delete_data=True, if_exists=True)
+
+    def _copy_items(self) -> Iterator[CopyItem]:
+        for copy in self._copies.values():
+            yield from copy.items
+        if self._manifest["functions_changed"]:
+            for function in self._directory.read_lines("functions.jsonl"):
+                for resource in function.get("resourceUris") or ():
+                    yield CopyItem(
+                        source=resource["uri"],
+                        target=self._layout.resource(function["functionName"], resource["uri"]),
+                        size_bytes=file_size(resource["uri"], options=self._policy.storage_options),
+                    )
+
+    def _files_before(self) -> Callable[[str], Mapping[str, tuple[int, int]]]:
+        """What the source's files were when they were copied last, by table."""
+        options = self._policy.storage_options
+        previous = self._manifest["previous"]
+        homes = {
+            facts["name"]: facts.get("dump", previous)
+            for facts in DumpDirectory(previous, options).manifest()["tables"]
+        }
+
+        def files(name: str) -> Mapping[str, tuple[int, int]]:
+            if name not in homes or TableKind(self._documents[name]["kind"]).transactional:
+                return {}
+            found = dumped_files(DumpDirectory(homes[name], options), name)
+            return {file.uri: (file.size_bytes, file.modified_ns) for file in found}
+
+        return files
+
+    def _converge_functions(self) -> None:
+        wanted = {one["functionName"]: one for one in self._directory.read_lines("functions.jsonl")}
+        for values in wanted.values():
+            function: Any = from_json(types.Function, values)
+            function.dbName = self._database
+            for resource in function.resourceUris or ():
+                resource.uri = self._layout.resource(function.functionName, resource.uri)
+            try:
+                self._client.create_function(function)
+            except AlreadyExistsError:
+                self._client.call("alter_function", function.dbName, function.functionName, function)
+        for there in self._client.get_functions(self._database):
+            if there.functionName not in wanted:
+                self._client.drop_function(self._database, str(there.functionName), if_exists=True)

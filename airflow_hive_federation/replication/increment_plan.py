@@ -1,0 +1,348 @@
+"""What a cycle's events ask for. Pure.
+
+Events say *where* the source changed and *in which order* its transactions ended; what a table is now is read
+from the source itself. So the fold keeps little: write ids given to transactions, ends of transactions in
+their order, names of tables to look at, and which names stand for other tables than before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import pairwise
+
+from airflow_hive_federation.errors import EventsLostError, SourceWentBackError, UnknownEventError
+from airflow_hive_federation.model import events as ev
+from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
+from airflow_hive_federation.replication.contents import cut_below_open
+
+#: Transaction → table → write id.
+OpenWrites = Mapping[int, Mapping[str, int]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventFold:
+    """What the events of a cycle come to, for one database.
+
+    :param from_id: last event the target has.
+    :param to_id: last event of the cycle.
+    :param writes: table → pairs of transaction and write id, ascending by write id, of the table that bears
+        the name now; transactions left open by earlier cycles included.
+    :param ends: transactions that wrote to the database and ended, in the source's order; whether committed.
+    :param open_writes: those that have not ended.
+    :param looked_at: tables whose definition, partitions, statistics or plain files may have changed.
+    :param created: table → event that made the table that bears the name now.
+    :param database_changed: the database's own properties changed.
+    :param functions_changed: permanent functions were created or dropped.
+    :param lost: events of the cycle are gone: everything must be looked at.
+    """
+
+    from_id: int
+    to_id: int
+    writes: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    ends: Sequence[tuple[int, bool]] = ()
+    open_writes: OpenWrites = field(default_factory=dict)
+    looked_at: frozenset[str] = frozenset()
+    created: Mapping[str, int] = field(default_factory=dict)
+    database_changed: bool = False
+    functions_changed: bool = False
+    lost: bool = False
+
+
+class TableWork(Enum):
+    """What a cycle does with a table of the source."""
+
+    NOTHING = "nothing"
+    CONTINUE = "continue"  # bring the target's table forward
+    CREATE = "create"  # the target has none
+    REPLACE = "replace"  # the target's table is another one, or cannot be brought forward
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableState:
+    """What the target has under a table's name.
+
+    :param loaded_id: event at which this table was created there (its ``repl.last.id``).
+    :param high_watermark: its highest write id; 0 for tables without.
+    :param open_ids: its open write ids.
+    """
+
+    loaded_id: int
+    high_watermark: int = 0
+    open_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablePlan:
+    """What a cycle does with one table.
+
+    :param write_ids: what readers of the target may see after the cycle; ``None`` for tables without.
+    :param seed: highest write id a new table starts with.
+    :param writes: pairs of transaction and write id to replay, contiguous and ascending by write id.
+    """
+
+    work: TableWork
+    write_ids: ValidWriteIds | None = None
+    seed: int = 0
+    writes: Sequence[tuple[int, int]] = ()
+
+
+def check_source(from_id: int, source_id: int) -> None:
+    """Refuse a source whose history is shorter than what the target has of it.
+
+    :raises SourceWentBackError: it is.
+    """
+    if source_id < from_id:
+        raise SourceWentBackError(
+            f"The source's last event is {source_id}, but the target has its events up to {from_id}.",
+            remedy="The source was restored from a backup or is another metastore: bootstrap anew.",
+            event_id=source_id,
+            seen_id=from_id,
+        )
+
+
+def has_gap(from_id: int, found: Sequence[ev.Event], source_id: int) -> bool:
+    """Whether events between ``from_id`` and ``source_id`` are missing: expired, or deleted.
+
+    Ids are dense: a listener takes them from one counter, in the transaction it writes the event in
+    (``ObjectStore.addNotificationEvent``).
+    """
+    ids = [from_id, *(event.event_id for event in found)]
+    return ids[-1] < source_id or any(later != earlier + 1 for earlier, later in pairwise(ids))
+
+
+def events_at(found: Iterable[ev.Event], transactions: ValidTxns) -> Iterator[ev.Event]:
+    """The events up to the moment of a list of transactions.
+
+    That list and the events are read one after the other. Cut before the first end of a transaction that the
+    list calls open, the events are those of the list's moment: a table's files at the list and its write ids
+    at the events then belong together.
+    """
+    open_ids = set(transactions.open_ids)
+    for event in found:
+        if isinstance(event, ev.TxnEnded) and event.txn_id in open_ids:
+            return
+        if any(txn > transactions.high_watermark for txn in _transactions_of(event)):
+            return
+        yield event
+
+
+def fold(
+    found: Iterable[ev.Event],
+    database: str,
+    *,
+    from_id: int,
+    to_id: int,
+    open_writes: OpenWrites,
+    transactions: ValidTxns,
+    lost: bool = False,
+) -> EventFold:
+    """Fold the events of a cycle.
+
+    :param found: events in order.
+    :param database: database that is replicated; events of others are left out.
+    :param open_writes: what earlier cycles left open.
+    :param transactions: the source's transactions at the cycle's moment.
+    :param lost: events are missing. Transactions whose end is among them have ended all the same.
+    :raises UnknownEventError: events of the database have types this version does not know.
+    """
+    folding = _Folding(database, open_writes)
+    for event in found:
+        folding.add(event)
+    if folding.unknown:
+        raise UnknownEventError(
+            f"Events of database {database} have types this version does not know: "
+            f"{', '.join(sorted(folding.unknown))}.",
+            remedy="Update airflow-hive-federation; until then the replica stays at its last event.",
+            event_types=sorted(folding.unknown),
+        )
+    if lost:
+        folding.end_unseen(transactions)
+    return folding.result(from_id, to_id, lost=lost)
+
+
+def plan_table(
+    name: str,
+    source: ValidWriteIds | None,
+    target: TableState | None,
+    folded: EventFold,
+    *,
+    always: bool = False,
+) -> TablePlan:
+    """Say what the cycle does with a table of the source.
+
+    :param source: its write ids at the cycle's moment, if it is transactional.
+    :param target: what the target has under its name.
+    :param always: its files change without events (external tables).
+    :raises EventsLostError: write ids that a new table needs are in no event.
+    """
+    if target is None:
+        return _new_table(TableWork.CREATE, name, source, folded)
+    if folded.created.get(name, 0) > target.loaded_id:
+        return _new_table(TableWork.REPLACE, name, source, folded)
+    looked_at = always or folded.lost or name in folded.looked_at
+    if source is None:
+        return TablePlan(work=TableWork.CONTINUE if looked_at else TableWork.NOTHING)
+    writes = [(txn, write) for txn, write in folded.writes.get(name, ()) if write > target.high_watermark]
+    known = _contiguous(writes, target.high_watermark)
+    reached = known[-1][1] if known else target.high_watermark
+    if len(known) < len(writes) or _committed_above(source, reached):
+        return _new_table(TableWork.REPLACE, name, source, folded)
+    # A metastore's high watermark may be below the last write ids, as long as those are open.
+    seen = source.cut(min(reached, source.high_watermark))
+    if not (looked_at or known or _ended(target.open_ids, seen)):
+        return TablePlan(work=TableWork.NOTHING)
+    return TablePlan(work=TableWork.CONTINUE, write_ids=seen, writes=known)
+
+
+def allocation_runs(
+    writes: Sequence[tuple[int, int]], target_txns: Mapping[int, int]
+) -> Iterator[list[tuple[int, int]]]:
+    """Cut a table's writes into runs that one call may allocate.
+
+    The metastore sorts the target's transactions of a call by id and numbers them on from the first write id
+    (``AllocateTableWriteIdsFunction``): within a call, write ids, the source's transactions and the target's
+    must all ascend together, or write ids end up with the wrong transactions.
+
+    :param target_txns: the source's transaction → the target's.
+    """
+    run: list[tuple[int, int]] = []
+    for txn, write in writes:
+        if run and not (txn > run[-1][0] and target_txns[txn] > target_txns[run[-1][0]]):
+            yield run
+            run = []
+        run.append((txn, write))
+    if run:
+        yield run
+
+
+class _Folding:
+    def __init__(self, database: str, open_writes: OpenWrites) -> None:
+        self._database = database
+        self._open: dict[int, dict[str, int]] = {txn: dict(writes) for txn, writes in open_writes.items()}
+        self._writes: dict[str, dict[int, int]] = {}  # table → write id → transaction
+        for txn, writes in self._open.items():
+            for table, write in writes.items():
+                self._writes.setdefault(table, {})[write] = txn
+        self._ends: list[tuple[int, bool]] = []
+        self._looked_at: set[str] = set()
+        self._created: dict[str, int] = {}
+        self._database_changed = self._functions_changed = False
+        self.unknown: set[str] = set()
+
+    def add(self, event: ev.Event) -> None:
+        if isinstance(event, ev.TxnEnded):
+            if event.txn_id in self._open:
+                del self._open[event.txn_id]
+                self._ends.append((event.txn_id, event.committed))
+        elif isinstance(event, ev.TableAltered) and event.renamed:
+            self._renamed(event)
+        elif isinstance(event, ev.UnknownEvent) and event.database in {"", self._database}:
+            self.unknown.add(event.event_type)
+        elif event.database == self._database:
+            self._of_ours(event)
+
+    def end_unseen(self, transactions: ValidTxns) -> None:
+        for txn in sorted(self._open.keys() - set(transactions.open_ids)):
+            del self._open[txn]
+            self._ends.append((txn, not transactions.is_aborted(txn)))
+
+    def result(self, from_id: int, to_id: int, *, lost: bool) -> EventFold:
+        for txn in [txn for txn, writes in self._open.items() if not writes]:
+            # What it wrote to is gone: nobody on the target waits for its end.
+            del self._open[txn]
+            self._ends.append((txn, True))
+        return EventFold(
+            from_id=from_id,
+            to_id=to_id,
+            writes={
+                table: [(txn, write) for write, txn in sorted(writes.items())]
+                for table, writes in self._writes.items()
+                if writes
+            },
+            ends=tuple(self._ends),
+            open_writes=self._open,
+            looked_at=frozenset(self._looked_at),
+            created=self._created,
+            database_changed=self._database_changed or lost,
+            functions_changed=self._functions_changed or lost,
+            lost=lost,
+        )
+
+    def _of_ours(self, event: ev.Event) -> None:
+        if isinstance(event, ev.WriteIdsAllocated):
+            for txn, write in event.write_ids:
+                self._writes.setdefault(event.table, {})[write] = txn
+                self._open.setdefault(txn, {})[event.table] = write
+        elif isinstance(event, ev.TableCreated | ev.TableDropped):
+            self._forget(event.table)
+            self._created[event.table] = event.event_id
+        elif isinstance(event, ev.Compacted | ev.AcidWritten):
+            pass  # the same rows; files by the commit
+        elif isinstance(event, ev.TableEvent):
+            self._looked_at.add(event.table)
+        elif isinstance(event, ev.FunctionEvent):
+            self._functions_changed = True
+        elif isinstance(event, ev.DatabaseEvent):
+            self._database_changed = True
+
+    def _renamed(self, event: ev.TableAltered) -> None:
+        if event.old_database == self._database:
+            self._forget(event.old_table)
+            self._created[event.old_table] = event.event_id
+        if event.database == self._database:
+            self._forget(event.table)
+            self._created[event.table] = event.event_id
+
+    def _forget(self, table: str) -> None:
+        """The name stands for nothing, or for another table, from here on."""
+        for write, txn in self._writes.pop(table, {}).items():
+            if self._open.get(txn, {}).get(table) == write:
+                del self._open[txn][table]
+        self._looked_at.add(table)
+
+
+def _transactions_of(event: ev.Event) -> Sequence[int]:
+    if isinstance(event, ev.TxnEnded):
+        return (event.txn_id,)
+    if isinstance(event, ev.WriteIdsAllocated):
+        return [txn for txn, _ in event.write_ids]
+    return ()
+
+
+def _new_table(work: TableWork, name: str, source: ValidWriteIds | None, folded: EventFold) -> TablePlan:
+    if source is None:
+        return TablePlan(work=work)
+    seed = cut_below_open(source).high_watermark
+    writes = [(txn, write) for txn, write in folded.writes.get(name, ()) if write > seed]
+    known = _contiguous(writes, seed)
+    reached = known[-1][1] if known else seed
+    reached = min(reached, source.high_watermark)
+    if _committed_above(source, reached):
+        raise EventsLostError(
+            f"Table {name} has write ids above {reached} that no event tells the transactions of.",
+            remedy="Run the cycle again when its oldest open transaction has ended.",
+            table=name,
+            event_id=folded.to_id,
+        )
+    return TablePlan(work=work, write_ids=source.cut(reached), seed=seed, writes=known)
+
+
+def _contiguous(writes: Sequence[tuple[int, int]], after: int) -> list[tuple[int, int]]:
+    """The writes that follow ``after`` without a hole."""
+    found: list[tuple[int, int]] = []
+    for txn, write in writes:
+        if write != after + len(found) + 1:
+            break
+        found.append((txn, write))
+    return found
+
+
+def _committed_above(source: ValidWriteIds, write_id: int) -> bool:
+    count = sum(1 for one in source.invalid_ids if one > write_id)
+    return source.high_watermark - write_id > count
+
+
+def _ended(open_ids: Sequence[int], seen: ValidWriteIds) -> bool:
+    return not set(open_ids) <= set(seen.open_ids)

@@ -1,0 +1,84 @@
+"""A read transaction on the source that keeps its cleaner away from files we are about to copy.
+
+Hive's cleaner removes what a compaction replaced only when no transaction is open that began before the
+compaction ended (``CompactionTxnHandler.findReadyToClean``). A dump opens
+such a transaction, notes its id, and the load keeps it alive until the files are copied. Should nobody load,
+the metastore ends it by itself after ``hive.txn.timeout``; a file gone by then is an error of the copy, never
+missing rows.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from airflow_hive_federation.errors import MetastoreError, TransactionError
+from airflow_hive_federation.metastore.idl import types
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastorePool
+
+logger = logging.getLogger(__name__)
+
+_HEARTBEAT_S = 60.0
+
+
+def open_lease(pool: MetastorePool, *, policy: str) -> int:
+    """Open a read-only transaction, which leaves no notification event; return its id."""
+    with pool.client() as client:
+        (txn_id,) = client.open_txns(1, agent_info=f"hive-federation {policy}", kind=types.TxnType.READ_ONLY)
+    return int(txn_id)
+
+
+def end_lease(pool: MetastorePool, txn_id: int) -> None:
+    """Commit the read-only transaction. One that has timed out is gone already, which is no harm here."""
+    with pool.client() as client:
+        try:
+            client.commit_txn(txn_id)
+        except TransactionError as error:
+            logger.info("Read transaction %d had ended before: %s", txn_id, error)
+
+
+class LeaseKeeper:
+    """Sends heartbeats for a lease while the block runs.
+
+    :param pool: connections to the source.
+    :param txn_id: the lease.
+    """
+
+    def __init__(self, pool: MetastorePool, txn_id: int) -> None:
+        self._pool = pool
+        self._txn_id = txn_id
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name=f"lease-{txn_id}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        # The first beat at once: the dump may have ended minutes ago.
+        while True:
+            try:
+                with self._pool.client() as client:
+                    client.heartbeat_txn_range(self._txn_id, self._txn_id)
+            except TransactionError as error:
+                logger.warning(
+                    "Read transaction %d on the source has ended: its cleaner may remove files before "
+                    "they are copied, in which case the copy says so and the dump must be repeated. %s",
+                    self._txn_id,
+                    error,
+                )
+                return
+            except MetastoreError as error:
+                logger.warning("Heartbeat of read transaction %d failed: %s", self._txn_id, error)
+            if self._stopped.wait(_HEARTBEAT_S):
+                return

@@ -1,0 +1,70 @@
+"""Where things of the source land on the target. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from airflow_hive_federation.acid.names import is_acid_directory, parse_directory
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.storage.filesystem import is_below, join, parse_location, relative
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A directory that holds data: of the table itself (``partition`` empty), or of a partition.
+
+    :param partition: the partition's name, as :func:`~.partitions.partition_name` makes it.
+    :param location: URI of the directory.
+    """
+
+    partition: str
+    location: str
+
+
+def managed_table_location(database_location: str, table: str) -> str:
+    """A managed table lies at its default place below the target database."""
+    return join(database_location, table)
+
+
+def external_location(source_location: str, base: str | None, *, table: str) -> str:
+    """``/ext_loc/x`` of the source lies at ``<base>/ext_loc/x`` of the target (spec 5).
+
+    :raises ConfigurationError: there is no base directory.
+    """
+    if not base:
+        raise ConfigurationError(
+            f"External table {table} needs a base directory on the target.",
+            remedy="Set the policy's external_base (hive.repl.replica.external.table.base.dir).",
+        )
+    return join(base, parse_location(source_location).path)
+
+
+def partition_location(
+    partition_source: str, table_source: str, table_target: str, partition_name: str
+) -> str:
+    """A managed partition keeps its place inside its table; one from outside moves to the default place."""
+    inside = relative_to(partition_source, table_source)
+    return join(table_target, partition_name if inside is None else inside)
+
+
+def relative_to(location: str, parent: str) -> str | None:
+    """The part of ``location`` below ``parent`` (empty if they are one), or ``None`` if it lies elsewhere."""
+    prefix = f"{parent.rstrip('/')}/"
+    if location.startswith(prefix):
+        inside = location[len(prefix) :]
+        # Written alike, as nearly all are: no need to take both apart, for every file of a large table.
+        if all(inside.split("/")):
+            return inside
+    return relative(location, parent) if is_below(location, parent) else None
+
+
+def target_file_path(path: str) -> str:
+    """The path of a file inside its table or partition on the target.
+
+    A compacted directory's ``_vN`` names a transaction of the *source*; on the target readers would judge it
+    by their own transactions (HIVE-21213), so it goes.
+    """
+    first, slash, rest = path.partition("/")
+    if not is_acid_directory(first):
+        return path
+    return f"{replace(parse_directory(first), visibility_txn_id=0)}{slash}{rest}"

@@ -1,0 +1,126 @@
+"""What is replicated where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from airflow_hive_federation.errors import ConfigurationError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
+_UNITS_S = {
+    "": 1.0,
+    "ms": 0.001,
+    "msec": 0.001,
+    "s": 1.0,
+    "sec": 1.0,
+    "m": 60.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+}
+
+#: Hive's setting → the policy's field it sets.
+HIVE_OPTIONS = {
+    "hive.repl.bootstrap.dump.open.txn.timeout": "open_txn_timeout_s",
+    "hive.repl.replica.external.table.base.dir": "external_base",
+    "hive.repl.replica.functions.root.dir": "functions_root",
+    "hive.repl.rootdir": "dump_root",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicationPolicy:
+    """One database, from one metastore to another.
+
+    :param name: names the policy in the target's parameters, in dump directories and in Airflow's task group.
+    :param source_database: database to replicate.
+    :param target_database: its name on the target; the same by default.
+    :param dump_root: URI of a directory both sides and Spark can reach; each dump gets a directory below it.
+    :param external_base: URI of the directory under which external tables land: ``/ext_loc/x`` of the source
+        becomes ``<external_base>/ext_loc/x``. Required where external tables exist
+        (``hive.repl.replica.external.table.base.dir``).
+    :param functions_root: URI of the directory that receives the jars of permanent functions
+        (``hive.repl.replica.functions.root.dir``); ``<dump_root>/functions`` by default.
+    :param open_txn_timeout_s: seconds the bootstrap waits for transactions open at its start before it aborts
+        them (``hive.repl.bootstrap.dump.open.txn.timeout``; Hive's default is one hour); text as Hive writes
+        it (``30s``, ``1h``) is understood.
+    :param bandwidth_bytes_per_s: cap on the copy job as a whole; ``None`` is no cap.
+    :param into_existing: adopt a target database that exists and is not marked as ours.
+    :raises ConfigurationError: an impossible value.
+    """
+
+    name: str
+    source_database: str
+    target_database: str = ""
+    dump_root: str
+    external_base: str | None = None
+    functions_root: str | None = None
+    open_txn_timeout_s: float = 3600.0
+    bandwidth_bytes_per_s: int | None = None
+    into_existing: bool = False
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ConfigurationError(
+                f"{self.name!r} cannot name a replication policy.",
+                remedy="Use letters, digits, '_', '-' and '.', beginning with a letter or digit.",
+            )
+        for which in ("source_database", "dump_root"):
+            if not getattr(self, which):
+                raise ConfigurationError(f"Policy {self.name!r} has no {which}.", remedy=f"Set {which}.")
+        # Text where a template was rendered.
+        object.__setattr__(self, "open_txn_timeout_s", duration_s(str(self.open_txn_timeout_s)))
+        object.__setattr__(self, "source_database", self.source_database.lower())
+        object.__setattr__(self, "target_database", (self.target_database or self.source_database).lower())
+        object.__setattr__(self, "dump_root", self.dump_root.rstrip("/"))
+
+    @property
+    def directory(self) -> str:
+        """URI of the directory that holds this policy's dumps."""
+        return f"{self.dump_root}/{self.name}"
+
+    @property
+    def functions_directory(self) -> str:
+        """URI of the directory that receives the jars of functions."""
+        return (self.functions_root or f"{self.dump_root}/functions").rstrip("/")
+
+    def to_json(self) -> dict[str, Any]:
+        """The policy as plain values, without storage options (they may hold secrets)."""
+        values = asdict(self)
+        del values["storage_options"]
+        return values
+
+    @classmethod
+    def from_options(cls, *, options: Mapping[str, str], **fields: Any) -> ReplicationPolicy:
+        """Build a policy from fields and settings under Hive's own names (``hive.repl.*``).
+
+        :raises ConfigurationError: an option this package does not know.
+        """
+        for key, value in options.items():
+            if key not in HIVE_OPTIONS:
+                raise ConfigurationError(
+                    f"The option {key!r} is not known to a replication policy.",
+                    remedy=f"Known ones are {', '.join(sorted(HIVE_OPTIONS))}.",
+                )
+            name = HIVE_OPTIONS[key]
+            fields[name] = duration_s(value) if name.endswith("_s") else value
+        return cls(**fields)
+
+
+def duration_s(text: str) -> float:
+    """Seconds in a duration as Hive writes it: ``3600s``, ``5m``, ``500ms``; a bare number is seconds.
+
+    :raises ConfigurationError: not a duration.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    unit = match and _UNITS_S.get(match[2].lower())
+    if not match or unit is None:
+        raise ConfigurationError(
+            f"{text!r} is not a duration.", remedy="Write it as Hive does: 500ms, 30s, 5m, 1h."
+        )
+    return float(match[1]) * unit

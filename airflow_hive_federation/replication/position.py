@@ -1,0 +1,74 @@
+"""Where a target stands: what the next increment goes on from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.errors import TargetChangedError, TargetNotOursError
+from airflow_hive_federation.replication import markers
+from airflow_hive_federation.replication.contents import readable_write_ids
+from airflow_hive_federation.replication.increment_plan import TableState
+from airflow_hive_federation.replication.markers import TargetState
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.target import find_target
+from airflow_hive_federation.replication.transactions import valid_transactions
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetPosition:
+    """A published target.
+
+    :param last_id: last event it contains.
+    :param dump: URI of the dump it was loaded from last.
+    :param tables: what it holds.
+    """
+
+    last_id: int
+    dump: str
+    tables: Mapping[str, TableState] = field(default_factory=dict)
+
+
+def read_position(client: MetastoreClient, policy: ReplicationPolicy) -> TargetPosition:
+    """Read where the policy's target stands.
+
+    :param client: client of the target.
+    :raises TargetNotOursError: the target database is not this policy's, or not published yet.
+    :raises TargetChangedError: it holds tables that this policy did not make.
+    """
+    name = policy.target_database
+    state = find_target(client, policy)
+    if state.state is not TargetState.LOADED or state.last_id is None:
+        raise TargetNotOursError(
+            f"Target database {name} is {state.state.value} for policy {policy.name!r}: there is nothing "
+            "that an increment could go on from.",
+            remedy="Run the bootstrap to its end first.",
+            database=name,
+            owner=None,
+        )
+    parameters = client.get_database(name).parameters or {}
+    found: list[Any] = list(client.get_tables(name, client.list_tables(name)))
+    foreign = sorted(
+        one.tableName for one in found if (one.parameters or {}).get(markers.POLICY) != policy.name
+    )
+    if foreign:
+        raise TargetChangedError(
+            f"Target database {name} holds tables that policy {policy.name!r} did not make: "
+            f"{', '.join(foreign)}.",
+            remedy="Drop or move them.",
+            differences=foreign,
+        )
+    write_ids = readable_write_ids(client, found, valid_transactions(client.get_open_txns()))
+    tables = {}
+    for table in found:
+        ids = write_ids.get(table.tableName)
+        tables[str(table.tableName)] = TableState(
+            loaded_id=int(table.parameters.get(markers.LAST_ID, 0)),
+            high_watermark=ids.high_watermark if ids else 0,
+            open_ids=ids.open_ids if ids else (),
+        )
+    return TargetPosition(last_id=state.last_id, dump=parameters[markers.CHECKPOINT], tables=tables)

@@ -1,0 +1,130 @@
+"""The source's transactions on the target.
+
+A transaction of the target stands for each of the source's that wrote to the database, and has its write ids;
+the metastore keeps the map between the two while it is open (``REPL_TXN_MAP``). All are opened and all write
+ids allocated before the first is ended, and only write ids above a table's highest one are. So a replay that
+was killed and is repeated opens nothing that it has ended: opened again, a transaction would be a new one,
+which nobody ends, and which holds back the target's cleaner.
+
+A transaction that the source aborted is *committed* here. Its files were never copied, nor its rows where
+they share a file with others, so nothing becomes visible. Aborted, its write ids would be invalid for some
+seconds, until the metastore forgets them: a base that the source has compacted up to such a write id, or a
+statistic of it, would mean one thing now and another a moment later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.errors import TargetChangedError
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.replication.increment_plan import allocation_runs
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient
+
+#: The metastore opens no more in one call (``metastore.txn.max.open.batch``).
+_OPENED_A_CALL = 1000
+
+#: Table → pairs of the source's transaction and write id, ascending by write id.
+Writes = Mapping[str, Sequence[tuple[int, int]]]
+
+
+class Replay:
+    """Replays transactions of a policy.
+
+    :param client: client of the target.
+    """
+
+    def __init__(self, client: MetastoreClient, policy: ReplicationPolicy) -> None:
+        self._client = client
+        self._database = policy.target_database
+        # As Hive's own loads name it (HiveUtils.getReplPolicy).
+        self._repl_policy = f"{policy.target_database}.*"
+        self._host = f"hive-federation replication {policy.name}"
+
+    def open(self, writes: Writes, on_step: Callable[[str], None] = lambda _: None) -> None:
+        """Open the transactions and allocate their write ids.
+
+        :param writes: write ids above what their tables have.
+        :raises TargetChangedError: the target gave other write ids: somebody wrote to it.
+        """
+        source_txns = sorted({txn for pairs in writes.values() for txn, _ in pairs})
+        target_txns: dict[int, int] = {}
+        for first in range(0, len(source_txns), _OPENED_A_CALL):
+            on_step("open transactions")
+            target_txns.update(self._opened(source_txns[first : first + _OPENED_A_CALL]))
+        for table, pairs in writes.items():
+            for run in allocation_runs(pairs, target_txns):
+                on_step(f"allocate {table}")
+                self._allocate(table, {txn: (target_txns[txn], write) for txn, write in run})
+
+    def end(self, txn_id: int) -> None:
+        """End a transaction of the source; one that was ended before, or never opened, is left alone."""
+        self._client.commit_txn(
+            txn_id,
+            kind=types.TxnType.REPL_CREATED,
+            repl_policy=self._repl_policy,
+            # There are no conflicts to look for: the source has decided.
+            excl_write_enabled=True,
+        )
+
+    def sweep(self, still_open: Sequence[int]) -> list[int]:
+        """Abort transactions of this policy that stand for none of the source's open ones; return their ids.
+
+        :param still_open: the source's open transactions, all of which have been opened here.
+        """
+        ours = self._ours()
+        if not ours:
+            return []
+        expected = {target for txn in still_open for target in self._open_one(txn).values()}
+        dangling = sorted(ours - expected)
+        if dangling:
+            self._client.abort_txns(dangling)
+        return dangling
+
+    def _ours(self) -> set[int]:
+        answer: Any = self._client.call("get_open_txns_info")
+        return {
+            one.id
+            for one in answer.open_txns or ()
+            if one.hostname == self._host and one.state == types.TxnState.OPEN
+        }
+
+    def _opened(self, source_txns: Sequence[int]) -> dict[int, int]:
+        before = self._client.get_open_txns().txn_high_water_mark or 0
+        found = self._open(source_txns)
+        if len(found) == len(source_txns) and min(found) > before:
+            return dict(zip(source_txns, found, strict=True))
+        # Some were open already: then the metastore answers with those alone, in no order.
+        return {txn: target for one in source_txns for txn, target in self._open_one(one).items()}
+
+    def _open_one(self, source_txn: int) -> dict[int, int]:
+        (target,) = self._open([source_txn])
+        return {source_txn: target}
+
+    def _open(self, source_txns: Sequence[int]) -> list[int]:
+        return self._client.open_txns(
+            len(source_txns),
+            host=self._host,
+            kind=types.TxnType.REPL_CREATED,
+            repl_policy=self._repl_policy,
+            source_txn_ids=source_txns,
+        )
+
+    def _allocate(self, table: str, run: Mapping[int, tuple[int, int]]) -> None:
+        given = self._client.allocate_table_write_ids(
+            self._database,
+            table,
+            repl_policy=self._repl_policy,
+            source_write_ids={txn: write for txn, (_, write) in run.items()},
+        )
+        if given != dict(run.values()):
+            raise TargetChangedError(
+                f"Table {self._database}.{table} of the target gave write ids {sorted(given.values())} where "
+                f"the source has {sorted(write for _, write in run.values())}: somebody else writes there.",
+                remedy="Stop the writer, drop the table on the target, and run the cycle again.",
+                differences=[table],
+            )

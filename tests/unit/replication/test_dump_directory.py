@@ -1,0 +1,67 @@
+"""A dump is whole and as it was written, or it is refused."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_federation.errors import DumpCorruptError, DumpIncompleteError
+from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> DumpDirectory:
+    directory = DumpDirectory(f"file:{tmp_path}/dump")
+    directory.write_json("database.json", {"name": "d"})
+    directory.write_lines("partitions/t.jsonl", ({"n": n, "text": "zeile\u2028\u0085ende"} for n in range(3)))
+    directory.finish_dump({"event_id": 7})
+    return DumpDirectory(directory.uri)
+
+
+def test_what_was_written_is_read(dump: DumpDirectory) -> None:
+    assert dump.manifest()["event_id"] == 7
+    assert dump.read_json("database.json") == {"name": "d"}
+    assert [line["n"] for line in dump.read_lines("partitions/t.jsonl")] == [0, 1, 2]
+
+
+def test_an_unfinished_dump_is_refused(tmp_path: Path) -> None:
+    directory = DumpDirectory(f"file:{tmp_path}/dump")
+    directory.write_json("database.json", {})
+    with pytest.raises(DumpIncompleteError, match="not finished"):
+        directory.manifest()
+
+
+def read_everything(dump: DumpDirectory) -> None:
+    dump.read_json("database.json")
+    list(dump.read_lines("partitions/t.jsonl"))
+
+
+@pytest.mark.parametrize("name", ["database.json", "partitions/t.jsonl", "_manifest.json"])
+@pytest.mark.parametrize("damage", ["truncate", "change", "remove"])
+def test_a_damaged_file_is_named(dump: DumpDirectory, tmp_path: Path, name: str, damage: str) -> None:
+    path = tmp_path / "dump" / name
+    data = path.read_bytes()
+    if damage == "remove":
+        path.unlink()
+    else:
+        path.write_bytes(
+            data[: len(data) // 2] if damage == "truncate" else data.replace(b"d", b"e", 1) + b" "
+        )
+    with pytest.raises(DumpCorruptError, match=name.replace(".", r"\.")):
+        read_everything(dump)
+
+
+def test_a_dump_of_another_format_is_refused(tmp_path: Path) -> None:
+    directory = DumpDirectory(f"file:{tmp_path}/dump")
+    directory.finish_dump({})
+    manifest = (tmp_path / "dump/_manifest.json").read_text().replace('"format": 1', '"format": 2')
+    DumpDirectory(directory.uri)._write("_manifest.json", [manifest])
+    DumpDirectory(directory.uri)._write("_finished_dump", [hashlib.sha256(manifest.encode()).hexdigest()])
+    with pytest.raises(DumpCorruptError, match="format 2"):
+        DumpDirectory(directory.uri).manifest()
+
+
+def test_a_tables_name_is_safe_as_a_file_name() -> None:
+    assert table_file("tables", "a/b", ".json") == "tables/a%2Fb.json"

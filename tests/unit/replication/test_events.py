@@ -1,0 +1,111 @@
+"""Events as real Hive wrote them (``golden/events.json``), in both formats, and what is wrong with others."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.errors import EventCorruptError
+from airflow_hive_federation.metastore.idl.types import NotificationEvent
+from airflow_hive_federation.model import events as ev
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "events.json"
+CAPTURED: list[dict[str, Any]] = json.loads(GOLDEN.read_text(encoding="utf-8"))
+
+
+def wire(values: dict[str, Any], *, zipped: bool = False) -> NotificationEvent:
+    fields = {name: value for name, value in values.items() if name != "sql"}
+    if zipped:
+        fields["message"] = base64.b64encode(gzip.compress(fields["message"].encode())).decode()
+        fields["messageFormat"] = ev.GZIP_FORMAT
+    return NotificationEvent(eventTime=0, **fields)
+
+
+def made(kind: str, message: Any = "{}", *, table: str | None = "t", form: str = ev.JSON_FORMAT) -> Any:
+    text = message if isinstance(message, str) else json.dumps(message)
+    return NotificationEvent(
+        eventId=7, eventTime=0, eventType=kind, dbName="DB", tableName=table, message=text, messageFormat=form
+    )
+
+
+def of_type(kind: str) -> list[ev.Event]:
+    return [ev.parse_event(wire(one)) for one in CAPTURED if one["eventType"] == kind]
+
+
+@pytest.mark.parametrize("values", CAPTURED, ids=lambda one: f"{one['eventId']}-{one['eventType']}")
+def test_every_captured_event_is_known_in_both_formats(values: dict[str, Any]) -> None:
+    event = ev.parse_event(wire(values))
+    assert not isinstance(event, ev.UnknownEvent)
+    assert (event.event_id, event.event_type) == (values["eventId"], values["eventType"])
+    assert ev.parse_event(wire(values, zipped=True)) == event
+
+
+def test_renames_and_truncations_are_told_from_other_alterations() -> None:
+    altered = [event for event in of_type("ALTER_TABLE") if isinstance(event, ev.TableAltered)]
+    renamed = [event for event in altered if event.renamed]
+    assert [(event.old_table, event.table) for event in renamed] == [("t", "t2")]
+    assert any(event.truncated for event in altered)
+    assert any(not event.truncated and not event.renamed for event in altered)
+
+
+def test_transactions_and_write_ids() -> None:
+    assert ev.TxnsOpened(event_id=3, event_type="OPEN_TXN", first=1, last=1) in of_type("OPEN_TXN")
+    ends = [*of_type("COMMIT_TXN"), *of_type("ABORT_TXN")]
+    assert {event.committed for event in ends if isinstance(event, ev.TxnEnded)} == {True, False}
+    (first, *_) = of_type("ALLOC_WRITE_ID_EVENT")
+    assert isinstance(first, ev.WriteIdsAllocated)
+    assert (first.database, first.table, first.write_ids) == ("ev", "t", ((2, 1),))
+
+
+def test_a_foreign_key_belongs_to_the_table_that_has_it() -> None:
+    (key,) = of_type("ADD_FOREIGNKEY")
+    assert isinstance(key, ev.ConstraintsChanged)
+    assert key.table == "f"
+
+
+def test_functions_by_either_message() -> None:
+    found = [*of_type("CREATE_FUNCTION"), *of_type("DROP_FUNCTION")]
+    assert {event.function for event in found if isinstance(event, ev.FunctionEvent)} == {"shout"}
+
+
+def test_types_that_no_statement_wrote_here() -> None:
+    written = ev.parse_event(made("ACID_WRITE", {"txnid": 3, "writeId": 4}))
+    assert isinstance(written, ev.AcidWritten)
+    assert (written.database, written.table, written.txn_id, written.write_id) == ("db", "t", 3, 4)
+    assert isinstance(ev.parse_event(made("COMMIT_COMPACTION_EVENT")), ev.Compacted)
+    assert isinstance(ev.parse_event(made("RELOAD")), ev.Reloaded)
+    assert isinstance(ev.parse_event(made("CREATE_DATACONNECTOR", table=None)), ev.OtherEvent)
+    assert isinstance(ev.parse_event(made("OF_THE_FUTURE", "?")), ev.UnknownEvent)
+    opened = ev.parse_event(made("OPEN_TXN", {"txnIds": [5, 6], "fromTxnId": 0, "toTxnId": 0}))
+    assert isinstance(opened, ev.TxnsOpened)
+    assert (opened.first, opened.last) == (5, 6)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        made("COMMIT_TXN", "not JSON"),
+        made("COMMIT_TXN", "[]"),
+        made("COMMIT_TXN", {}),
+        made("COMMIT_TXN", {"txnid": "x"}),
+        made("COMMIT_TXN", {"txnid": 1}, form="json-9"),
+        made("COMMIT_TXN", "no base64!", form=ev.GZIP_FORMAT),
+        made("COMMIT_TXN", base64.b64encode(b"no gzip").decode(), form=ev.GZIP_FORMAT),
+        made("COMMIT_TXN", base64.b64encode(gzip.compress(b"{}")[:-4]).decode(), form=ev.GZIP_FORMAT),
+        made("ALTER_TABLE", {"tableObjBeforeJson": "{}"}),
+        made("ALLOC_WRITE_ID_EVENT", {"txnIdList": [1, 2], "writeIdList": [1]}),
+        made("CREATE_TABLE", table=None),
+        made("ADD_FOREIGNKEY", {"foreignKeyListJson": []}),
+    ],
+    ids=range(12),
+)
+def test_what_cannot_be_read_is_named(raw: NotificationEvent) -> None:
+    with pytest.raises(EventCorruptError, match="event 7") as caught:
+        ev.parse_event(raw)
+    assert pickle.loads(pickle.dumps(caught.value)).event_id == 7

@@ -1,0 +1,209 @@
+"""What a cycle's events come to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.errors import EventsLostError, SourceWentBackError, UnknownEventError
+from airflow_hive_federation.model import events as ev
+from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
+from airflow_hive_federation.replication.increment_plan import (
+    EventFold,
+    OpenWrites,
+    TableState,
+    TableWork,
+    allocation_runs,
+    check_source,
+    events_at,
+    fold,
+    has_gap,
+    plan_table,
+)
+
+DATABASE = "db"
+
+
+class History:
+    """Events in order, ids from 11 on."""
+
+    def __init__(self) -> None:
+        self.events: list[ev.Event] = []
+
+    def add(self, kind: type[ev.Event], *, database: str = DATABASE, **fields: Any) -> History:
+        event = kind(event_id=11 + len(self.events), event_type="?", database=database, **fields)
+        self.events.append(event)
+        return self
+
+    def allocate(self, table: str, *pairs: tuple[int, int], database: str = DATABASE) -> History:
+        return self.add(ev.WriteIdsAllocated, table=table, write_ids=pairs, database=database)
+
+    def end(self, *txns: int, committed: bool = True) -> History:
+        for txn in txns:
+            self.add(ev.TxnEnded, database="", txn_id=txn, committed=committed)
+        return self
+
+    def rename(self, old: str, new: str) -> History:
+        return self.add(ev.TableAltered, table=new, old_table=old, old_database=DATABASE)
+
+
+def folded(
+    history: History,
+    *,
+    open_writes: OpenWrites | None = None,
+    lost: bool = False,
+    open_txns: Iterable[int] = (),
+) -> EventFold:
+    transactions = ValidTxns(high_watermark=1000, open_ids=tuple(open_txns))
+    return fold(
+        history.events,
+        DATABASE,
+        from_id=10,
+        to_id=10 + len(history.events),
+        open_writes=open_writes or {},
+        transactions=transactions,
+        lost=lost,
+    )
+
+
+def write_ids(high: int, *, open_ids: tuple[int, ...] = (), aborted: tuple[int, ...] = ()) -> ValidWriteIds:
+    lowest = open_ids[0] if open_ids else None
+    return ValidWriteIds(
+        table="db.t", high_watermark=high, open_ids=open_ids, aborted_ids=aborted, min_open_id=lowest
+    )
+
+
+def test_transactions_end_in_the_sources_order_and_others_are_left_out() -> None:
+    history = (
+        History().allocate("a", (1, 5), (2, 6)).allocate("b", (2, 1)).allocate("c", (9, 1), database="x")
+    )
+    found = folded(history.end(2, 7, 9).end(1, committed=False))
+    assert found.ends == ((2, True), (1, False))
+    assert found.writes == {"a": [(1, 5), (2, 6)], "b": [(2, 1)]}
+    assert found.open_writes == {}
+
+
+def test_what_stays_open_is_carried_to_the_cycle_that_ends_it() -> None:
+    first = folded(History().allocate("a", (1, 5), (2, 6)).end(2))
+    assert first.open_writes == {1: {"a": 5}}
+    second = folded(History().end(1), open_writes=first.open_writes)
+    assert second.ends == ((1, True),)
+    assert second.open_writes == {}
+
+
+def test_a_name_that_stands_for_another_table_forgets_the_writes_of_the_first() -> None:
+    history = History().allocate("t", (1, 1)).add(ev.TableDropped, table="t").end(1)
+    found = folded(history.add(ev.TableCreated, table="t").allocate("t", (2, 1)).end(2))
+    assert found.writes == {"t": [(2, 1)]}
+    assert found.created == {"t": 14}
+    assert {txn for txn, _ in found.ends} == {1, 2}
+
+
+def test_a_transaction_whose_only_table_is_gone_ends() -> None:
+    found = folded(History().allocate("t", (1, 1)).add(ev.TableDropped, table="t"))
+    assert found.open_writes == {}
+    assert found.ends == ((1, True),)
+
+
+def test_a_rename_concerns_both_names() -> None:
+    found = folded(History().allocate("old", (1, 1)).end(1).rename("old", "new"))
+    assert found.looked_at == {"old", "new"}
+    assert set(found.created) == {"old", "new"}
+    assert found.writes == {}
+
+
+def test_an_unknown_type_stops_the_cycle_unless_it_is_anothers() -> None:
+    assert folded(History().add(ev.UnknownEvent, database="other")).ends == ()
+    with pytest.raises(UnknownEventError, match=r"\?"):
+        folded(History().add(ev.UnknownEvent))
+
+
+def test_the_events_are_cut_where_the_transactions_know_no_more() -> None:
+    history = History().allocate("a", (1, 1)).end(1).allocate("a", (2, 2)).end(2).end(3)
+    seen = ValidTxns(high_watermark=5, open_ids=(2,), min_open_id=2)
+    assert list(events_at(history.events, seen)) == history.events[:3]
+    assert list(events_at(history.events, ValidTxns(high_watermark=1))) == history.events[:2]
+    assert list(events_at(history.events, ValidTxns(high_watermark=5))) == history.events
+
+
+@pytest.mark.parametrize(
+    ("ids", "source_id", "gap"),
+    [((11, 12), 12, False), ((), 10, False), ((12,), 12, True), ((11, 13), 13, True), ((11,), 12, True)],
+)
+def test_gaps(ids: tuple[int, ...], source_id: int, gap: bool) -> None:
+    found = [ev.OtherEvent(event_id=one, event_type="?") for one in ids]
+    assert has_gap(10, found, source_id) is gap
+
+
+def test_a_source_that_went_back_is_named() -> None:
+    check_source(10, 10)
+    with pytest.raises(SourceWentBackError, match="9"):
+        check_source(10, 9)
+
+
+def test_a_table_goes_on_after_what_the_target_has() -> None:
+    found = folded(History().allocate("t", (1, 5), (2, 6), (3, 7)).end(2))
+    plan = plan_table("t", write_ids(7, open_ids=(5, 7)), TableState(loaded_id=4, high_watermark=5), found)
+    assert plan.work is TableWork.CONTINUE
+    assert plan.writes == [(2, 6), (3, 7)]
+    assert plan.write_ids == write_ids(7, open_ids=(5, 7))
+
+
+def test_open_write_ids_above_the_high_watermark_are_replayed_too() -> None:
+    found = folded(History().allocate("t", (1, 2), (2, 3)))
+    plan = plan_table("t", write_ids(2, open_ids=(2,)), TableState(loaded_id=4, high_watermark=1), found)
+    assert (plan.work, plan.writes) == (TableWork.CONTINUE, [(1, 2), (2, 3)])
+    assert plan.write_ids == write_ids(2, open_ids=(2,))
+
+
+def test_a_table_without_events_is_left_alone() -> None:
+    state = TableState(loaded_id=4, high_watermark=5)
+    assert plan_table("t", write_ids(5), state, folded(History())).work is TableWork.NOTHING
+    assert plan_table("t", None, state, folded(History())).work is TableWork.NOTHING
+    assert plan_table("t", None, state, folded(History()), always=True).work is TableWork.CONTINUE
+
+
+def test_an_end_alone_concerns_the_table() -> None:
+    found = folded(History().end(1), open_writes={1: {"t": 5}})
+    state = TableState(loaded_id=4, high_watermark=5, open_ids=(5,))
+    assert plan_table("t", write_ids(5), state, found).work is TableWork.CONTINUE
+    assert plan_table("t", write_ids(5, open_ids=(5,)), state, folded(History())).work is TableWork.NOTHING
+
+
+def test_lost_events_replace_only_tables_that_were_written() -> None:
+    found = folded(History(), lost=True)
+    state = TableState(loaded_id=4, high_watermark=5)
+    assert plan_table("t", write_ids(5), state, found).work is TableWork.CONTINUE
+    assert plan_table("t", write_ids(6, aborted=(6,)), state, found).work is TableWork.CONTINUE
+    replaced = plan_table("t", write_ids(8), state, found)
+    assert (replaced.work, replaced.seed, list(replaced.writes)) == (TableWork.REPLACE, 8, [])
+
+
+def test_lost_ends_end_all_the_same() -> None:
+    found = folded(History(), open_writes={1: {"t": 5}, 2: {"t": 6}}, lost=True, open_txns=(2,))
+    assert found.ends == ((1, True),)
+    assert found.open_writes == {2: {"t": 6}}
+
+
+def test_a_new_table_starts_below_its_lowest_open_write_id() -> None:
+    found = folded(History().add(ev.TableCreated, table="t").allocate("t", (1, 1), (2, 2), (3, 3)).end(1, 3))
+    plan = plan_table("t", write_ids(3, open_ids=(2,)), None, found)
+    assert (plan.work, plan.seed, plan.writes) == (TableWork.CREATE, 1, [(2, 2), (3, 3)])
+    replaced = plan_table("t", write_ids(3), TableState(loaded_id=10, high_watermark=9), found)
+    assert (replaced.work, replaced.seed, replaced.writes) == (TableWork.REPLACE, 3, [])
+    again = plan_table("t", write_ids(3), TableState(loaded_id=12, high_watermark=3), found)
+    assert again.work is TableWork.CONTINUE
+
+
+def test_a_new_table_with_writes_that_no_event_tells_of_is_an_error() -> None:
+    with pytest.raises(EventsLostError, match="t"):
+        plan_table("t", write_ids(3, open_ids=(2,)), None, folded(History()))
+
+
+def test_runs_ascend_in_all_three_ids() -> None:
+    writes = [(5, 1), (6, 2), (4, 3), (7, 4)]
+    assert list(allocation_runs(writes, {4: 4, 5: 5, 6: 6, 7: 7})) == [[(5, 1), (6, 2)], [(4, 3), (7, 4)]]
+    assert list(allocation_runs(writes[:2], {5: 9, 6: 8})) == [[(5, 1)], [(6, 2)]]
+    assert list(allocation_runs([], {})) == []

@@ -1,0 +1,67 @@
+"""A policy refuses what cannot work, and understands Hive's own settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.replication.policy import ReplicationPolicy, duration_s
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("3600s", 3600), ("5m", 300), ("500ms", 0.5), ("1h", 3600), ("7", 7), (" 2 d ", 172800)],
+)
+def test_a_duration_is_read_as_hive_writes_it(text: str, seconds: float) -> None:
+    assert duration_s(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1s", "1 fortnight", "1:30"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="not a duration"):
+        duration_s(text)
+
+
+def test_names_are_lower_case_and_the_target_is_named_like_the_source() -> None:
+    policy = ReplicationPolicy(name="p", source_database="Sales", dump_root="file:/dumps/")
+    assert (policy.source_database, policy.target_database) == ("sales", "sales")
+    assert policy.directory == "file:/dumps/p"
+    assert policy.functions_directory == "file:/dumps/functions"
+
+
+def test_settings_under_hives_names() -> None:
+    policy = ReplicationPolicy.from_options(
+        name="p",
+        source_database="d",
+        options={
+            "hive.repl.rootdir": "file:/dumps",
+            "hive.repl.bootstrap.dump.open.txn.timeout": "90s",
+            "hive.repl.replica.external.table.base.dir": "file:/base",
+        },
+    )
+    assert (policy.dump_root, policy.open_txn_timeout_s, policy.external_base) == (
+        "file:/dumps",
+        90,
+        "file:/base",
+    )
+
+
+def test_an_unknown_setting_is_refused_by_name() -> None:
+    with pytest.raises(ConfigurationError, match=r"hive\.repl\.bogus"):
+        ReplicationPolicy.from_options(
+            name="p", source_database="d", dump_root="file:/d", options={"hive.repl.bogus": "1"}
+        )
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../x", "-x", "a b"])
+def test_a_name_that_cannot_be_a_directory_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="cannot name"):
+        ReplicationPolicy(name=name, source_database="d", dump_root="file:/d")
+
+
+def test_storage_options_stay_out_of_what_is_shown_and_stored() -> None:
+    policy = ReplicationPolicy(
+        name="p", source_database="d", dump_root="s3://b/d", storage_options={"secret": "hush"}
+    )
+    assert "hush" not in repr(policy)
+    assert "hush" not in str(policy.to_json())
