@@ -1,0 +1,1 @@
+"""Jobs that run on Spark: entry points and what they share."""

@@ -1,0 +1,136 @@
+"""The compaction job: bucket files merged by Spark tasks.
+
+It reads merges, a line each, and writes what became of them, in the same order. A merge that fails is an
+answer too, so that one bad partition does not stop the others. Tasks write each file under a hidden name and
+rename it, so that retries and speculation do no harm. What is asked of the metastore is asked by whoever
+submits the job: the job knows no metastore.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from airflow_hive_federation.acid.compaction import BucketMerge
+from airflow_hive_federation.acid.compaction_merge import MergeOutcome
+from airflow_hive_federation.acid.compaction_queue import MergeRunner
+from airflow_hive_federation.acid.compaction_runners import merge_or_error
+from airflow_hive_federation.errors import HiveFederationError, SparkJobError
+from airflow_hive_federation.spark.balancing import deal
+from airflow_hive_federation.spark.failures import error_from_json, error_to_json, from_spark
+from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors, write_atomically
+
+JOB = "merge-buckets"
+
+_BYTES_A_TASK = 256 * 1024 * 1024
+_FILES_A_TASK = 100
+_MERGES, _OUTCOMES = "merges.jsonl", "outcomes.jsonl"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The job's arguments."""
+    parser.add_argument("--plan", required=True, help=f"URI of the directory with {_MERGES}")
+    parser.add_argument("--compression", default="zlib", help="of ORC files: zlib, zstd, snappy, lz4")
+
+
+def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Run the job with parsed arguments; return how much was merged as JSON values."""
+    from py4j.protocol import Py4JError
+
+    context = getattr(spark, "sparkContext", spark)
+    merges = [BucketMerge.from_json(json.loads(line)) for line in _lines(join(args.plan, _MERGES), options)]
+    numbered = list(enumerate(merges))
+    groups = deal(
+        numbered,
+        context.defaultParallelism,
+        size_of=lambda one: one[1].size_bytes,
+        name_of=lambda one: f"{one[1].table.location}/{one[1].output}",
+        bytes_per_task=_BYTES_A_TASK,
+        files_per_task=_FILES_A_TASK,
+    )
+    threads = max(1, context.defaultParallelism // max(1, len(groups)))
+    task = MergeTask(options=options, compression=args.compression, threads=threads)
+    context.setJobDescription(JOB)
+    try:
+        found = context.parallelize(groups, len(groups)).mapPartitions(task).collect() if groups else []
+    except Py4JError as error:
+        raise from_spark(error) from error
+    outcomes = [outcome for _, outcome in sorted(found, key=lambda one: one[0])]
+    text = "".join(json.dumps(outcome, sort_keys=True) + "\n" for outcome in outcomes)
+    write_atomically(join(args.plan, _OUTCOMES), [text.encode()], options)
+    failed = sum("error" in outcome for outcome in outcomes)
+    return {"merges": len(outcomes), "failed": failed, "tasks": len(groups)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeTask:
+    """The function of a Spark task."""
+
+    options: Mapping[str, Any] | None
+    compression: str
+    threads: int
+
+    def __call__(
+        self, groups: Iterable[Sequence[tuple[int, BucketMerge]]]
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
+        for group in groups:
+            for number, merge in group:
+                outcome = merge_or_error(
+                    merge, options=self.options, compression=self.compression, threads=self.threads
+                )
+                yield number, _to_json(outcome)
+
+
+def by_spark(
+    submit: Callable[[str, Sequence[str], str], Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    compression: str = "zlib",
+) -> MergeRunner:
+    """Merge by one Spark job for all merges given.
+
+    :param submit: runs a job: (name, arguments, URI of a file for its report).
+    :param options: storage options.
+    :param compression: of ORC files.
+    """
+
+    def run_merges(merges: Sequence[BucketMerge]) -> list[MergeOutcome | HiveFederationError]:
+        directory = _plan_directory(merges[0])
+        text = "".join(json.dumps(merge.to_json(), sort_keys=True) + "\n" for merge in merges)
+        write_atomically(join(directory, _MERGES), [text.encode()], options)
+        try:
+            submit(JOB, ["--plan", directory, "--compression", compression], join(directory, "_report.json"))
+            outcomes = [_from_json(json.loads(line)) for line in _lines(join(directory, _OUTCOMES), options)]
+        finally:
+            filesystem, path = open_filesystem(directory, options)
+            with storage_errors(directory):
+                filesystem.rm(path, recursive=True)
+        if len(outcomes) != len(merges):
+            raise SparkJobError(f"The compaction job answered {len(outcomes)} of {len(merges)} merges.")
+        return outcomes
+
+    return run_merges
+
+
+def _plan_directory(first: BucketMerge) -> str:
+    # In the hidden directory of the first compaction, which is swept if this is killed.
+    staging = first.output.partition("/")[0]
+    return join(first.table.location, staging if staging.startswith("_") else f"_{staging}", "_plan")
+
+
+def _lines(uri: str, options: Mapping[str, Any] | None) -> list[str]:
+    filesystem, path = open_filesystem(uri, options)
+    with storage_errors(uri):
+        content: bytes = filesystem.cat_file(path)
+    return content.decode().splitlines()
+
+
+def _to_json(outcome: MergeOutcome | HiveFederationError) -> dict[str, Any]:
+    return {"error": error_to_json(outcome)} if isinstance(outcome, HiveFederationError) else asdict(outcome)
+
+
+def _from_json(values: Mapping[str, Any]) -> MergeOutcome | HiveFederationError:
+    return error_from_json(values["error"]) if "error" in values else MergeOutcome(**values)

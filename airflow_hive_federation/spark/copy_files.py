@@ -1,0 +1,290 @@
+"""The copy job: carries out a copy plan.
+
+What was copied is recorded as it is copied; a run after a kill does only what is not recorded, or whose
+target is not as long as recorded. ``_summary.json`` in the outcomes' directory says how the last run ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from airflow_hive_federation.errors import ConfigurationError, FileVanishedError
+from airflow_hive_federation.model.files import CopyItem, CopyOutcome
+from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.spark.balancing import balance
+from airflow_hive_federation.spark.failures import combined, error_to_json
+from airflow_hive_federation.spark.groups import (
+    GroupResult,
+    GroupTask,
+    failures_of,
+    new_run_id,
+    progress_line,
+    run_groups,
+)
+from airflow_hive_federation.storage.bandwidth import TokenBucket
+from airflow_hive_federation.storage.copying import CopySettings, copy_file, survey_targets
+from airflow_hive_federation.storage.filesystem import (
+    join,
+    open_filesystem,
+    storage_errors,
+    write_atomically,
+)
+from airflow_hive_federation.storage.plan_files import read_outcomes, read_plan
+
+logger = logging.getLogger(__name__)
+
+SUMMARY = "_summary.json"
+
+#: Groups a core gets, so that a slow one does not hold up the end.
+_GROUPS_PER_SLOT = 3
+
+#: Files a task copies side by side where stores have latency. On local disks one at a time is fastest.
+_REMOTE_THREADS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopySummary:
+    """How a copy job ended.
+
+    :param files: files of the plan.
+    :param size_bytes: their length as the plan has it.
+    :param recorded: files an earlier run had copied.
+    :param identical: files whose identical target was there, though no record of it.
+    :param copied: files copied by this run.
+    :param copied_bytes: their length.
+    :param failed: files that could not be copied.
+    :param tasks: Spark tasks.
+    :param seconds: wall time without Spark's start.
+    """
+
+    files: int
+    size_bytes: int
+    recorded: int
+    identical: int
+    copied: int
+    copied_bytes: int
+    failed: int
+    tasks: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyWork:
+    """Copies one item in a task.
+
+    :param settings: as :class:`.copying.CopySettings`.
+    """
+
+    settings: CopySettings
+
+    def __call__(self, item: CopyItem, bandwidth: TokenBucket | None) -> CopyOutcome:
+        return copy_file(item, self.settings, bandwidth=bandwidth)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The job's arguments."""
+    parser.add_argument("--plan", required=True, help="URI of the copy plan: a .jsonl file, or a directory")
+    parser.add_argument("--outcomes", required=True, help="URI of the directory for outcomes")
+    parser.add_argument("--bandwidth", type=int, help="cap of the whole job in bytes per second")
+    parser.add_argument("--threads", type=int, help="files a task copies side by side")
+    parser.add_argument("--sync", action="store_true", help="wait until each file is on the disk")
+
+
+def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Run the job with parsed arguments; return its summary as JSON values."""
+    summary = copy_plan(
+        spark,
+        args.plan,
+        args.outcomes,
+        bandwidth_bytes_per_s=args.bandwidth,
+        threads=args.threads,
+        sync=args.sync,
+        options=options,
+    )
+    return asdict(summary)
+
+
+def copy_plan(
+    spark: Any,
+    plan_uri: str,
+    outcomes_uri: str,
+    *,
+    bandwidth_bytes_per_s: int | None = None,
+    threads: int | None = None,
+    sync: bool = False,
+    options: Mapping[str, Any] | None = None,
+) -> CopySummary:
+    """Copy what a plan lists and is not recorded as copied.
+
+    :param spark: a SparkSession or a SparkContext.
+    :param plan_uri: URI of the plan, see :func:`.plan_files.read_plan`.
+    :param outcomes_uri: URI of the directory for outcomes, see :func:`.plan_files.read_outcomes`.
+    :param bandwidth_bytes_per_s: cap of the whole job; with it, there is a task a core and no more.
+    :param threads: files a task copies side by side; by default 1 between local paths, else 4.
+    :param sync: wait until each file is on the disk (``fsync``) before it gets its name.
+    :param options: storage options, see :func:`.filesystem.options_for`.
+    :raises FileVanishedError: files are gone, or changed while they were copied.
+    :raises StorageError: files cannot be read or written. All others were copied, except on a full disk.
+    :raises ConfigurationError: two items of the plan have one target.
+    :raises SparkJobError: Spark failed.
+    """
+    begun_at = time.monotonic()
+    context = getattr(spark, "sparkContext", spark)
+    items = distinct(read_plan(plan_uri, options=options))
+    run_id = new_run_id()
+    # Links between processes end here: everything below is found on shared storage again by the next run.
+    outcomes = read_outcomes(outcomes_uri, options=options)
+    directories = sorted({item.target.rpartition("/")[0] for item in items})
+    sizes = survey_targets(directories, options=options, sweep_runs_before=run_id)
+    pending = pending_items(items, outcomes, sizes)
+    groups = _groups(pending, context.defaultParallelism, capped=bandwidth_bytes_per_s is not None)
+    settings = CopySettings(options=options, run_id=run_id, sync=sync, rewrite=drop_invisible_rows)
+    task = GroupTask(
+        work=CopyWork(settings=settings),
+        records_uri=outcomes_uri,
+        run_id=run_id,
+        threads=threads or _threads(pending),
+        # The cap is shared by all tasks, whether they run at once or not: it is never exceeded.
+        bytes_per_s=max(1.0, bandwidth_bytes_per_s / len(groups))
+        if bandwidth_bytes_per_s and groups
+        else None,
+        options=options,
+        files_done=context.accumulator(0),
+        bytes_done=context.accumulator(0),
+    )
+    results = run_groups(
+        context, groups, task, name="copy-files", total_bytes=sum(item.size_bytes for item in pending)
+    )
+    if any(result.attempt for result in results) or _speculates(context):
+        # Attempts that Spark gave up or killed may have left files of this very run.
+        survey_targets(directories, options=options, sweep_runs_before=f"{run_id}~")
+    summary = summarize(items, pending, groups, results, time.monotonic() - begun_at)
+    _finish(summary, results, outcomes_uri, options)
+    return summary
+
+
+def distinct(items: Iterable[CopyItem]) -> list[CopyItem]:
+    """The items, each once.
+
+    :raises ConfigurationError: two different items have one target.
+    """
+    by_target: dict[str, CopyItem] = {}
+    for item in items:
+        known = by_target.setdefault(item.target, item)
+        if known != item:
+            raise ConfigurationError(
+                f"The copy plan makes {item.target} twice: from {known.source} and from {item.source}.",
+                remedy="Check that no two locations of the source map to one of the target.",
+                path=item.target,
+            )
+    return list(by_target.values())
+
+
+def pending_items(
+    items: Iterable[CopyItem], outcomes: Mapping[str, CopyOutcome], sizes: Mapping[str, int]
+) -> list[CopyItem]:
+    """The items to work on: those without a record, or whose target is not what was recorded.
+
+    :param outcomes: recorded outcomes by target.
+    :param sizes: length in bytes of the files that are there, by URI.
+    """
+    return [item for item in items if not _is_done(item, outcomes.get(item.target), sizes)]
+
+
+def summarize(
+    items: Sequence[CopyItem],
+    pending: Sequence[CopyItem],
+    groups: Sequence[Sequence[CopyItem]],
+    results: Sequence[GroupResult],
+    seconds: float,
+) -> CopySummary:
+    """Add up the results of all tasks."""
+    done = sum(result.records for result in results)
+    copied = sum(result.changed for result in results)
+    return CopySummary(
+        files=len(items),
+        size_bytes=sum(item.size_bytes for item in items),
+        recorded=len(items) - len(pending),
+        identical=done - copied,
+        copied=copied,
+        copied_bytes=sum(result.changed_bytes for result in results),
+        failed=len(pending) - done,
+        tasks=len(groups),
+        seconds=round(seconds, 3),
+    )
+
+
+def drop_invisible_rows(
+    source: str, target: str, visible_write_ids: str, options: Mapping[str, Any] | None
+) -> None:
+    """Copy a bucket file without the rows of write ids that are not valid; see :func:`.rewrite.drop_rows`."""
+    # pyarrow is loaded by the tasks that need it only.
+    from airflow_hive_federation.acid.rewrite import drop_rows, flushed_length
+
+    write_ids = ValidWriteIds.parse(visible_write_ids)
+    side_file = _side_file(f"{source}_flush_length", options)
+    length = flushed_length(side_file, f"{source}_flush_length") if side_file is not None else None
+    source_filesystem, source_path = open_filesystem(source, options)
+    target_filesystem, target_path = open_filesystem(target, options)
+    with (
+        storage_errors(source),
+        source_filesystem.open(source_path, "rb") as read,
+        storage_errors(target),
+        target_filesystem.open(target_path, "wb") as written,
+    ):
+        drop_rows(read, written, write_ids, flush_length=length, name=source)
+
+
+def _side_file(uri: str, options: Mapping[str, Any] | None) -> bytes | None:
+    filesystem, path = open_filesystem(uri, options)
+    try:
+        with storage_errors(uri):
+            content: bytes = filesystem.cat_file(path)
+    except FileVanishedError:
+        return None
+    return content
+
+
+def _is_done(item: CopyItem, outcome: CopyOutcome | None, sizes: Mapping[str, int]) -> bool:
+    if outcome is None or sizes.get(item.target) != outcome.size_bytes:
+        return False
+    return item.visible_write_ids is not None or outcome.size_bytes == item.size_bytes
+
+
+def _groups(pending: Sequence[CopyItem], slots: int, *, capped: bool) -> list[list[CopyItem]]:
+    if capped:
+        return balance(pending, slots, bytes_per_task=1 << 62, files_per_task=max(1, len(pending)))
+    return balance(pending, slots * _GROUPS_PER_SLOT)
+
+
+def _threads(pending: Iterable[CopyItem]) -> int:
+    schemes = {uri.partition(":")[0] for item in pending for uri in (item.source, item.target) if ":" in uri}
+    return 1 if schemes <= {"file"} else _REMOTE_THREADS
+
+
+def _speculates(context: Any) -> bool:
+    return str(context.getConf().get("spark.speculation", "false")).lower() == "true"
+
+
+def _finish(
+    summary: CopySummary,
+    results: Sequence[GroupResult],
+    outcomes_uri: str,
+    options: Mapping[str, Any] | None,
+) -> None:
+    failures = failures_of(results)
+    document = {**asdict(summary), "failures": [error_to_json(failure) for failure in failures]}
+    text = json.dumps(document, indent=1, sort_keys=True) + "\n"
+    write_atomically(join(outcomes_uri, SUMMARY), [text.encode()], options)
+    rate = summary.copied_bytes / max(summary.seconds, 0.001)
+    done = summary.copied + summary.identical
+    count = f"{done + summary.recorded:,} of {summary.files:,}"
+    logger.info(progress_line("copy-files", count, summary.copied_bytes, summary.size_bytes, rate))
+    if failures:
+        raise combined(failures)

@@ -1,0 +1,108 @@
+"""Our errors as text, so that they come back typed from another process's log."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow_hive_federation import errors
+from airflow_hive_federation.errors import HiveFederationError, SparkJobError
+
+#: Begins the line in which a job tells its result or its error.
+RESULT_MARK = "HIVE_FEDERATION_RESULT "
+
+#: Failed files named by an error that stands for many.
+_NAMED_FAILURES = 100
+
+_REMEDY = "Look further up in the job's log; Spark's own settings are those of the connection and of `conf`."
+
+
+def error_to_json(error: HiveFederationError) -> dict[str, Any]:
+    """An error's class, text and facts; facts that are not JSON become text."""
+    facts = json.loads(json.dumps(error.facts, default=str))
+    return {"type": type(error).__name__, "message": error.message, "remedy": error.remedy, "facts": facts}
+
+
+def error_from_json(values: Mapping[str, Any]) -> HiveFederationError:
+    """The error that :func:`error_to_json` described; a class unknown here becomes a SparkJobError."""
+    kind = getattr(errors, str(values.get("type")), None)
+    if not (isinstance(kind, type) and issubclass(kind, HiveFederationError)):
+        kind = SparkJobError
+    facts = {str(key): value for key, value in (values.get("facts") or {}).items()}
+    for taken in ("message", "remedy", "self"):
+        facts.pop(taken, None)
+    return kind(str(values.get("message", "")), remedy=str(values.get("remedy", "")), **facts)
+
+
+def result_line(result: Mapping[str, Any]) -> str:
+    """The line that tells a job's result."""
+    return RESULT_MARK + json.dumps({"result": result}, sort_keys=True)
+
+
+def error_line(error: HiveFederationError) -> str:
+    """The line that tells a job's error."""
+    return RESULT_MARK + json.dumps({"error": error_to_json(error)}, sort_keys=True)
+
+
+def read_result(text: str) -> dict[str, Any]:
+    """The result in a line, or a text around it, that :func:`result_line` or :func:`error_line` made.
+
+    :raises HiveFederationError: the job told an error: that error.
+    :raises SparkJobError: the text holds neither.
+    """
+    start = text.rfind(RESULT_MARK)
+    try:
+        told, _ = json.JSONDecoder().raw_decode(text, start + len(RESULT_MARK)) if start >= 0 else ({}, 0)
+    except ValueError as error:
+        raise SparkJobError("The job's result line is damaged.", remedy=_REMEDY) from error
+    if "error" in told:
+        raise error_from_json(told["error"])
+    if "result" not in told:
+        raise SparkJobError("The job told no result.", remedy=_REMEDY)
+    result: dict[str, Any] = told["result"]
+    return result
+
+
+def combined(failures: Sequence[HiveFederationError]) -> HiveFederationError:
+    """One error for all files that failed: the first of the gravest kind, and how many others there are."""
+    first = min(failures, key=_gravity)
+    if len(failures) == 1:
+        return first
+    kinds = sorted({type(failure).__name__ for failure in failures})
+    facts = {
+        **first.facts,
+        "failures": len(failures),
+        "failed_paths": [str(failure.facts.get("path", "")) for failure in failures[:_NAMED_FAILURES]],
+    }
+    others = len(failures) - 1
+    message = (
+        f"{first.message} ({others} more {'file' if others == 1 else 'files'} failed: {', '.join(kinds)}.)"
+    )
+    return type(first)(message, remedy=first.remedy, **facts)
+
+
+def from_spark(error: Exception) -> HiveFederationError:
+    """What Spark raised, made ours: the error a task told, else a SparkJobError with the innermost cause."""
+    text = str(error)
+    if RESULT_MARK in text:
+        try:
+            read_result(text)
+        except HiveFederationError as told:
+            return told
+    return SparkJobError(f"Spark: {_innermost(text)}", remedy=_REMEDY)
+
+
+def _gravity(error: HiveFederationError) -> int:
+    # What a retry cannot mend comes first.
+    return int(error.retryable)
+
+
+def _innermost(text: str) -> str:
+    """The line that says most: the last of a Python traceback, else the last cause, else the first line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Exit|Interrupt)\b", line)]
+    python = [line for line in raised if not re.match(r"(java|scala|org|py4j)\.", line)]
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    return next(iter([*python[-1:], *causes[-1:], *lines[:1]]), "no message")

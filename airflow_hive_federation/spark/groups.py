@@ -1,0 +1,262 @@
+"""Running file work in groups: one Spark task a group, records of what is done written as it is done.
+
+Records are parts, ``<run id>-<digest of the group>-<task attempt>.jsonl``. No two attempts share a part, so
+a slow duplicate of a task (speculation) cannot overwrite what the quick one wrote; and a part is rewritten
+whole, so whoever is killed leaves parts that can be believed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from airflow_hive_federation.errors import (
+    DigestMismatchError,
+    FileVanishedError,
+    HiveFederationError,
+    StorageError,
+    StorageFullError,
+    StoragePermissionError,
+)
+from airflow_hive_federation.spark.failures import error_from_json, error_to_json, from_spark
+from airflow_hive_federation.storage.bandwidth import TokenBucket
+from airflow_hive_federation.storage.filesystem import join
+from airflow_hive_federation.storage.plan_files import write_records
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two writings of a running task's records: what a kill costs at most.
+_RECORD_EVERY_S = 2.0
+
+#: Seconds between two progress lines.
+_PROGRESS_EVERY_S = 5.0
+
+#: Pauses, in seconds, before a store is asked again that failed for no reason we know.
+_RETRY_PAUSES_S = (0.5, 2.0)
+
+#: Failures that a second try would only repeat.
+_NOT_RETRIED = (FileVanishedError, StoragePermissionError, StorageFullError, DigestMismatchError)
+
+
+class Work(Protocol):
+    """What is done with one item; pickled to the executors."""
+
+    def __call__(self, item: Any, bandwidth: TokenBucket | None) -> Any:
+        """Do it and return the record of it: a dataclass with ``size_bytes``."""
+        ...
+
+
+class Counter(Protocol):
+    """As much of Spark's accumulator as is used here."""
+
+    def add(self, term: int) -> None:
+        """Add to the sum the driver sees."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupResult:
+    """What one task did.
+
+    :param records: items done.
+    :param changed: items of these for which something was made (``copied`` of a copy outcome).
+    :param size_bytes: bytes of the items done.
+    :param changed_bytes: bytes of those for which something was made.
+    :param failures: errors, as :func:`.failures.error_to_json` describes them.
+    :param attempt: 0 for a task that ran once.
+    """
+
+    records: int
+    changed: int
+    size_bytes: int
+    changed_bytes: int
+    failures: tuple[Mapping[str, Any], ...]
+    attempt: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupTask:
+    """The function of a Spark task: takes a partition's groups, yields a :class:`GroupResult` for each.
+
+    :param work: what is done with an item.
+    :param records_uri: directory for the records.
+    :param run_id: id of this run; greater than those of earlier runs.
+    :param threads: items in work side by side.
+    :param bytes_per_s: the task's share of the bandwidth; ``None`` for no cap.
+    :param options: storage options of the records' directory.
+    :param files_done: counts items for the progress line.
+    :param bytes_done: counts bytes for the progress line.
+    """
+
+    work: Work
+    records_uri: str
+    run_id: str
+    threads: int = 1
+    bytes_per_s: float | None = None
+    options: Mapping[str, Any] | None = None
+    files_done: Counter
+    bytes_done: Counter
+
+    def __call__(self, groups: Iterator[Sequence[Any]]) -> Iterator[GroupResult]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        attempt_id = context.taskAttemptId() if context is not None else 0
+        number = context.attemptNumber() if context is not None else 0
+        for group in groups:
+            yield self._run(group, attempt_id, number)
+
+    def _run(self, group: Sequence[Any], attempt_id: int, attempt_number: int) -> GroupResult:
+        uri = join(self.records_uri, f"{self.run_id}-{group_digest(group)}-{attempt_id:08}.jsonl")
+        records: list[Any] = []
+        failures: list[HiveFederationError] = []
+        written_at = time.monotonic()
+        for record in self._work_through(group, failures):
+            records.append(record)
+            if time.monotonic() - written_at > _RECORD_EVERY_S:
+                write_records(uri, records, options=self.options)
+                written_at = time.monotonic()
+        if records:
+            write_records(uri, records, options=self.options)
+        return _group_result(records, failures, attempt_number)
+
+    def _work_through(self, group: Sequence[Any], failures: list[HiveFederationError]) -> Iterator[Any]:
+        """Yield records; add what failed to ``failures`` and go on, except on a full disk."""
+        bandwidth = TokenBucket(self.bytes_per_s) if self.bytes_per_s is not None else None
+        full = threading.Event()
+
+        def attempt(item: Any) -> Any:
+            return None if full.is_set() else _patiently(lambda: self.work(item, bandwidth))
+
+        for outcome in _outcomes(attempt, group, self.threads):
+            if isinstance(outcome, HiveFederationError):
+                failures.append(outcome)
+                if isinstance(outcome, StorageFullError):
+                    full.set()
+            elif outcome is not None:
+                self.files_done.add(1)
+                self.bytes_done.add(outcome.size_bytes)
+                yield outcome
+
+
+def run_groups(
+    context: Any, groups: Sequence[Sequence[Any]], task: GroupTask, *, name: str, total_bytes: int
+) -> list[GroupResult]:
+    """Run a group a task and wait, telling the progress every few seconds.
+
+    :param context: the SparkContext.
+    :param groups: items, grouped by :func:`.balancing.deal`.
+    :param name: begins the progress lines.
+    :param total_bytes: bytes of all items.
+    :raises SparkJobError: Spark gave up on a task; failures of single items are in the results instead.
+    """
+    from py4j.protocol import Py4JError
+
+    if not groups:
+        return []
+    context.setJobDescription(name)
+    total_files = sum(len(group) for group in groups)
+    with _progress(task, name, total_files, total_bytes):
+        try:
+            results: list[GroupResult] = (
+                context.parallelize(groups, len(groups)).mapPartitions(task).collect()
+            )
+        except Py4JError as error:
+            raise from_spark(error) from error
+    return results
+
+
+def failures_of(results: Sequence[GroupResult]) -> list[HiveFederationError]:
+    """The errors of all tasks."""
+    return [error_from_json(failure) for result in results for failure in result.failures]
+
+
+def new_run_id() -> str:
+    """An id greater than those of earlier runs, 16 hexadecimal digits."""
+    return f"{time.time_ns():016x}"
+
+
+def group_digest(group: Sequence[Any]) -> str:
+    """Names a group by its items: 16 hexadecimal digits."""
+    return hashlib.sha256("\n".join(map(repr, group)).encode()).hexdigest()[:16]
+
+
+def _outcomes(attempt: Callable[[Any], Any], group: Sequence[Any], threads: int) -> Iterator[Any]:
+    if threads == 1:
+        yield from map(attempt, group)
+        return
+    with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="files") as workers:
+        jobs = [workers.submit(attempt, item) for item in group]
+        try:
+            for job in as_completed(jobs):
+                yield job.result()
+        finally:
+            workers.shutdown(wait=True, cancel_futures=True)
+
+
+def _patiently(work: Callable[[], Any]) -> Any:
+    """The record, or the error once trying again is of no use."""
+    for pause_s in _RETRY_PAUSES_S:
+        try:
+            return work()
+        except _NOT_RETRIED as error:
+            return error
+        except StorageError:
+            time.sleep(pause_s)
+        except HiveFederationError as error:
+            return error
+    try:
+        return work()
+    except HiveFederationError as error:
+        return error
+
+
+def _group_result(
+    records: Sequence[Any], failures: Sequence[HiveFederationError], attempt_number: int
+) -> GroupResult:
+    changed = [record for record in records if getattr(record, "copied", True)]
+    return GroupResult(
+        records=len(records),
+        changed=len(changed),
+        size_bytes=sum(record.size_bytes for record in records),
+        changed_bytes=sum(record.size_bytes for record in changed),
+        failures=tuple(error_to_json(failure) for failure in failures),
+        attempt=attempt_number,
+    )
+
+
+@contextmanager
+def _progress(task: GroupTask, name: str, files: int, size_bytes: int) -> Iterator[None]:
+    """Tell how far the tasks are, from a thread of the driver, while the block runs."""
+    ended = threading.Event()
+    begun_at = time.monotonic()
+
+    def tell() -> None:
+        while not ended.wait(_PROGRESS_EVERY_S):
+            done_files = getattr(task.files_done, "value", 0)
+            done_bytes = getattr(task.bytes_done, "value", 0)
+            rate = done_bytes / (time.monotonic() - begun_at)
+            count = f"{done_files:,} of {files:,}"
+            logger.info(progress_line(name, count, done_bytes, size_bytes, rate))
+
+    thread = threading.Thread(target=tell, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def progress_line(name: str, count: str, done_bytes: int, all_bytes: int, rate: float) -> str:
+    """``copy-files: 1,200 of 2,200 files, 120.0 of 220.0 MB, 85.3 MB/s``; MB are a million bytes."""
+    return (
+        f"{name}: {count} files, {done_bytes / 1e6:,.1f} of {all_bytes / 1e6:,.1f} MB, {rate / 1e6:,.1f} MB/s"
+    )

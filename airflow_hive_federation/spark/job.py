@@ -1,0 +1,145 @@
+"""Jobs by name: their arguments, their Spark session, their result or error.
+
+A job is a module with two functions, listed in :data:`JOBS`::
+
+    def add_arguments(parser: argparse.ArgumentParser) -> None
+    def run(spark, args: argparse.Namespace, options: Mapping | None) -> dict   # JSON values
+
+``spark`` is a SparkContext when ``spark-submit`` started the job, for a session costs seconds that copying
+has no use for; a job that wants SQL asks ``SparkSession.builder.getOrCreate()``, which builds on that
+context.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NoReturn, Protocol, cast
+
+from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
+from airflow_hive_federation.spark.failures import RESULT_MARK, error_line, from_spark, result_line
+from airflow_hive_federation.storage.filesystem import write_atomically
+
+#: Every job and the module it is in.
+JOBS: Mapping[str, str] = MappingProxyType(
+    {
+        "copy-files": "airflow_hive_federation.spark.copy_files",
+        "digest-files": "airflow_hive_federation.spark.digest_files",
+        "merge-buckets": "airflow_hive_federation.spark.compact",
+        "verify-replica": "airflow_hive_federation.spark.verify_replica",
+    }
+)
+
+#: Environment variable with the storage options as JSON: it is in no process list and in no Spark property.
+OPTIONS_VARIABLE = "HIVE_FEDERATION_STORAGE_OPTIONS"
+
+
+class JobModule(Protocol):
+    """What a module of :data:`JOBS` offers."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the job's arguments."""
+        ...
+
+    def run(
+        self, spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Do the work and return JSON values."""
+        ...
+
+
+def run_job(
+    spark: Any, job: str, arguments: Sequence[str], *, options: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Run a job in a Spark session of this process.
+
+    :param spark: a SparkSession or a SparkContext.
+    :param job: a name of :data:`JOBS`.
+    :param arguments: the job's command line.
+    :param options: storage options.
+    :raises ConfigurationError: there is no such job, or it does not take these arguments.
+    :raises HiveFederationError: what the job raises.
+    """
+    module = _module(job)
+    return module.run(spark, _parse(job, module, arguments), options)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run ``JOB ARGUMENTS…`` under spark-submit, tell the result on standard output; return the exit code.
+
+    ``--report URI``, before the job's name, writes the same to a file, for drivers whose output goes nowhere.
+    """
+    logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    options = _take_options()
+    report, job, arguments = _split(argv)
+    code = 0
+    try:
+        line = result_line(_run_in_new_context(job, arguments, options))
+    except HiveFederationError as error:
+        line, code = error_line(error), 1
+    except Exception as error:
+        # Told before it goes its way: the traceback is for the log, the line for whoever waits.
+        _tell(error_line(from_spark(error)), report, options)
+        raise
+    _tell(line, report, options)
+    return code
+
+
+def _run_in_new_context(
+    job: str, arguments: Sequence[str], options: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    module = _module(job)
+    args = _parse(job, module, arguments)
+    from pyspark import SparkContext
+
+    context = SparkContext.getOrCreate()
+    try:
+        return module.run(context, args, options)
+    finally:
+        context.stop()
+
+
+def _module(job: str) -> JobModule:
+    if job not in JOBS:
+        raise ConfigurationError(
+            f"There is no Spark job {job!r}.", remedy=f"Jobs: {', '.join(sorted(JOBS))}."
+        )
+    return cast("JobModule", importlib.import_module(JOBS[job]))
+
+
+def _parse(job: str, module: JobModule, arguments: Sequence[str]) -> argparse.Namespace:
+    parser = _Parser(prog=job, allow_abbrev=False)
+    module.add_arguments(parser)
+    return parser.parse_args(list(arguments))
+
+
+def _split(argv: Sequence[str]) -> tuple[str | None, str, Sequence[str]]:
+    if len(argv) > 1 and argv[0] == "--report":
+        return argv[1], argv[2] if len(argv) > 2 else "", argv[3:]
+    return None, argv[0] if argv else "", argv[1:]
+
+
+def _take_options() -> dict[str, Any] | None:
+    text = os.environ.pop(OPTIONS_VARIABLE, "")
+    return json.loads(text) if text else None
+
+
+def _tell(line: str, report: str | None, options: Mapping[str, Any] | None) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+    if report is not None:
+        write_atomically(report, [line.removeprefix(RESULT_MARK).encode()], options)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises instead of exiting."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigurationError(f"Spark job {self.prog}: {message}.", remedy="Correct the job's arguments.")

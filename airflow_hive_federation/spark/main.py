@@ -1,0 +1,16 @@
+"""The file that spark-submit runs: ``main.py [--report URI] JOB ARGUMENTS…``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+# The directory of the submitted file comes first on the path, where modules of this package would hide others
+# of the same name.
+_HERE = Path(__file__).resolve().parent
+sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != _HERE]
+
+if __name__ == "__main__":
+    from airflow_hive_federation.spark.job import main
+
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+
+from airflow_hive_federation.errors import (
+    FileVanishedError,
+    HiveFederationError,
+    SparkJobError,
+    StorageFullError,
+)
+from airflow_hive_federation.spark.failures import (
+    combined,
+    error_from_json,
+    error_line,
+    error_to_json,
+    from_spark,
+    read_result,
+    result_line,
+)
+
+VANISHED = FileVanishedError("gone é", remedy="list again", path="file:/x", count=3)
+
+
+def test_errors_come_back_with_class_and_facts() -> None:
+    with pytest.raises(FileVanishedError, match="gone é Remedy: list again") as caught:
+        read_result(f"26/01/01 INFO x: {error_line(VANISHED)}\n and more")
+    assert (caught.value.path, caught.value.count) == ("file:/x", 3)
+
+
+def test_result_comes_back() -> None:
+    assert read_result(result_line({"files": 2})) == {"files": 2}
+
+
+@pytest.mark.parametrize("text", ["", "nothing of ours", result_line({"files": 2})[:-3]])
+def test_no_result_is_an_error(text: str) -> None:
+    with pytest.raises(SparkJobError):
+        read_result(text)
+
+
+@pytest.mark.parametrize("name", ["NoSuchErrorHere", "annotations", "Any", None])
+def test_unknown_classes_become_job_errors(name: str | None) -> None:
+    error = error_from_json({"type": name, "message": "m", "facts": {"message": "x", "path": "p"}})
+    assert type(error) is SparkJobError
+    assert error.path == "p"
+
+
+def test_facts_that_are_not_json_become_text() -> None:
+    values = error_to_json(HiveFederationError("m", where=pytest))
+    assert "module" in values["facts"]["where"]
+
+
+def test_many_failures_are_told_by_the_gravest() -> None:
+    full = StorageFullError("full", path="file:/y")
+    error = combined([VANISHED, VANISHED, full])
+    assert type(error) is StorageFullError
+    assert error.message == "full (2 more files failed: FileVanishedError, StorageFullError.)"
+    assert error.failures == 3
+    assert error.failed_paths == ["file:/x", "file:/x", "file:/y"]
+    assert combined([VANISHED]) is VANISHED
+
+
+SPARK_SAYS = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times
+Traceback (most recent call last):
+  File "x.py", line 1, in f
+ZeroDivisionError: division by zero
+\tat org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:1)
+Driver stacktrace:
+Caused by: org.apache.spark.api.python.PythonException: x
+"""
+
+
+def test_sparks_own_failures_are_told_by_their_cause() -> None:
+    error = from_spark(RuntimeError(SPARK_SAYS))
+    assert type(error) is SparkJobError
+    assert error.message == "Spark: ZeroDivisionError: division by zero"
+    assert from_spark(RuntimeError("")).message == "Spark: no message"
+
+
+def test_a_marked_error_inside_sparks_text_is_found() -> None:
+    error = from_spark(RuntimeError(f"Job aborted\nSparkJobError: {error_line(VANISHED)}\n\tat x"))
+    assert type(error) is FileVanishedError

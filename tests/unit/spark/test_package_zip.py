@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import runpy
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_federation.spark.package_zip import main_file, package_zip, zip_bytes
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("AIRFLOW_HIVE_FEDERATION_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def test_holds_what_jobs_need_and_no_airflow(cache: Path) -> None:
+    built = package_zip()
+    assert built.is_relative_to(cache)
+    names = zipfile.ZipFile(built).namelist()
+    assert "airflow_hive_federation/spark/copy_files.py" in names
+    assert "airflow_hive_federation/storage/copying.py" in names
+    assert "fsspec/core.py" in names
+    assert not [name for name in names if "/hooks/" in name or "/operators/" in name or "__pycache__" in name]
+
+
+def test_built_once_and_always_alike(cache: Path) -> None:
+    built = package_zip()
+    written_at = built.stat().st_mtime_ns
+    assert package_zip() == built
+    assert built.stat().st_mtime_ns == written_at
+    content = built.read_bytes()
+    for path in (cache / "py-files").iterdir():
+        path.unlink()
+    assert package_zip().read_bytes() == content
+
+
+def test_zip_bytes_do_not_depend_on_order_or_dates(tmp_path: Path) -> None:
+    entries = [("b", tmp_path / "b"), ("a", tmp_path / "a")]
+    for name, path in entries:
+        path.write_text(name)
+    first = zip_bytes(entries)
+    (tmp_path / "a").touch()
+    assert zip_bytes(reversed(entries)) == first
+
+
+def test_a_bare_python_imports_the_jobs_from_it(cache: Path) -> None:
+    """No site-packages (-S), nothing on the path but the zip."""
+    modules = "copy_files", "digest_files", "job", "groups"
+    program = "import sys; sys.path.insert(0, sys.argv[1])\n" + "\n".join(
+        f"import airflow_hive_federation.spark.{module} as m; print(m.__file__)" for module in modules
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-I", "-c", program, str(package_zip())],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.count(str(cache)) == len(modules)
+
+
+def test_main_file_does_not_hide_other_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """spark-submit puts the directory of the submitted file first on the path."""
+    folder = str(main_file().parent)
+    monkeypatch.setattr(sys, "path", [folder, *sys.path])
+    runpy.run_path(str(main_file()), run_name="not main")
+    assert folder not in sys.path
