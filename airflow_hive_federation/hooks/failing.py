@@ -1,0 +1,33 @@
+"""Our errors made into Airflow's, once, at the surface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+
+from airflow_hive_federation.errors import HiveFederationError
+
+
+@contextmanager
+def as_airflow_error() -> Iterator[None]:
+    """Fail a task for good on an error that a retry cannot mend, and let Airflow retry the others.
+
+    :raises AirflowFailException: the error is terminal.
+    :raises AirflowException: the error is retryable.
+    """
+    try:
+        yield
+    except HiveFederationError as error:
+        raise airflow_error(error_text(error), retryable=error.retryable) from error
+
+
+def airflow_error(text: str, *, retryable: bool) -> AirflowException:
+    """Airflow's error for one of ours that is only known by its text (a trigger sent it)."""
+    return AirflowException(text) if retryable else AirflowFailException(text)
+
+
+def error_text(error: HiveFederationError) -> str:
+    """The error with its class, which Airflow's own classes do not show."""
+    return f"{type(error).__name__}: {error}"

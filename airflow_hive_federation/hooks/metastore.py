@@ -1,0 +1,311 @@
+"""Airflow's way to a Hive metastore."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import BaseHook, mask_secret, redact
+
+from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
+
+if TYPE_CHECKING:
+    from hmsclient import HMSClient
+
+    from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
+
+#: Extras of the connection; anything else is refused, so that a misspelt one is not silently ignored.
+#: Airflow hides values in its UI, API and logs by the extra's name: whatever is secret has one of the names
+#: it knows (``secret``, ``token``, ``password``, ``authorization``) in its own.
+EXTRAS = frozenset(
+    {
+        "uris",
+        "transport",
+        "catalog",
+        "connect_timeout_s",
+        "call_timeout_s",
+        "tls_ca_file",
+        "tls_cert_file",
+        "tls_key_file",
+        "tls_key_password",
+        "http_path",
+        "http_bearer_token",
+        "http_headers",
+        "storage_options",
+        "secret_storage_options",
+    }
+)
+TRANSPORTS = ("thrift", "thrift+tls", "http", "https")
+
+#: Names of secret storage options that Airflow does not take for secrets.
+_SECRET_NAMES = frozenset({"account_key", "credential", "credentials", "sas", "session"})
+#: The test button answers within this many seconds a call, however patient the connection is.
+_TEST_TIMEOUT_S = 15.0
+
+
+class HiveMetastoreHook(BaseHook):
+    """Connects to a Hive metastore by a connection of type ``hive_federation``.
+
+    :param metastore_conn_id: the connection. Host and port name one metastore; the extra ``uris`` names
+        several, comma-separated, of which one is chosen at random and the next on failure.
+    """
+
+    conn_name_attr = "metastore_conn_id"
+    default_conn_name = "hive_federation_default"
+    conn_type = "hive_federation"
+    hook_name = "Hive metastore (federation)"
+
+    def __init__(self, metastore_conn_id: str = default_conn_name, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.metastore_conn_id = metastore_conn_id
+
+    @cached_property
+    def settings(self) -> MetastoreSettings:
+        """Settings of the client.
+
+        :raises ConfigurationError: the connection names no metastore, or has an extra that is not known or
+            has no possible value.
+        """
+        return settings_from_connection(self._connection)
+
+    @cached_property
+    def storage_options(self) -> dict[str, Any]:
+        """Options for the file systems this metastore's tables lie on (fsspec), secret ones included.
+
+        :raises ConfigurationError: they are no JSON objects, or a secret is among those that are shown.
+        """
+        return storage_options_from_connection(self._connection)
+
+    def client(self) -> MetastoreClient:
+        """A client of the whole Hive 4 interface; connects on its first call."""
+        from airflow_hive_federation.metastore import MetastoreClient
+
+        return MetastoreClient(self.settings)
+
+    def pool(self, size: int = 4) -> MetastorePool:
+        """A pool of ``size`` such clients, for work in threads."""
+        from airflow_hive_federation.metastore import MetastorePool
+
+        return MetastorePool(self.settings, size)
+
+    def get_conn(self) -> HMSClient:
+        """A connected ``hmsclient.HMSClient``, as Airflow's own Hive provider has it, over our transport."""
+        from airflow_hive_federation.metastore import hms_client
+
+        return hms_client(self.settings)
+
+    def test_connection(self) -> tuple[bool, str]:
+        """What the connection form's test button shows: the answer, and what ``doctor`` finds wrong."""
+        from dataclasses import replace
+
+        from airflow_hive_federation.metastore import MetastoreClient, examine
+
+        try:
+            patience_s = min(self.settings.call_timeout_s, _TEST_TIMEOUT_S)
+            _ = self.storage_options
+            with MetastoreClient(replace(self.settings, call_timeout_s=patience_s)) as client:
+                count = len(client.list_databases())
+                version = client.call("getVersion")
+                wrong = [finding for finding in examine(client) if finding.state in {"warning", "error"}]
+        except HiveFederationError as error:
+            return False, str(error)
+        told = f"Hive metastore {version}: {count} database{'' if count == 1 else 's'}."
+        return True, " ".join([told, *(f"{one.state.title()}, {one.name}: {one.detail}." for one in wrong)])
+
+    @cached_property
+    def _connection(self) -> Any:
+        return self.get_connection(self.metastore_conn_id)
+
+
+def settings_from_connection(connection: Any) -> MetastoreSettings:
+    """Translate an Airflow connection.
+
+    :raises ConfigurationError: see :attr:`HiveMetastoreHook.settings`.
+    """
+    from airflow_hive_federation.metastore import MetastoreSettings, TlsSettings
+
+    extras = _known_extras(connection)
+    optional: dict[str, Any] = {
+        name: _seconds(connection, name, extras[name])
+        for name in ("connect_timeout_s", "call_timeout_s")
+        if name in extras
+    }
+    tls = {
+        name: extras[f"tls_{name}"]
+        for name in ("ca_file", "cert_file", "key_file", "key_password")
+        if f"tls_{name}" in extras
+    }
+    if tls:
+        optional["tls"] = TlsSettings(**tls)
+    return MetastoreSettings(
+        uris=_uris(connection, extras),
+        user=connection.login or None,
+        catalog=extras.get("catalog", "hive"),
+        http_headers=_headers(connection, extras),
+        **optional,
+    )
+
+
+def storage_options_from_connection(connection: Any) -> dict[str, Any]:
+    """The extras ``storage_options`` and ``secret_storage_options``, each a JSON object or its text, as one.
+
+    :raises ConfigurationError: see :attr:`HiveMetastoreHook.storage_options`.
+    """
+    extras = _known_extras(connection)
+    shown = _json_object(connection, "storage_options", extras.get("storage_options", {}))
+    exposed = sorted(_secrets_among(shown))
+    if exposed:
+        raise ConfigurationError(
+            f"Connection {connection.conn_id!r} has secrets where anybody can see them: {', '.join(exposed)} "
+            "in the extra 'storage_options'.",
+            remedy="Move them to the extra 'secret_storage_options'.",
+            conn_id=connection.conn_id,
+        )
+    hidden = _json_object(connection, "secret_storage_options", extras.get("secret_storage_options", {}))
+    _mask(hidden)
+    merged = {**shown, **hidden}
+    for key in shown.keys() & hidden.keys():
+        # Options by URI prefix.
+        if isinstance(shown[key], Mapping) and isinstance(hidden[key], Mapping):
+            merged[key] = {**shown[key], **hidden[key]}
+    return merged
+
+
+def common_storage_options(source: HiveMetastoreHook, target: HiveMetastoreHook) -> dict[str, Any]:
+    """The storage options of both ends of a replication, for work that reads one and writes the other.
+
+    :raises ConfigurationError: they differ and do not say by URI which is whose.
+    """
+    return merged_storage_options(
+        (source.metastore_conn_id, source.storage_options), (target.metastore_conn_id, target.storage_options)
+    )
+
+
+def merged_storage_options(
+    source: tuple[str, Mapping[str, Any]], target: tuple[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The storage options of two connections in one; each is given with its connection's id.
+
+    :raises ConfigurationError: see :func:`common_storage_options`.
+    """
+    first, second = source[1], target[1]
+    clashing = [key for key in first.keys() & second.keys() if first[key] != second[key]]
+    everything = [*first.items(), *second.items()]
+    by_uri = all(":" in key and isinstance(value, Mapping) for key, value in everything)
+    if first and second and first != second and (clashing or not by_uri):
+        raise ConfigurationError(
+            f"Connections {source[0]!r} and {target[0]!r} have different storage options, and both sides are "
+            "read and written by one job.",
+            remedy='Write them by URI prefix: {"s3://bucket": {"endpoint_url": "…"}}.',
+        )
+    return {**second, **first}
+
+
+def _known_extras(connection: Any) -> dict[str, Any]:
+    """The extras that have a value: the form sends empty ones as well."""
+    extras = connection.extra_dejson
+    unknown = sorted(set(extras) - EXTRAS)
+    if unknown:
+        raise ConfigurationError(
+            f"Connection {connection.conn_id!r} has extras that are not known: {', '.join(unknown)}.",
+            remedy=f"Known extras are {', '.join(sorted(EXTRAS))}.",
+            conn_id=connection.conn_id,
+        )
+    return {name: value for name, value in extras.items() if value not in (None, "", {})}
+
+
+def _seconds(connection: Any, name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ConfigurationError(
+            f"Connection {connection.conn_id!r}: the extra {name!r} is {value!r}, which is no number.",
+            remedy="Give seconds.",
+            conn_id=connection.conn_id,
+        ) from None
+
+
+def _json_object(connection: Any, name: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            # The text itself may hold secrets: it is not repeated, nor is the parser's error.
+            value = None
+    if not isinstance(value, Mapping):
+        raise ConfigurationError(
+            f"Connection {connection.conn_id!r}: the extra {name!r} is no JSON object.",
+            remedy='Write it as {"name": "value"}.',
+            conn_id=connection.conn_id,
+        )
+    return dict(value)
+
+
+def _headers(connection: Any, extras: Mapping[str, Any]) -> dict[str, str]:
+    headers = _json_object(connection, "http_headers", extras.get("http_headers", {}))
+    _mask(headers)
+    if "http_bearer_token" in extras:
+        mask_secret(extras["http_bearer_token"])
+        headers["Authorization"] = f"Bearer {extras['http_bearer_token']}"
+    if headers and not any(uri.startswith("http") for uri in _uris(connection, extras)):
+        raise ConfigurationError(
+            f"Connection {connection.conn_id!r} has HTTP headers or a bearer token, which the transport of "
+            "its URIs does not carry.",
+            remedy="Use https:// URIs or the transport 'https', or remove them.",
+            conn_id=connection.conn_id,
+        )
+    return {name: str(value) for name, value in headers.items()}
+
+
+def _secrets_among(options: Mapping[str, Any]) -> set[str]:
+    """Names of options that Airflow takes for secrets, or we do; inside of options by URI prefix too."""
+    found = set()
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            found |= _secrets_among(value)
+        elif name.lower() in _SECRET_NAMES or (isinstance(value, str) and redact(value, name) == "***"):
+            found.add(name)
+    return found
+
+
+def _mask(values: Any) -> None:
+    """Keep every text of the values out of logs, whatever its name."""
+    if isinstance(values, Mapping):
+        for value in values.values():
+            _mask(value)
+    elif isinstance(values, list):
+        for value in values:
+            _mask(value)
+    elif isinstance(values, str):
+        mask_secret(values)
+
+
+def _uris(connection: Any, extras: Mapping[str, Any]) -> tuple[str, ...]:
+    named = tuple(uri.strip() for uri in str(extras.get("uris", "")).split(",") if uri.strip())
+    if named:
+        return named
+    if not connection.host:
+        raise ConfigurationError(
+            f"Connection {connection.conn_id!r} names no metastore.",
+            remedy="Set host and port, or the extra 'uris'.",
+            conn_id=connection.conn_id,
+        )
+    host = connection.host
+    scheme = extras.get("transport") or connection.schema or "thrift"
+    if "://" in host:
+        scheme, _, host = host.partition("://")
+    if scheme not in TRANSPORTS:
+        raise ConfigurationError(
+            f"Connection {connection.conn_id!r} has the transport {scheme!r}, which is not known.",
+            remedy=f"Known are {', '.join(TRANSPORTS)}.",
+            conn_id=connection.conn_id,
+        )
+    host, slash, path = host.partition("/")
+    if host.count(":") > 1 and not host.startswith("["):
+        host = f"[{host}]"
+    port = f":{connection.port}" if connection.port else ""
+    if scheme.startswith("http") and not slash:
+        slash, path = "/", str(extras.get("http_path", "metastore")).lstrip("/")
+    return (f"{scheme}://{host}{port}{slash}{path}",)

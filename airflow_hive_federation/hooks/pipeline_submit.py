@@ -1,0 +1,80 @@
+"""The provider's spark-submit hook with our default master, and our jobs' result line read from its log."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, Connection
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.spark.failures import RESULT_MARK
+
+#: The master where the default connection is not defined.
+DEFAULT_MASTER = "local[*]"
+
+#: Lines of the log that an error without a cause of its own ends with.
+_TAIL_LINES = 20
+
+
+class PipelineSubmitHook(SparkSubmitHook):
+    """Runs spark-submit once.
+
+    :param settings: those of the provider's hook.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        #: The line in which the job told its result or error; empty if it told none.
+        self.told = ""
+        #: The last lines of the log.
+        self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
+
+    @classmethod
+    def get_connection(cls, conn_id: str) -> Any:
+        """The connection; one on this machine if the default one is asked for and not defined.
+
+        :raises ConfigurationError: another connection is not defined. (The provider would take YARN.)
+        """
+        try:
+            return super().get_connection(conn_id)
+        except AirflowNotFoundException:
+            if conn_id != cls.default_conn_name:
+                raise ConfigurationError(
+                    f"Connection {conn_id} is not defined.",
+                    remedy="Define it with type spark, or leave it out to run on this machine.",
+                    conn_id=conn_id,
+                ) from None
+            return Connection(conn_id=conn_id, conn_type="spark", host=DEFAULT_MASTER)
+
+    def submit(self, application: str = "", **kwargs: Any) -> str | None:
+        """Run spark-submit to its end; the pipe of its log is closed, which the provider leaves open."""
+        try:
+            return super().submit(application, **kwargs)
+        finally:
+            if self._submit_sp is not None and self._submit_sp.stdout is not None:
+                self._submit_sp.stdout.close()
+
+    @property
+    def master(self) -> str:
+        """Spark's master URL."""
+        return str(self._connection["master"])
+
+    @property
+    def deploy_mode(self) -> str | None:
+        """``client``, ``cluster``, or ``None`` for Spark's default, client."""
+        mode = self._connection["deploy_mode"]
+        return str(mode) if mode else None
+
+    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        super()._process_spark_submit_log(self._without_result(itr))
+
+    def _without_result(self, lines: Iterator[Any]) -> Iterator[Any]:
+        for line in lines:
+            if RESULT_MARK in line:
+                self.told = line
+            else:
+                self.tail.append(line.rstrip())
+                yield line

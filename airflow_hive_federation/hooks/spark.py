@@ -1,0 +1,322 @@
+"""Our Spark jobs, submitted through the apache-spark provider's connection.
+
+**Where secrets go.** Storage options (keys of an object store) reach the driver in an environment variable of
+its own process and the tasks inside Spark's serialized closures. They are never on a command line, in a Spark
+property (the UI shows those) or on shared storage. A driver in cluster mode starts on another machine, which
+environment variables do not reach: there, give the machines the right to the store (an instance or pod role),
+and leave the options empty; anything else is refused.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowException, BaseHook
+
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    FileVanishedError,
+    JavaNotFoundError,
+    SparkJobError,
+)
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
+
+#: Settings for every master; the caller's and the hook's own conf win.
+_CONF = {
+    "spark.log.level": "WARN",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+#: Settings for local masters, where the start is most of a small job's time.
+_LOCAL_CONF = {
+    "spark.ui.enabled": "false",
+    "spark.sql.catalogImplementation": "in-memory",
+}
+
+#: Jobs whose work is done in Python and in the kernel: their JVM had better compile quickly than well.
+_LIGHT_JOBS = frozenset({"copy-files", "digest-files"})
+_LIGHT_CONF = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
+
+class SparkPipelineHook(BaseHook):
+    """Submits the jobs of ``airflow_hive_federation.spark`` and waits for them.
+
+    :param conn_id: connection of the apache-spark provider (type ``spark``). If ``spark_default`` is asked
+        for and not defined, jobs run on ``local[*]``. (Mind that Airflow, where it makes its default
+        connections, defines ``spark_default`` as YARN.)
+    :param storage_options: fsspec options of the stores that jobs read and write; see
+        :func:`airflow_hive_federation.storage.filesystem.options_for`.
+    :param conf: Spark properties for all jobs of this hook.
+    :param env: environment variables for spark-submit, and so for a driver in client mode.
+    """
+
+    conn_name_attr = "conn_id"
+    default_conn_name = "spark_default"
+    hook_name = "Hive federation on Spark"
+
+    def __init__(
+        self,
+        conn_id: str = default_conn_name,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+        conf: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__()
+        self.conn_id = conn_id
+        self._storage_options = dict(storage_options or {})
+        self._conf = dict(conf or {})
+        self._env = dict(env or {})
+        self._running: PipelineSubmitHook | None = None
+        self._killed = False
+
+    def submit(
+        self,
+        job: str,
+        arguments: Sequence[str],
+        *,
+        name: str | None = None,
+        conf: Mapping[str, str] | None = None,
+        report_uri: str | None = None,
+    ) -> dict[str, Any]:
+        """Run a job with spark-submit, its log lines going to the task's log, and return its result.
+
+        :param job: a name of :data:`airflow_hive_federation.spark.job.JOBS`.
+        :param arguments: the job's command line; nothing secret, for process lists show it.
+        :param name: the application's name.
+        :param conf: Spark properties for this job; they win over the hook's.
+        :param report_uri: URI of a file for the result, needed where the driver's output is not that of
+            spark-submit (deploy mode ``cluster``).
+        :raises HiveFederationError: the error the job raised, with its class and facts.
+        :raises SparkJobError: the job failed otherwise, was killed, or told no result.
+        :raises ConfigurationError: no spark-submit, or storage options with deploy mode ``cluster``.
+        :raises JavaNotFoundError: a local master and no Java that Spark runs on.
+        """
+        from airflow_hive_federation.spark.package_zip import main_file, package_zip
+
+        reporting = ["--report", report_uri] if report_uri else []
+        submit_hook = self._submit_hook(
+            light=job in _LIGHT_JOBS,
+            name=name or f"hive-federation {job}",
+            conf={**self._conf, **(conf or {})},
+            py_files=str(package_zip()),
+            application_args=[*reporting, job, *arguments],
+        )
+        local = submit_hook.master.startswith("local")
+        self._check_deploy_mode(submit_hook.deploy_mode, report_uri)
+        environment = spark_environment(os.environ, self._env, self._storage_options, local=local)
+        self._forget_report(report_uri)
+        self._running = submit_hook
+        try:
+            return self._run(submit_hook, str(main_file()), environment, report_uri)
+        finally:
+            self._running = None
+
+    def copy_runner(self, bandwidth_bytes_per_s: int | None = None) -> Callable[[str, str], None]:
+        """A function that carries out a copy plan by the copy job: (URI of the plan, URI for the outcomes).
+
+        :param bandwidth_bytes_per_s: cap of the whole job.
+        """
+
+        def run_copy(plan_uri: str, outcomes_uri: str) -> None:
+            cap = ["--bandwidth", str(bandwidth_bytes_per_s)] if bandwidth_bytes_per_s else []
+            self.submit(
+                "copy-files",
+                ["--plan", plan_uri, "--outcomes", outcomes_uri, *cap],
+                report_uri=f"{outcomes_uri}/_report.json",
+            )
+
+        return run_copy
+
+    def digest_runner(self, bandwidth_bytes_per_s: int | None = None) -> Callable[[str, str], None]:
+        """A function that digests files: (URI of a digest plan, URI of the directory for digests).
+
+        :param bandwidth_bytes_per_s: cap of the whole job.
+        """
+
+        def run_digests(plan_uri: str, digests_uri: str) -> None:
+            cap = ["--bandwidth", str(bandwidth_bytes_per_s)] if bandwidth_bytes_per_s else []
+            self.submit(
+                "digest-files",
+                ["--plan", plan_uri, "--digests", digests_uri, *cap],
+                report_uri=f"{digests_uri}/_report.json",
+            )
+
+        return run_digests
+
+    def verify_runner(self) -> Callable[[str, str], None]:
+        """A function that reads both sides of a replica: (URI of its plans, URI for the results)."""
+
+        def run_verify(plan_uri: str, results_uri: str) -> None:
+            self.submit(
+                "verify-replica",
+                ["--plan", plan_uri, "--results", results_uri],
+                report_uri=f"{results_uri}/_report.json",
+            )
+
+        return run_verify
+
+    def on_kill(self) -> None:
+        """Kill the running job, on the cluster too."""
+        self._killed = True
+        if self._running is not None:
+            self._running.on_kill()
+
+    def _submit_hook(self, *, light: bool, conf: Mapping[str, str], **settings: Any) -> PipelineSubmitHook:
+        # The provider's module takes long to import, and this one is imported with every DAG.
+        from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
+
+        local = PipelineSubmitHook(conn_id=self.conn_id).master.startswith("local")
+        defaults = {
+            **_CONF,
+            **(_LOCAL_CONF if local else {}),
+            **(_LIGHT_CONF if local and light else {}),
+        }
+        return PipelineSubmitHook(conn_id=self.conn_id, conf={**defaults, **conf}, **settings)
+
+    def _check_deploy_mode(self, deploy_mode: str | None, report_uri: str | None) -> None:
+        if deploy_mode != "cluster":
+            return
+        if self._storage_options:
+            raise ConfigurationError(
+                f"Connection {self.conn_id} has deploy mode cluster, where storage options cannot be handed "
+                f"to the driver in secret.",
+                remedy="Give the cluster's machines the right to the store and remove the storage options, "
+                "or use deploy mode client.",
+                conn_id=self.conn_id,
+            )
+        if report_uri is None:
+            raise ConfigurationError(
+                f"Connection {self.conn_id} has deploy mode cluster: a job's result is not in its output.",
+                remedy="Give report_uri, a file on shared storage.",
+                conn_id=self.conn_id,
+            )
+
+    def _run(
+        self,
+        submit_hook: PipelineSubmitHook,
+        application: str,
+        environment: Mapping[str, str],
+        report_uri: str | None,
+    ) -> dict[str, Any]:
+        if self._killed:
+            raise SparkJobError("The Spark job was killed before it began.")
+        failed: AirflowException | None = None
+        try:
+            submit_hook.submit(application, env=dict(environment))
+        except AirflowException as error:
+            failed = error
+        except FileNotFoundError as error:
+            raise ConfigurationError(
+                f"spark-submit cannot be started: {error}.",
+                remedy="Install pyspark beside Airflow, or put the spark-submit of your Spark on the PATH.",
+            ) from error
+        return self._result(submit_hook, failed, report_uri)
+
+    def _result(
+        self, submit_hook: PipelineSubmitHook, failed: AirflowException | None, report_uri: str | None
+    ) -> dict[str, Any]:
+        from airflow_hive_federation.spark.failures import read_result
+
+        told = submit_hook.told or self._reported(report_uri)
+        if told:
+            return read_result(told)
+        if self._killed:
+            raise SparkJobError("The Spark job was killed.", remedy="Run it again; it goes on from there.")
+        if failed is not None:
+            raise SparkJobError(
+                "spark-submit failed: " + "\n".join(submit_hook.tail),
+                remedy="Look further up in the task's log.",
+            ) from failed
+        return read_result("")
+
+    def _reported(self, report_uri: str | None) -> str:
+        from airflow_hive_federation.spark.failures import RESULT_MARK
+        from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
+
+        if report_uri is None:
+            return ""
+        filesystem, path = open_filesystem(report_uri, self._storage_options)
+        try:
+            with storage_errors(report_uri):
+                content: bytes = filesystem.cat_file(path)
+        except FileVanishedError:
+            return ""
+        return RESULT_MARK + content.decode()
+
+    def _forget_report(self, report_uri: str | None) -> None:
+        """Remove an earlier run's report, which would be taken for this one's."""
+        from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
+
+        if report_uri is None:
+            return
+        filesystem, path = open_filesystem(report_uri, self._storage_options)
+        with suppress(FileVanishedError), storage_errors(report_uri):
+            filesystem.rm_file(path)
+
+
+def spark_environment(
+    environ: Mapping[str, str],
+    extra: Mapping[str, str],
+    storage_options: Mapping[str, Any],
+    *,
+    local: bool,
+) -> dict[str, str]:
+    """The environment of spark-submit.
+
+    Added where missing: the folder of this Python's scripts at the end of PATH (that is where pip puts
+    spark-submit, and a service's PATH often lacks it); this Python for a driver in client mode, and on local
+    masters for tasks too; a Java that Spark runs on; for local masters the loopback address.
+
+    :param environ: the environment of this process.
+    :param extra: wins over everything else here.
+    :param storage_options: put into a variable as JSON.
+    :param local: the master is a local one.
+    :raises JavaNotFoundError: there is no Java for a local master.
+    """
+    from airflow_hive_federation.spark.job import OPTIONS_VARIABLE
+
+    scripts = str(Path(sys.executable).parent)
+    made = {**environ, **extra}
+    made["PATH"] = os.pathsep.join([*filter(None, [made.get("PATH")]), scripts])
+    made.setdefault("PYSPARK_DRIVER_PYTHON", made.get("PYSPARK_PYTHON", sys.executable))
+    if local:
+        made.setdefault("PYSPARK_PYTHON", sys.executable)
+        made.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        # The launcher is a JVM of its own that lives for half a second.
+        made.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    if "SPARK_HOME" not in made and (home := _pyspark_home()):
+        made["SPARK_HOME"] = home
+    if "JAVA_HOME" not in extra and (java_home := _java_home(made, needed=local)):
+        made["JAVA_HOME"] = java_home
+    if storage_options:
+        made[OPTIONS_VARIABLE] = json.dumps(storage_options)
+    return made
+
+
+def _pyspark_home() -> str | None:
+    # Found without importing it; spark-submit would start a Python to do the same.
+    spec = importlib.util.find_spec("pyspark")
+    homes = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
+    return next((str(home) for home in homes if (home / "bin" / "spark-submit").is_file()), None)
+
+
+def _java_home(environ: Mapping[str, str], *, needed: bool) -> str | None:
+    from airflow_hive_federation.embedded.java import spark_java_home
+
+    try:
+        return str(spark_java_home(environ))
+    except JavaNotFoundError:
+        # A cluster's own launcher scripts may know a Java that we do not.
+        if needed:
+            raise
+        return None

@@ -1,0 +1,86 @@
+"""A replication policy as the fields of an operator: templates in, rendered text out.
+
+Jinja renders everything to text, so that ``False`` arrives as ``"False"`` and a missing value as ``"None"``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import Any
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+
+#: Fields of a policy that an operator takes. Storage options are the connections' business: what an operator
+#: is given is shown in Airflow's UI.
+NAMES = frozenset(field.name for field in fields(ReplicationPolicy)) - {"storage_options"}
+_REQUIRED = frozenset(
+    field.name
+    for field in fields(ReplicationPolicy)
+    if field.default is MISSING and field.default_factory is MISSING
+)
+_TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+def policy_fields(policy: ReplicationPolicy | Mapping[str, Any]) -> dict[str, Any]:
+    """The fields, checked for their names; values may be templates.
+
+    :raises ConfigurationError: a field is not known, is missing, or may not stand in a DAG.
+    """
+    if isinstance(policy, ReplicationPolicy):
+        if policy.storage_options:
+            _refuse_storage_options()
+        return policy.to_json()
+    given = dict(policy)
+    if "storage_options" in given:
+        _refuse_storage_options()
+    unknown, missing = sorted(set(given) - NAMES), sorted(_REQUIRED - set(given))
+    if unknown or missing:
+        raise ConfigurationError(
+            f"A replication policy has no fields named {unknown}."
+            if unknown
+            else f"A replication policy needs the fields {missing}.",
+            remedy=f"Known fields are {', '.join(sorted(NAMES))}.",
+        )
+    return given
+
+
+def rendered_policy(values: Mapping[str, Any], storage_options: Mapping[str, Any]) -> ReplicationPolicy:
+    """The policy that rendered fields describe.
+
+    :raises ConfigurationError: a value that cannot be.
+    """
+    made = {name: _rendered(name, value) for name, value in values.items()}
+    # The policy itself says what is wrong with an empty name.
+    required = {name: made.get(name) or "" for name in _REQUIRED}
+    optional = {name: value for name, value in made.items() if value is not None}
+    return ReplicationPolicy(**{**optional, **required}, storage_options=storage_options)
+
+
+def _rendered(name: str, value: Any) -> Any:
+    """A value of the field's own type; ``None`` where the field's default applies."""
+    text = "" if value is None else str(value).strip()
+    if text in {"", "None"}:
+        return None
+    if name == "into_existing":
+        if text.lower() not in _TRUTH:
+            raise ConfigurationError(
+                f"{name} of the replication policy is {text!r}.", remedy="Give true or false."
+            )
+        return _TRUTH[text.lower()]
+    if name == "bandwidth_bytes_per_s":
+        if not text.isdecimal() or not int(text):
+            raise ConfigurationError(
+                f"{name} of the replication policy is {text!r}.", remedy="Give whole bytes a second."
+            )
+        return int(text)
+    return text
+
+
+def _refuse_storage_options() -> None:
+    raise ConfigurationError(
+        "Storage options in a DAG would be shown in Airflow's UI.",
+        remedy="Put them into the connection of the source: extras storage_options and "
+        "secret_storage_options.",
+    )

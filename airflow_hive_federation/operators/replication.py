@@ -1,0 +1,262 @@
+"""Replication of Hive databases, as Airflow tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import BaseOperator, TaskGroup
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.hooks.failing import as_airflow_error
+from airflow_hive_federation.hooks.metastore import HiveMetastoreHook, common_storage_options
+from airflow_hive_federation.hooks.spark import SparkPipelineHook
+from airflow_hive_federation.operators.policy_fields import policy_fields, rendered_policy
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+#: Tables dumped side by side, each over a connection of its own.
+_DUMP_CONNECTIONS = 8
+
+
+class BootstrapDumpOperator(BaseOperator):
+    """Writes the bootstrap dump of a database: metadata, snapshot and file lists, no data.
+
+    Returns ``{"dump", "event_id", "tables", "partitions", "files", "size_bytes", "lease"}``, which
+    :class:`ReplicationLoadOperator` takes.
+
+    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param source_conn_id: connection of the source's metastore. (templated)
+    :param start: what :class:`OpenTransactionsDrainSensor` returned; without it the operator waits itself.
+        (templated)
+    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    """
+
+    template_fields: Sequence[str] = ("policy", "source_conn_id", "start")
+    template_fields_renderers = {"policy": "json", "start": "json"}
+    ui_color = "#d8e8f0"
+
+    def __init__(
+        self,
+        *,
+        policy: ReplicationPolicy | Mapping[str, Any],
+        source_conn_id: str,
+        start: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.policy = policy_fields(policy)
+        self.source_conn_id = source_conn_id
+        self.start = start
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        from airflow_hive_federation.replication.bootstrap import dump_bootstrap
+        from airflow_hive_federation.replication.transactions import DrainStart, begin_drain, drain
+
+        hook = HiveMetastoreHook(self.source_conn_id)
+        with as_airflow_error(), hook.pool(_DUMP_CONNECTIONS) as pool:
+            policy = rendered_policy(self.policy, hook.storage_options)
+            if self.start:
+                start = DrainStart.from_json(self.start)
+            else:
+                with pool.client() as client:
+                    start = begin_drain(client, policy.source_database)
+                    drain(client, start, timeout_s=policy.open_txn_timeout_s)
+            summary = dump_bootstrap(pool, policy, start, threads=_DUMP_CONNECTIONS, progress=self.log.info)
+            return asdict(summary)
+
+
+class _DumpUsingOperator(BaseOperator):
+    """What the operators have in common that work on a dump with Spark.
+
+    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param source_conn_id: connection of the source's metastore. (templated)
+    :param target_conn_id: connection of the target's metastore. (templated)
+    :param dump: what :class:`BootstrapDumpOperator` or :class:`ReplicationLoadOperator` returned, or the URI
+        of a dump. (templated)
+    :param spark_conn_id: connection of the apache-spark provider. (templated)
+    :param spark_conf: Spark properties of the job. (templated)
+    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    """
+
+    template_fields: Sequence[str] = (
+        "policy",
+        "source_conn_id",
+        "target_conn_id",
+        "dump",
+        "spark_conn_id",
+        "spark_conf",
+    )
+    template_fields_renderers = {"policy": "json", "dump": "json", "spark_conf": "json"}
+
+    def __init__(
+        self,
+        *,
+        policy: ReplicationPolicy | Mapping[str, Any],
+        source_conn_id: str,
+        target_conn_id: str,
+        dump: Any,
+        spark_conn_id: str = "spark_default",
+        spark_conf: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.policy = policy_fields(policy)
+        self.source_conn_id = source_conn_id
+        self.target_conn_id = target_conn_id
+        self.dump = dump
+        self.spark_conn_id = spark_conn_id
+        self.spark_conf = dict(spark_conf or {})
+        self._spark: SparkPipelineHook | None = None
+
+    def on_kill(self) -> None:
+        """Stop the Spark job."""
+        if self._spark:
+            self._spark.on_kill()
+
+    def _ends(self) -> tuple[HiveMetastoreHook, HiveMetastoreHook, ReplicationPolicy, SparkPipelineHook]:
+        source, target = HiveMetastoreHook(self.source_conn_id), HiveMetastoreHook(self.target_conn_id)
+        options = common_storage_options(source, target)
+        self._spark = SparkPipelineHook(self.spark_conn_id, storage_options=options, conf=self.spark_conf)
+        return source, target, rendered_policy(self.policy, options), self._spark
+
+
+class ReplicationLoadOperator(_DumpUsingOperator):
+    """Copies a dump's files by a Spark job, makes the tables on the target and publishes them.
+
+    Killed anywhere, its next run copies only what is missing and ends in the same state. Returns
+    ``{"dump", "database", "event_id", "tables", "partitions", "functions"}``.
+
+    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param source_conn_id: connection of the source's metastore. (templated)
+    :param target_conn_id: connection of the target's metastore. (templated)
+    :param dump: what :class:`BootstrapDumpOperator` returned, or the URI of a dump. (templated)
+    :param spark_conn_id: connection of the apache-spark provider. (templated)
+    :param spark_conf: Spark properties of the copy job. (templated)
+    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    """
+
+    ui_color = "#d8e8f0"
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        from airflow_hive_federation.replication.load import load_bootstrap
+
+        with as_airflow_error():
+            source, target, policy, spark = self._ends()
+            with source.pool() as source_pool, target.pool() as target_pool:
+                summary = load_bootstrap(
+                    source_pool,
+                    target_pool,
+                    policy,
+                    dump_uri(self.dump),
+                    run_copy=spark.copy_runner(policy.bandwidth_bytes_per_s),
+                    progress=self.log.info,
+                )
+            return asdict(summary)
+
+
+class VerifyReplicaOperator(_DumpUsingOperator):
+    """Compares a loaded dump with the target: definitions, file digests, write ids and counted rows.
+
+    Fails with every difference named. Returns ``{"database", "event_id", "tables": [{"name", "source_rows",
+    "target_rows", "digest_equal", …}], "differences"}``.
+
+    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param source_conn_id: connection of the source's metastore. (templated)
+    :param target_conn_id: connection of the target's metastore. (templated)
+    :param dump: what :class:`BootstrapDumpOperator` or :class:`ReplicationLoadOperator` returned, or the URI
+        of a dump. (templated)
+    :param spark_conn_id: connection of the apache-spark provider. (templated)
+    :param spark_conf: Spark properties of the job that reads both sides. (templated)
+    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    """
+
+    ui_color = "#f0e8d8"
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        from airflow_hive_federation.replication.verification import verify_bootstrap
+
+        with as_airflow_error():
+            _, target, policy, spark = self._ends()
+            with target.pool() as target_pool:
+                report = verify_bootstrap(
+                    target_pool,
+                    policy,
+                    dump_uri(self.dump),
+                    run_verify=spark.verify_runner(),
+                    progress=self.log.info,
+                )
+            report.raise_if_different()
+            return report.to_json()
+
+
+def dump_uri(dump: Any) -> str:
+    """The URI in what a replication operator returned, or the URI itself.
+
+    :raises ConfigurationError: neither.
+    """
+    uri = dump.get("dump") if isinstance(dump, Mapping) else dump
+    if not uri or not isinstance(uri, str):
+        raise ConfigurationError(
+            f"{dump!r} names no dump.", remedy="Give the dump's URI, or what the dump's task returned."
+        )
+    return uri
+
+
+def replicate_database(
+    policy: ReplicationPolicy | Mapping[str, Any],
+    *,
+    source_conn_id: str,
+    target_conn_id: str,
+    spark_conn_id: str = "spark_default",
+    spark_conf: Mapping[str, str] | None = None,
+    deferrable: bool = True,
+    group_id: str | None = None,
+) -> TaskGroup:
+    """Build the task group that replicates one database: drain, dump, load, verify.
+
+    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping, where templates are allowed.
+    :param source_conn_id: connection of the source's metastore; may be a template.
+    :param target_conn_id: connection of the target's metastore; may be a template.
+    :param spark_conn_id: connection of the apache-spark provider; may be a template.
+    :param spark_conf: Spark properties of the jobs.
+    :param deferrable: wait for open transactions in the triggerer instead of a worker slot.
+    :param group_id: id of the group; ``replicate_<policy name>`` by default.
+    :raises ConfigurationError: the policy has a field that is not known or lacks one, or its name is a
+        template and no ``group_id`` is given.
+    """
+    fields = policy_fields(policy)
+    if group_id is None and "{{" in fields["name"]:
+        raise ConfigurationError(
+            f"The name {fields['name']!r} of the replication policy cannot name a task group.",
+            remedy="Give group_id.",
+        )
+    with TaskGroup(
+        group_id or f"replicate_{fields['name'].replace('.', '_')}",
+        tooltip=f"Replicates Hive database {fields['source_database']}",
+    ) as group:
+        drain = OpenTransactionsDrainSensor(
+            task_id="drain",
+            source_conn_id=source_conn_id,
+            database=fields["source_database"],
+            open_txn_timeout=fields.get("open_txn_timeout_s", "1h"),
+            deferrable=deferrable,
+        )
+        dump = BootstrapDumpOperator(
+            task_id="dump", policy=fields, source_conn_id=source_conn_id, start=drain.output
+        )
+        common: dict[str, Any] = {
+            "policy": fields,
+            "source_conn_id": source_conn_id,
+            "target_conn_id": target_conn_id,
+            "spark_conn_id": spark_conn_id,
+            "spark_conf": spark_conf,
+        }
+        load = ReplicationLoadOperator(task_id="load", dump=dump.output, **common)
+        verify = VerifyReplicaOperator(task_id="verify", dump=load.output, **common)
+        drain >> dump >> load >> verify
+    return group

@@ -1,0 +1,97 @@
+"""What the package tells Airflow about itself (entry point ``apache_airflow_provider``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_hive_federation import __version__
+
+_PACKAGE = "airflow_hive_federation"
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Provider metadata in the form of Airflow's ``provider_info`` schema."""
+    return {
+        "package-name": "airflow-hive-federation",
+        "name": "Hive Federation",
+        "description": "Federates Hive metastores and replicates Hive databases with Spark.",
+        "versions": [__version__],
+        "integrations": [
+            {
+                "integration-name": "Hive Federation",
+                "external-doc-url": "https://hive.apache.org/",
+                "tags": ["apache"],
+            }
+        ],
+        "operators": [_modules("operators.replication", "operators.compaction")],
+        "sensors": [_modules("sensors.transactions")],
+        "hooks": [_modules("hooks.metastore", "hooks.spark")],
+        "triggers": [_modules("triggers.transactions")],
+        "connection-types": [_CONNECTION_TYPE],
+    }
+
+
+def _modules(*names: str) -> dict[str, Any]:
+    return {
+        "integration-name": "Hive Federation",
+        "python-modules": [f"{_PACKAGE}.{name}" for name in names],
+    }
+
+
+def _field(label: str, description: str, kind: str = "string", **schema: Any) -> dict[str, Any]:
+    return {"label": label, "description": description, "schema": {"type": [kind, "null"], **schema}}
+
+
+# The fields of the connection's form; HiveMetastoreHook says what they mean (its EXTRAS are these and
+# http_headers). Airflow hides what is secret by the field's name; the format only hides it while it is typed.
+_CONNECTION_TYPE = {
+    "connection-type": "hive_federation",
+    "hook-class-name": f"{_PACKAGE}.hooks.metastore.HiveMetastoreHook",
+    "hook-name": "Hive metastore (federation)",
+    "ui-field-behaviour": {
+        "hidden-fields": ["password", "schema"],
+        "relabeling": {"host": "Host", "login": "User"},
+        "placeholders": {
+            "host": "metastore.example.com",
+            "port": "9083",
+            "login": "in whose name to act; by default the operating system's user",
+        },
+    },
+    "conn-fields": {
+        "uris": _field(
+            "URIs",
+            "Instead of host and port, several servers of one metastore, comma-separated: "
+            "thrift://a:9083,thrift://b:9083",
+        ),
+        "transport": _field(
+            "Transport",
+            "How the metastore at host and port is spoken to",
+            enum=["thrift", "thrift+tls", "http", "https"],
+            default="thrift",
+        ),
+        "catalog": _field("Catalog", "Hive catalog that is meant where none is named", default="hive"),
+        "connect_timeout_s": _field(
+            "Connect timeout", "Seconds to connect to one server (10)", "number", minimum=0
+        ),
+        "call_timeout_s": _field("Call timeout", "Seconds one call may take (600)", "number", minimum=0),
+        "tls_ca_file": _field("TLS authorities", "PEM file of the authorities to trust"),
+        "tls_cert_file": _field("TLS client certificate", "PEM file, where the server asks for one"),
+        "tls_key_file": _field("TLS client key", "PEM file, where the key is not beside the certificate"),
+        "tls_key_password": _field("TLS key password", "Password of the client key", format="password"),
+        "http_path": _field("HTTP path", "Path of the HTTP transport (/metastore)"),
+        "http_bearer_token": _field(
+            "HTTP bearer token", "Sent with every request of the HTTP transport", format="password"
+        ),
+        "storage_options": _field(
+            "Storage options",
+            'Options of the file systems, as fsspec takes them: {"endpoint_url": "https://…"}; where they '
+            'differ by store, {"s3://bucket": {…}}. Shown to everybody.',
+            format="multiline",
+        ),
+        "secret_storage_options": _field(
+            "Secret storage options",
+            'Keys of the file systems, in the same form: {"key": "…", "secret": "…"}. Never shown again.',
+            format="password",
+        ),
+    },
+}

@@ -1,0 +1,103 @@
+"""
+## Replicate a Hive database
+
+Copies one database, ACID tables included, from one Hive metastore to another.
+
+| Task | What it does |
+|---|---|
+| **drain** | notes the source's last event and waits until the transactions open then have ended |
+| **dump** | writes down what the source is: definitions, statistics, write ids, files readers see |
+| **load** | copies the files with Spark, creates the tables, and publishes the database |
+| **verify** | compares both sides: definitions, write ids, every file's digest, and the rows Spark counts |
+
+A task that failed is simply cleared: it goes on from where it was. A target database that this DAG did not
+make is refused, unless *Adopt an existing database* is on.
+
+It needs two connections of type *Hive metastore (federation)*, and one of type *Spark* (without
+`spark_default`, Spark runs on the worker itself).
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, Param
+
+from airflow_hive_federation.operators.replication import replicate_database
+
+with DAG(
+    dag_id="replicate_database",
+    dag_display_name="Replicate a Hive database",
+    description="Copies a Hive database, ACID tables included, to another metastore and verifies the copy",
+    schedule=None,
+    catchup=False,
+    max_active_runs=1,
+    default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
+    tags=["hive", "replication"],
+    doc_md=__doc__,
+    params={
+        "database": Param("flights", type="string", title="Database", description="On the source"),
+        "target_database": Param(
+            None,
+            type=["null", "string"],
+            title="Name on the target",
+            description="Empty: the same as on the source",
+        ),
+        "source_conn_id": Param("hive_source", type="string", title="Connection of the source"),
+        "target_conn_id": Param("hive_target", type="string", title="Connection of the target"),
+        "spark_conn_id": Param(
+            "spark_default", type="string", title="Connection of Spark", section="Details"
+        ),
+        "dump_root": Param(
+            "/var/lib/hive-federation",
+            type="string",
+            title="Directory of dumps",
+            description="URI of a directory that Airflow and Spark can reach: file:/shared, s3://bucket/dumps",
+        ),
+        "external_base": Param(
+            "/var/lib/hive-federation/external",
+            type=["null", "string"],
+            title="Directory of external tables",
+            description="Where they land on the target: /ext_loc/x becomes <this directory>/ext_loc/x",
+        ),
+        "open_txn_timeout": Param(
+            "1h",
+            type="string",
+            title="Wait for open transactions",
+            section="Details",
+            description="30s, 5m, 1h; what is still open then is aborted",
+        ),
+        "bandwidth_bytes_per_s": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            title="Bandwidth, bytes a second",
+            section="Details",
+            description="Cap on copying; empty: none",
+        ),
+        "into_existing": Param(
+            False,
+            type="boolean",
+            title="Adopt an existing database",
+            section="Details",
+            description="Take over a target database that is there already; identical files are not copied",
+        ),
+    },
+) as dag:
+    replicate_database(
+        {
+            # Two targets are two policies.
+            "name": "{{ params.target_conn_id }}.{{ params.target_database or params.database }}",
+            "source_database": "{{ params.database }}",
+            "target_database": "{{ params.target_database }}",
+            "dump_root": "{{ params.dump_root }}",
+            "external_base": "{{ params.external_base }}",
+            "open_txn_timeout_s": "{{ params.open_txn_timeout }}",
+            "bandwidth_bytes_per_s": "{{ params.bandwidth_bytes_per_s }}",
+            "into_existing": "{{ params.into_existing }}",
+        },
+        source_conn_id="{{ params.source_conn_id }}",
+        target_conn_id="{{ params.target_conn_id }}",
+        spark_conn_id="{{ params.spark_conn_id }}",
+        group_id="replicate",
+    )

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import redact
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.hooks.metastore import EXTRAS, HiveMetastoreHook, common_storage_options
+
+Define = Callable[..., str]
+
+
+@pytest.mark.parametrize(
+    ("fields", "uris"),
+    [
+        ({"host": "h"}, ("thrift://h:9083",)),
+        ({"host": "h", "port": 9999}, ("thrift://h:9999",)),
+        ({"host": "h", "schema": "thrift+tls"}, ("thrift+tls://h:9083",)),
+        ({"host": "h", "extra": {"transport": "https"}}, ("https://h:443/metastore",)),
+        (
+            {"host": "h", "port": 9001, "extra": {"transport": "http", "http_path": "/hms"}},
+            ("http://h:9001/hms",),
+        ),
+        ({"host": "https://h/hms"}, ("https://h:443/hms",)),
+        ({"host": "::1"}, ("thrift://[::1]:9083",)),
+        ({"extra": {"uris": "thrift://a, thrift://b:1,"}}, ("thrift://a:9083", "thrift://b:1")),
+    ],
+)
+def test_uris(connection: Define, fields: dict[str, Any], uris: tuple[str, ...]) -> None:
+    settings = HiveMetastoreHook(connection(**fields)).settings
+    assert tuple(str(endpoint) for endpoint in settings.endpoints()) == uris
+
+
+def test_what_the_form_sends(connection: Define) -> None:
+    """The form sends every field, the empty ones as null or as an empty text."""
+    extra: dict[str, Any] = dict.fromkeys(EXTRAS - {"http_headers"}) | {
+        "catalog": "",
+        "call_timeout_s": 20,
+        "connect_timeout_s": "2.5",
+    }
+    settings = HiveMetastoreHook(connection(host="h", login="ann", extra=extra)).settings
+    assert (settings.catalog, settings.user) == ("hive", "ann")
+    assert (settings.call_timeout_s, settings.connect_timeout_s) == (20.0, 2.5)
+    assert settings.tls is None
+
+
+def test_tls_and_headers(connection: Define) -> None:
+    extra = {
+        "uris": "https://h/hms",
+        "tls_ca_file": "ca.pem",
+        "tls_cert_file": "our.pem",
+        "tls_key_password": "pass-of-key",
+        "http_headers": '{"x-team": "data"}',
+        "http_bearer_token": "token-of-ours",
+    }
+    settings = HiveMetastoreHook(connection(extra=extra)).settings
+    assert settings.tls is not None
+    assert (settings.tls.ca_file, settings.tls.key_password) == ("ca.pem", "pass-of-key")
+    assert settings.http_headers == {"x-team": "data", "Authorization": "Bearer token-of-ours"}
+    assert "token-of-ours" not in repr(settings)
+    assert "pass-of-key" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"host": "h", "extra": {"catalogue": "hive"}}, r"not known: catalogue\..*Known extras are call_"),
+        ({}, "names no metastore"),
+        ({"host": "h", "schema": "ftp"}, "transport 'ftp'"),
+        ({"host": "h", "extra": {"call_timeout_s": "soon"}}, "'call_timeout_s' is 'soon'"),
+        ({"host": "h", "extra": {"call_timeout_s": -1}}, "call_timeout_s is -1"),
+        ({"host": "h", "extra": {"http_headers": "no json"}}, "'http_headers' is no JSON object"),
+        ({"host": "h", "extra": {"http_bearer_token": "secret-1"}}, "does not carry"),
+    ],
+)
+def test_refused(connection: Define, fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        _ = HiveMetastoreHook(connection(**fields)).settings
+    assert "secret-1" not in str(caught.value)
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_storage_options(connection: Define, as_text: bool) -> None:
+    shown: Any = {"s3://a": {"endpoint_url": "http://a"}, "s3://b": {}}
+    hidden: Any = {"s3://a": {"key": "key-of-a", "secret": "secret-of-a"}}
+    extra = {"storage_options": shown, "secret_storage_options": hidden}
+    if as_text:
+        extra = {name: json.dumps(value) for name, value in extra.items()}
+    assert HiveMetastoreHook(connection(host="h", extra=extra)).storage_options == {
+        "s3://a": {"endpoint_url": "http://a", "key": "key-of-a", "secret": "secret-of-a"},
+        "s3://b": {},
+    }
+
+
+@pytest.mark.parametrize("text", ["no json: sesame", '["sesame"]', '"sesame"'])
+def test_storage_options_that_are_no_object(connection: Define, text: str) -> None:
+    hook = HiveMetastoreHook(connection(host="h", extra={"secret_storage_options": text}))
+    with pytest.raises(ConfigurationError, match="'secret_storage_options' is no JSON object") as caught:
+        _ = hook.storage_options
+    assert "sesame" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["secret", "account_key", "session_token"])
+def test_secrets_among_the_options_that_are_shown(connection: Define, name: str) -> None:
+    extra = {"storage_options": json.dumps({"s3://a": {name: "sesame", "endpoint_url": "http://a"}})}
+    with pytest.raises(ConfigurationError, match=f"can see them: {name} in") as caught:
+        _ = HiveMetastoreHook(connection(host="h", extra=extra)).storage_options
+    assert "secret_storage_options" in str(caught.value)
+    assert "sesame" not in str(caught.value)
+
+
+def test_airflow_hides_our_secrets_by_their_names() -> None:
+    """As text of the form, and wherever Airflow shows extras: UI, API, command line."""
+    secret = {"tls_key_password", "http_bearer_token", "secret_storage_options"}
+    assert {name for name in EXTRAS if redact("a text", name) == "***"} == secret
+    assert redact({"http_headers": {"Authorization": "Bearer x"}}) == {
+        "http_headers": {"Authorization": "***"}
+    }
+
+
+def test_secrets_are_masked_wherever_they_turn_up(connection: Define) -> None:
+    extra = {"secret_storage_options": {"key": "AKIA-of-ours", "nested": {"list": ["s3cr3t-of-ours"]}}}
+    _ = HiveMetastoreHook(connection(host="h", extra=extra)).storage_options
+    assert redact("AKIA-of-ours and s3cr3t-of-ours") == "*** and ***"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "merged"),
+    [
+        ({"anon": True}, {}, {"anon": True}),
+        ({}, {"anon": True}, {"anon": True}),
+        ({"anon": True}, {"anon": True}, {"anon": True}),
+        ({"s3://a": {"anon": True}}, {"s3://b": {}}, {"s3://a": {"anon": True}, "s3://b": {}}),
+        ({"anon": True}, {"anon": False}, None),
+        ({"anon": True}, {"profile": "x"}, None),
+        ({"s3://a": {"anon": True}}, {"s3://a": {"anon": False}}, None),
+    ],
+)
+def test_storage_options_of_both_ends(
+    connection: Define, source: dict[str, Any], target: dict[str, Any], merged: dict[str, Any] | None
+) -> None:
+    hooks = [
+        HiveMetastoreHook(connection(name, host="h", extra={"storage_options": options}))
+        for name, options in (("one", source), ("two", target))
+    ]
+    if merged is not None:
+        assert common_storage_options(*hooks) == merged
+    else:
+        with pytest.raises(ConfigurationError, match="'one' and 'two' have different storage options"):
+            common_storage_options(*hooks)
+
+
+def test_test_button_without_a_server(connection: Define, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    works, text = HiveMetastoreHook(
+        connection(host="127.0.0.1", port=1, extra={"secret_storage_options": {"key": "open-sesame"}})
+    ).test_connection()
+    assert not works
+    assert "127.0.0.1:1" in text
+    assert "open-sesame" not in text + caplog.text
+    works, text = HiveMetastoreHook(connection(host="h", extra={"nonsense": 1})).test_connection()
+    assert (works, "nonsense" in text) == (False, True)

@@ -1,0 +1,86 @@
+"""What Airflow reads of the provider; test_airflow_provider.py asks a real Airflow."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import airflow
+import jsonschema
+import pytest
+from airflow.providers.common.compat.sdk import BaseHook, BaseOperator
+from airflow.triggers.base import BaseTrigger
+
+from airflow_hive_federation.hooks.metastore import EXTRAS, TRANSPORTS
+from airflow_hive_federation.provider import get_provider_info
+
+INFO = get_provider_info()
+(CONNECTION_TYPE,) = INFO["connection-types"]
+
+
+def test_the_entry_point_is_ours() -> None:
+    (found,) = (
+        point
+        for point in entry_points(group="apache_airflow_provider")
+        if point.dist is not None and point.dist.name == "airflow-hive-federation"
+    )
+    assert found.load() is get_provider_info
+
+
+@pytest.mark.parametrize("name", ["provider_info.schema.json", "provider.yaml.schema.json"])
+def test_the_schema_of_airflow(name: str) -> None:
+    schema = json.loads((Path(airflow.__file__).parent / name).read_text("utf-8"))
+    # The second one is of the whole provider.yaml: the fields it asks for besides are Airflow's own affair.
+    schema.pop("required", None)
+    schema["additionalProperties"] = True
+    jsonschema.validate({key: INFO[key] for key in INFO if key not in {"integrations"}}, schema)
+
+
+@pytest.mark.parametrize(
+    ("key", "base"),
+    [("operators", BaseOperator), ("sensors", BaseOperator), ("hooks", BaseHook), ("triggers", BaseTrigger)],
+)
+def test_every_module_has_what_it_is_listed_for(key: str, base: type[Any]) -> None:
+    for listed in INFO[key]:
+        for name in listed["python-modules"]:
+            classes = [value for _, value in inspect.getmembers(import_module(name), inspect.isclass)]
+            assert any(issubclass(one, base) and one.__module__ == name for one in classes), name
+
+
+def test_the_form_has_the_extras_of_the_hook() -> None:
+    module, _, name = CONNECTION_TYPE["hook-class-name"].rpartition(".")
+    hook = getattr(import_module(module), name)
+    assert hook.conn_type == CONNECTION_TYPE["connection-type"]
+    assert hook.hook_name == CONNECTION_TYPE["hook-name"]
+    fields = CONNECTION_TYPE["conn-fields"]
+    assert set(fields) == EXTRAS - {"http_headers"}
+    assert fields["transport"]["schema"]["enum"] == list(TRANSPORTS)
+    hidden = {name for name, field in fields.items() if field["schema"].get("format") == "password"}
+    assert hidden == {"tls_key_password", "http_bearer_token", "secret_storage_options"}
+
+
+def test_importing_the_operators_in_a_dag_is_light() -> None:
+    """Airflow parses DAG files over and over: nothing heavy may come with ours."""
+    code = """
+import json, sys
+import airflow.providers.common.compat.sdk as compat, airflow.triggers.base
+for name in ("BaseOperator", "BaseHook", "BaseSensorOperator", "TaskGroup", "AirflowFailException", "redact"):
+    getattr(compat, name)
+before = set(sys.modules)
+import airflow_hive_federation.operators.replication, airflow_hive_federation.operators.compaction
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    added = json.loads(done.stdout.splitlines()[-1])
+    foreign = [name for name in added if not name.startswith("airflow_hive_federation")]
+    assert foreign == []
+    heavy = ("metastore", "embedded", "acid", "storage", "spark", "model")
+    assert [name for name in added if name.removeprefix("airflow_hive_federation.").startswith(heavy)] == []

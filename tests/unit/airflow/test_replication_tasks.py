@@ -1,0 +1,279 @@
+"""Operators, sensor and trigger without servers; test_airflow_dag.py runs them for real."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+import runpy
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from airflow.sdk import DAG
+
+from airflow_hive_federation import errors
+from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
+from airflow_hive_federation.hooks.failing import as_airflow_error
+from airflow_hive_federation.operators.policy_fields import rendered_policy
+from airflow_hive_federation.operators.replication import (
+    BootstrapDumpOperator,
+    ReplicationLoadOperator,
+    VerifyReplicaOperator,
+    dump_uri,
+    replicate_database,
+)
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.transactions import DrainStart
+from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
+from airflow_hive_federation.triggers.transactions import OpenTransactionsDrainTrigger
+
+DAG_FILE = Path(__file__).parents[3] / "dags" / "replicate_database.py"
+POLICY = {"name": "shop", "source_database": "shop", "dump_root": "/dumps"}
+START = DrainStart(database="shop", event_id=7, transactions=(3, 5), moment_ms=1).to_json()
+ENDS: dict[str, Any] = {"policy": POLICY, "source_conn_id": "a", "target_conn_id": "b"}
+
+Define = Callable[..., str]
+
+
+# -- the DAG -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def dag() -> DAG:
+    found: DAG = runpy.run_path(str(DAG_FILE))["dag"]
+    return found
+
+
+def test_the_task_group(dag: DAG) -> None:
+    group = dag.task_group.get_task_group_dict()["replicate"]
+    assert group is not None
+    steps = ["replicate.drain", "replicate.dump", "replicate.load", "replicate.verify"]
+    assert [task.task_id for task in dag.topological_sort()] == steps
+    for before, after in pairwise(steps):
+        assert dag.get_task(before).downstream_task_ids == {after}
+
+
+def rendered(dag: DAG, task_id: str, **params: Any) -> Any:
+    """The task with its templates rendered as Airflow does; outputs of other tasks stay away."""
+    task: Any = dag.get_task(task_id)
+    values = (
+        {name: param["value"] for name, param in dag.params.dump().items()} if False else dag.params.dump()
+    )
+    environment = dag.get_template_env()
+    context = {"params": {**values, **params}}
+    fields = [name for name in task.template_fields if name not in {"start", "dump"}]
+    return {name: task.render_template(getattr(task, name), context, environment) for name in fields}
+
+
+def test_the_form_left_as_it_is(dag: DAG) -> None:
+    fields = rendered(dag, "replicate.load")
+    assert rendered_policy(fields["policy"], {}) == ReplicationPolicy(
+        name="hive_target.flights",
+        source_database="flights",
+        dump_root="/var/lib/hive-federation",
+        external_base="/var/lib/hive-federation/external",
+    )
+    assert (fields["source_conn_id"], fields["target_conn_id"]) == ("hive_source", "hive_target")
+    assert fields["spark_conn_id"] == "spark_default"
+
+
+def test_the_form_filled(dag: DAG) -> None:
+    fields = rendered(
+        dag,
+        "replicate.verify",
+        target_database="copy",
+        target_conn_id="far",
+        external_base=None,
+        open_txn_timeout="30s",
+        bandwidth_bytes_per_s=1000,
+        into_existing=True,
+    )
+    policy = rendered_policy(fields["policy"], {})
+    assert (policy.name, policy.target_database, policy.external_base) == ("far.copy", "copy", None)
+    assert (policy.open_txn_timeout_s, policy.bandwidth_bytes_per_s, policy.into_existing) == (30, 1000, True)
+
+
+def test_every_parameter_of_the_form_is_used_and_has_a_title(dag: DAG) -> None:
+    for name in dag.params:
+        assert f"params.{name}" in DAG_FILE.read_text("utf-8")
+        assert dag.params.get_param(name).schema["title"]
+
+
+def test_the_dag_survives_airflows_serialization(dag: DAG) -> None:
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    again = DagSerialization.from_dict(json.loads(json.dumps(DagSerialization.to_dict(dag))))
+    task = again.get_task("replicate.dump")
+    assert task.policy["source_database"] == "{{ params.database }}"
+    assert again.get_task("replicate.drain").downstream_task_ids == {"replicate.dump"}
+
+
+def test_a_policy_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = ReplicationPolicy(**POLICY, open_txn_timeout_s=60)
+    with DAG("mine", schedule=None) as mine:
+        replicate_database(
+            policy, source_conn_id="a", target_conn_id="b", spark_conf={"spark.x": "1"}, deferrable=False
+        )
+    drain: Any = mine.get_task("replicate_shop.drain")
+    assert (drain.database, drain.open_txn_timeout, drain.deferrable) == ("shop", 60.0, False)
+    load: Any = mine.get_task("replicate_shop.load")
+    assert load.spark_conf == {"spark.x": "1"}
+    assert "storage_options" not in load.policy
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (POLICY | {"bandwith": 1}, "no fields named .'bandwith'"),
+        (POLICY | {"name": "{{ params.database }}"}, "Give group_id"),
+    ],
+)
+def test_refused_while_the_dag_is_parsed(policy: dict[str, Any], message: str) -> None:
+    with DAG("mine", schedule=None), pytest.raises(ConfigurationError, match=message):
+        replicate_database(policy, source_conn_id="a", target_conn_id="b")
+
+
+# -- operators -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        OpenTransactionsDrainSensor(task_id="drain", source_conn_id="a", database="shop"),
+        BootstrapDumpOperator(task_id="dump", policy=POLICY, source_conn_id="a"),
+        ReplicationLoadOperator(task_id="load", dump="/dumps/1", **ENDS),
+        VerifyReplicaOperator(task_id="verify", dump="/dumps/1", **ENDS),
+    ],
+    ids=lambda task: task.task_id,
+)
+def test_template_fields_are_arguments(task: Any) -> None:
+    assert all(hasattr(task, name) for name in task.template_fields)
+    assert set(task.template_fields_renderers) <= set(task.template_fields)
+    assert "source_conn_id" in task.template_fields
+
+
+@pytest.mark.parametrize("dump", ["file:/dumps/7", {"dump": "file:/dumps/7", "event_id": 7}])
+def test_a_dump_by_its_uri_or_by_its_task(dump: Any) -> None:
+    assert dump_uri(dump) == "file:/dumps/7"
+
+
+@pytest.mark.parametrize("dump", [None, "", {}, {"dump": None}, 7])
+def test_no_dump(dump: Any) -> None:
+    with pytest.raises(ConfigurationError, match="names no dump"):
+        dump_uri(dump)
+
+
+def test_a_wrong_connection_fails_the_task_for_good(connection: Define) -> None:
+    conn_id = connection(host="h", extra={"nonsense": 1})
+    tasks: list[Any] = [
+        OpenTransactionsDrainSensor(task_id="drain", source_conn_id=conn_id, database="shop"),
+        BootstrapDumpOperator(task_id="dump", policy=POLICY, source_conn_id=conn_id),
+        ReplicationLoadOperator(task_id="load", dump="d", **ENDS | {"source_conn_id": conn_id}),
+        VerifyReplicaOperator(task_id="verify", dump="d", **ENDS | {"source_conn_id": conn_id}),
+    ]
+    for task in tasks:
+        with pytest.raises(AirflowFailException, match=r"ConfigurationError: .*nonsense"):
+            task.execute({})
+
+
+def test_a_metastore_that_is_down_is_asked_again(connection: Define) -> None:
+    conn_id = connection(host="127.0.0.1", port=1)
+    task = BootstrapDumpOperator(task_id="dump", policy=POLICY, source_conn_id=conn_id)
+    with pytest.raises(AirflowException, match=r"MetastoreUnreachableError: .*127\.0\.0\.1:1") as caught:
+        task.execute({})  # type: ignore[arg-type]
+    assert not isinstance(caught.value, AirflowFailException)
+
+
+def error_classes(root: type[HiveFederationError] = HiveFederationError) -> list[type[HiveFederationError]]:
+    return [root, *(one for child in root.__subclasses__() for one in error_classes(child))]
+
+
+@pytest.mark.parametrize("kind", error_classes())
+def test_retryable_errors_are_retried_and_no_others(kind: type[HiveFederationError]) -> None:
+    with pytest.raises(AirflowException) as caught, as_airflow_error():
+        raise kind("Table a.b is gone.", remedy="Look.")
+    assert isinstance(caught.value, AirflowFailException) is not kind.retryable
+    assert str(caught.value) == f"{kind.__name__}: Table a.b is gone. Remedy: Look."
+    assert isinstance(caught.value.__cause__, kind)
+
+
+def test_foreign_errors_stay_what_they_are() -> None:
+    with pytest.raises(ZeroDivisionError), as_airflow_error():
+        _ = 1 / 0
+
+
+# -- the trigger ---------------------------------------------------------------------------------------
+
+
+def events(trigger: OpenTransactionsDrainTrigger) -> list[dict[str, Any]]:
+    async def collect() -> list[dict[str, Any]]:
+        return [event.payload async for event in trigger.run()]
+
+    return asyncio.run(collect())
+
+
+def test_the_trigger_goes_through_the_database_and_back() -> None:
+    from airflow.serialization.serialized_objects import BaseSerialization
+
+    trigger = OpenTransactionsDrainTrigger(source_conn_id="a", start=START, deadline_s=1e9)
+    path, arguments = trigger.serialize()
+    assert path == f"{OpenTransactionsDrainTrigger.__module__}.OpenTransactionsDrainTrigger"
+    stored = json.loads(json.dumps(BaseSerialization.serialize(arguments)))
+    again = OpenTransactionsDrainTrigger(**BaseSerialization.deserialize(stored))
+    assert again.serialize() == trigger.serialize()
+
+
+def test_the_trigger_after_its_deadline() -> None:
+    trigger = OpenTransactionsDrainTrigger(source_conn_id="a", start=START, deadline_s=time.time() - 1)
+    assert events(trigger) == [{"state": "timeout", "start": START}]
+
+
+def test_the_trigger_tells_a_wrong_connection_at_once(connection: Define) -> None:
+    conn_id = connection(host="h", extra={"nonsense": 1})
+    trigger = OpenTransactionsDrainTrigger(source_conn_id=conn_id, start=START, deadline_s=time.time() + 60)
+    (event,) = events(trigger)
+    assert (event["state"], event["retryable"]) == ("error", False)
+    assert event["message"].startswith("ConfigurationError: ")
+
+
+def test_the_trigger_asks_a_metastore_that_is_down_again(
+    connection: Define, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_hive_federation.triggers.transactions._PAUSE_S", 0.01)
+    conn_id = connection(host="127.0.0.1", port=1)
+    trigger = OpenTransactionsDrainTrigger(source_conn_id=conn_id, start=START, deadline_s=time.time() + 0.5)
+    assert events(trigger) == [{"state": "timeout", "start": START}]
+    monkeypatch.setattr("airflow_hive_federation.triggers.transactions._PATIENCE_S", 0.1)
+    trigger.deadline_s = time.time() + 60
+    (event,) = events(trigger)
+    assert (event["state"], event["retryable"]) == ("error", True)
+    assert event["message"].startswith("MetastoreUnreachableError: ")
+
+
+@pytest.mark.parametrize("retryable", [True, False])
+def test_the_sensor_after_an_error_of_its_trigger(retryable: bool) -> None:
+    sensor = OpenTransactionsDrainSensor(task_id="drain", source_conn_id="a", database="shop")
+    event = {"state": "error", "message": "X: gone.", "retryable": retryable, "start": START}
+    with pytest.raises(AirflowException, match=r"X: gone\.") as caught:
+        sensor.execute_complete({}, event)  # type: ignore[arg-type]
+    assert isinstance(caught.value, AirflowFailException) is not retryable
+
+
+def test_a_timeout_that_is_none(connection: Define) -> None:
+    conn_id = connection(host="127.0.0.1", port=1)
+    sensor = OpenTransactionsDrainSensor(
+        task_id="drain", source_conn_id=conn_id, database="shop", open_txn_timeout="soon"
+    )
+    with pytest.raises(AirflowFailException, match="'soon' is not a duration"):
+        sensor.execute({})  # type: ignore[arg-type]
+
+
+def test_errors_survive_the_way_between_processes() -> None:
+    error = errors.TargetChangedError("Table a.b was changed.", remedy="Undo.", differences=["x"])
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.differences) == (type(error), str(error), ["x"])
