@@ -1,0 +1,120 @@
+"""``hive-federation compact``: compact a table now, or serve the metastore's compaction queue."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.cli.connecting import settings_for
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.acid.compaction_queue import CompactionReport, MergeRunner
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command to ``hive-federation``."""
+    parser = subparsers.add_parser(
+        "compact",
+        help="compact an ACID table, or serve the compaction queue",
+        description="Compact TABLE now; TABLE `worker` serves the metastore's compaction queue.",
+    )
+    parser.add_argument("table", metavar="TABLE|worker", help="database.table, or: worker")
+    parser.add_argument(
+        "--metastore",
+        default="hive_federation_default",
+        help="URI(s) of the metastore, or the id of an Airflow connection",
+    )
+    parser.add_argument("--kind", default="major", choices=["major", "minor"])
+    parser.add_argument(
+        "--partition", action="append", metavar="NAME", help="day=2026-01-01/hour=7; several times for more"
+    )
+    parser.add_argument("--compression", default="zlib", help="of ORC files: zlib, zstd, snappy, lz4")
+    parser.add_argument("--threads", type=int, help="bucket files side by side (default: one a core)")
+    parser.add_argument("--spark-conn-id", help="merge by Spark jobs over this Airflow connection")
+    parser.add_argument("--pool", help="worker: pool to serve")
+    parser.add_argument(
+        "--timeout", type=float, metavar="S", help="worker: begin nothing after so many seconds"
+    )
+    parser.add_argument("--max", type=int, metavar="N", help="worker: serve so many requests at most")
+    parser.add_argument("--until-empty", action="store_true", help="worker: end when the queue is empty")
+    parser.add_argument("--json", action="store_true", help="print a line of JSON a request")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry it out; 1 if a compaction failed."""
+    reports = _serve(args) if args.table == "worker" else _compact(args)
+    return int(any(report.state == "failed" for report in reports))
+
+
+def _compact(args: argparse.Namespace) -> list[CompactionReport]:
+    from airflow_hive_federation.acid.compaction import CompactionKind
+    from airflow_hive_federation.acid.compaction_requests import compact_table
+
+    return compact_table(
+        settings_for(args.metastore),
+        args.table,
+        CompactionKind.of(args.kind),
+        _runner(args),
+        partitions=args.partition,
+        storage_options=_storage_options(args),
+        on_report=lambda report: _tell(args, report),
+    )
+
+
+def _serve(args: argparse.Namespace) -> list[CompactionReport]:
+    from airflow_hive_federation.acid.compaction_queue import CompactionWorker
+    from airflow_hive_federation.acid.compaction_requests import revoke_dead_workers
+    from airflow_hive_federation.metastore import MetastoreClient
+
+    settings = settings_for(args.metastore)
+    with MetastoreClient(settings) as client:
+        revoke_dead_workers(client)
+    worker = CompactionWorker(
+        settings, _runner(args), pool_name=args.pool, batch=16, storage_options=_storage_options(args)
+    )
+    return worker.serve(
+        timeout_s=args.timeout,
+        max_compactions=args.max,
+        until_empty=args.until_empty,
+        on_report=lambda report: _tell(args, report),
+    )
+
+
+def _runner(args: argparse.Namespace) -> MergeRunner:
+    options = _storage_options(args)
+    if args.spark_conn_id is None:
+        from airflow_hive_federation.acid.compaction_runners import in_threads
+
+        return in_threads(args.threads, options=options, compression=args.compression)
+    from airflow_hive_federation.hooks.spark import SparkPipelineHook
+    from airflow_hive_federation.spark.compact import by_spark
+
+    hook = SparkPipelineHook(args.spark_conn_id, storage_options=options)
+    return by_spark(
+        lambda job, arguments, report_uri: hook.submit(job, arguments, report_uri=report_uri),
+        options=options,
+        compression=args.compression,
+    )
+
+
+def _storage_options(args: argparse.Namespace) -> dict[str, Any]:
+    if "://" in args.metastore:
+        return {}
+    from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
+
+    return HiveMetastoreHook(args.metastore).storage_options
+
+
+def _tell(args: argparse.Namespace, report: CompactionReport) -> None:
+    if args.json:
+        print(json.dumps(asdict(report)), flush=True)
+        return
+    name = f"{report.table} {report.partition}".strip()
+    if report.state == "compacted":
+        made = ", ".join(report.directories)
+        print(f"{name}: {made}, {report.rows:,} rows, {report.size_bytes:,} bytes, {report.seconds:.1f} s")
+        return
+    print(f"{name}: {report.state}. {report.message}".rstrip(), file=sys.stderr, flush=True)

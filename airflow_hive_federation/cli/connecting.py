@@ -1,0 +1,66 @@
+"""What the command line takes as a metastore: URIs, or the id of an Airflow connection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreSettings
+
+
+@dataclass(frozen=True)
+class End:
+    """A metastore, and the options of the stores its tables lie on."""
+
+    name: str
+    settings: MetastoreSettings
+    storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
+def settings_for(connection: str) -> MetastoreSettings:
+    """Settings of a client.
+
+    :param connection: URIs, comma-separated, or the id of an Airflow connection.
+    :raises ConfigurationError: neither.
+    """
+    return end_for(connection).settings
+
+
+def end_for(connection: str) -> End:
+    """Settings of a client, and storage options where an Airflow connection has them.
+
+    :param connection: URIs, comma-separated, or the id of an Airflow connection.
+    :raises ConfigurationError: neither.
+    """
+    if "://" in connection:
+        from airflow_hive_federation.metastore import MetastoreSettings
+
+        uris = tuple(uri.strip() for uri in connection.split(",") if uri.strip())
+        return End(connection, MetastoreSettings(uris=uris))
+    from airflow.providers.common.compat.sdk import AirflowNotFoundException
+
+    from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
+
+    hook = HiveMetastoreHook(connection)
+    try:
+        return End(connection, hook.settings, hook.storage_options)
+    except AirflowNotFoundException:
+        raise ConfigurationError(
+            f"{connection!r} is neither a URI nor the id of an Airflow connection.",
+            remedy="Write thrift://host:9083, or define the connection.",
+        ) from None
+
+
+def common_storage_options(source: End, target: End) -> dict[str, Any]:
+    """The storage options of both ends, for work that reads one and writes the other.
+
+    :raises ConfigurationError: they differ and do not say by URI which is whose.
+    """
+    from airflow_hive_federation.hooks.metastore import merged_storage_options
+
+    return merged_storage_options(
+        (source.name, source.storage_options), (target.name, target.storage_options)
+    )

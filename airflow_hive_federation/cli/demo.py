@@ -1,0 +1,240 @@
+"""``hive-federation demo``: the main job, start to end, on this machine.
+
+Two real Hive metastores, a database that Hive itself has written, a transaction left open, and the example
+DAG in Airflow: it waits for the transaction, dumps, copies with Spark, loads and verifies.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow_hive_federation.cli import demo_data
+from airflow_hive_federation.cli.demo_airflow import DAG_ID, DemoAirflow
+from airflow_hive_federation.cli.report import print_report
+from airflow_hive_federation.cli.story import Story
+from airflow_hive_federation.errors import HiveFederationError
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+    from airflow_hive_federation.metastore import MetastoreClient
+
+#: The open transaction is committed this long after the DAG was seen waiting for it.
+_LEFT_OPEN_S = 3.0
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command to ``hive-federation``."""
+    parser = subparsers.add_parser(
+        "demo",
+        help="replicate a database between two embedded metastores",
+        description="Starts two real Hive metastores on this machine, lets Hive fill one of them, replicates "
+        "its database to the other by the example DAG in Airflow, and verifies the copy.",
+    )
+    parser.add_argument("--ui", action="store_true", help="leave Airflow's UI up with the same DAG")
+    parser.add_argument("--json", action="store_true", help="end with the result as JSON on stdout")
+    parser.add_argument("--directory", type=Path, help="work here and keep everything (default: temporary)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the demo; 0 if the replica is equal to its source."""
+    story = Story()
+    with _ended_in_order(), _directory(args.directory, story) as directory, ExitStack() as stack:
+        airflow = DemoAirflow(directory)
+        scene = _set_up(stack, directory, airflow, story)
+        if args.ui:
+            from airflow_hive_federation.cli.demo_ui import serve
+
+            return serve(airflow, scene.conf(directory), scene.connections(), scene.commit, story)
+        set_up_s = story.seconds
+        story.stage(f"Airflow runs the DAG {DAG_ID}")
+        tasks_s = airflow.run_dag(scene.conf(directory), scene.connections(), _Audience(scene, story).hear)
+        report = _report(directory)
+        if args.json:
+            print(json.dumps(_result(report, story.seconds)))
+        else:
+            story.stage("Done")
+            _show(report, scene, {"set-up": set_up_s, **tasks_s, "in all": story.seconds})
+    return int(bool(report["differences"]))
+
+
+# -- setting up ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Scene:
+    """Two metastores, and a transaction left open in the source."""
+
+    source: EmbeddedMetastore
+    target: EmbeddedMetastore
+    open_txn: int
+
+    def conf(self, directory: Path) -> dict[str, Any]:
+        """Parameters of the DAG run."""
+        return {
+            "database": demo_data.DATABASE,
+            "dump_root": f"file:{directory / 'dumps'}",
+            "external_base": f"file:{self.target.external_warehouse / 'from_source'}",
+            "open_txn_timeout": "5m",
+        }
+
+    def connections(self) -> dict[str, dict[str, Any]]:
+        """The connections that the DAG uses, by their ids."""
+        ends = {"source": self.source, "target": self.target}
+        return {
+            **{
+                f"hive_{name}": {
+                    "conn_type": "hive_federation",
+                    "description": f"The demo's {name}",
+                    "host": "127.0.0.1",
+                    "port": metastore.port,
+                }
+                for name, metastore in ends.items()
+            },
+            "spark_default": {"conn_type": "spark", "host": "local[*]"},
+        }
+
+    def commit(self) -> None:
+        """Commit the transaction left open."""
+        with _connected(self.source) as client:
+            client.commit_txn(self.open_txn)
+
+
+def _set_up(stack: ExitStack, directory: Path, airflow: DemoAirflow, story: Story) -> _Scene:
+    """What can happen side by side does: the target starts and Airflow prepares while Hive writes."""
+    from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+
+    def start(name: str) -> EmbeddedMetastore:
+        return stack.enter_context(EmbeddedMetastore.start(name, directory=directory / name))
+
+    # Ended before the metastores are, whatever happens.
+    aside = ThreadPoolExecutor(max_workers=2, thread_name_prefix="demo")
+    story.stage("Starting two Hive metastores (the first time ever, their jars are fetched)")
+    source = start("source")
+    stack.callback(aside.shutdown, cancel_futures=True)
+    starting = aside.submit(start, "target")
+    migrating = aside.submit(airflow.migrate)
+    story.detail(f"source   {source.uri}")
+    open_txn = _fill(source, story)
+    target = starting.result()
+    story.detail(f"target   {target.uri}")
+    migrating.result()
+    return _Scene(source, target, open_txn)
+
+
+def _fill(source: EmbeddedMetastore, story: Story) -> int:
+    """Fill the source, abort one transaction and leave another open; return the open one."""
+    from airflow_hive_federation.embedded.sql import HiveSql
+
+    story.stage(f"Hive writes the database '{demo_data.DATABASE}' into the source")
+    with HiveSql(source) as sql:
+        demo_data.fill_source(source, sql, story.detail)
+    with _connected(source) as client:
+        write_id = demo_data.abort_a_transaction(client)
+        story.detail(f"flights  write id {write_id} aborted, its rows still in the table's directory")
+        open_txn = demo_data.open_a_transaction(client)
+        story.detail(f"flights  transaction {open_txn} left open: the replication has to wait for it")
+    return open_txn
+
+
+def _connected(metastore: EmbeddedMetastore) -> MetastoreClient:
+    from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+
+    return MetastoreClient(MetastoreSettings(uris=(metastore.uri,)))
+
+
+@contextmanager
+def _directory(named: Path | None, story: Story) -> Iterator[Path]:
+    """The directory of the demo; a temporary one goes at the end, unless something went wrong."""
+    if named:
+        named.mkdir(parents=True, exist_ok=True)
+        if any(named.iterdir()):
+            raise HiveFederationError(
+                f"Directory {named} is not empty.", remedy="Name another: the demo begins with nothing."
+            )
+        yield named.absolute()
+        return
+    directory = Path(tempfile.mkdtemp(prefix="hive-federation-demo-"))
+    try:
+        yield directory
+    except HiveFederationError:
+        story.detail(f"Everything is kept in {directory}")
+        raise
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    else:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the demo as an interrupt does: with everything it has started."""
+
+    def interrupt(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# -- telling -------------------------------------------------------------------------------------------
+
+
+class _Audience:
+    """Retells what the DAG's tasks say, and commits the open transaction once the DAG waits for it."""
+
+    def __init__(self, scene: _Scene, story: Story) -> None:
+        self._scene = scene
+        self._story = story
+        self._timer: threading.Timer | None = None
+
+    def hear(self, task: str, text: str) -> None:
+        self._story.hear(text, label=task)
+        if self._timer is None and text.startswith("Still open"):
+            self._timer = threading.Timer(_LEFT_OPEN_S, self._commit)
+            self._timer.start()
+
+    def _commit(self) -> None:
+        self._story.detail(f"        (somebody commits transaction {self._scene.open_txn} now)")
+        self._scene.commit()
+
+
+def _report(directory: Path) -> dict[str, Any]:
+    found = sorted((directory / "dumps").glob("*/*/_verified.json"), key=lambda path: path.stat().st_mtime)
+    if not found:
+        raise HiveFederationError(
+            "The DAG left no verification report.", remedy=f"Read {directory / 'airflow.log'}."
+        )
+    report: dict[str, Any] = json.loads(found[-1].read_text(encoding="utf-8"))
+    return report
+
+
+def _result(report: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    names = ("name", "source_rows", "target_rows", "digest_equal")
+    return {
+        "tables": [{name: table[name] for name in names} for table in report["tables"]],
+        "seconds": round(seconds, 1),
+    }
+
+
+def _show(report: Mapping[str, Any], scene: _Scene, times_s: Mapping[str, float]) -> None:
+    title = f"Database {report['database']}, replicated from {scene.source.uri} to {scene.target.uri}"
+    print()
+    print_report(report, title=title)
+    print(" · ".join(f"{name} {seconds:.0f} s" for name, seconds in times_s.items()))
+    print("\nNext: hive-federation demo --ui shows the same DAG in Airflow's UI.")

@@ -1,0 +1,196 @@
+"""The demo's Airflow: a home and an SQLite database of its own, connections in the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from airflow_hive_federation.cli.story import is_count
+from airflow_hive_federation.errors import HiveFederationError, ReplicationError
+
+DAG_ID = "replicate_database"
+
+#: Several processes write to one SQLite file; five seconds, SQLite's default, are short on a busy machine.
+SQLITE_ARGUMENTS = {"timeout": 60}
+
+#: Lines of a failed task's error that are shown; the log has them all.
+_ERROR_LINES = 12
+_STARTING = re.compile(r"\[DAG TEST\] (starting|end task) task_id=(?:\w+\.)*(?P<task>\w+)")
+
+
+class DemoAirflow:
+    """Commands of Airflow, run in processes of their own.
+
+    :param directory: where Airflow's home and log are made.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._home = directory / "airflow"
+        self._home.mkdir(exist_ok=True)
+        self.log_path = directory / "airflow.log"
+        self.environment = {**_environment_without_airflow(os.environ), **self._settings()}
+
+    def migrate(self) -> None:
+        """Make Airflow's database.
+
+        :raises HiveFederationError: Airflow could not.
+        """
+        log: list[str] = []
+        if self._run(["db", "migrate"], log.append):
+            raise HiveFederationError(
+                "Airflow could not make its database:\n" + "".join(log[-_ERROR_LINES:]),
+                remedy=f"Read {self.log_path}.",
+                log_path=str(self.log_path),
+            )
+
+    def run_dag(
+        self,
+        conf: Mapping[str, Any],
+        connections: Mapping[str, Mapping[str, Any]],
+        hear: Callable[[str, str], None],
+    ) -> dict[str, float]:
+        """Run the DAG to its end as ``airflow dags test`` does, triggers inline.
+
+        :param conf: parameters of the run.
+        :param connections: ids of connections, and their fields.
+        :param hear: told a task and what it says.
+        :return: the tasks and the seconds each took.
+        :raises ReplicationError: a task failed; with its error.
+        """
+        log = DagTestLog(hear)
+        for conn_id, fields in connections.items():
+            self.environment[f"AIRFLOW_CONN_{conn_id.upper()}"] = json.dumps(fields)
+        code = self._run(["dags", "test", DAG_ID, "--conf", json.dumps(conf)], log.read)
+        if code:
+            raise ReplicationError(
+                log.failure() or f"Airflow ended with exit code {code} before the DAG did.",
+                remedy=f"The whole log is {self.log_path}.",
+                log_path=str(self.log_path),
+            )
+        return log.seconds
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command line of an Airflow command."""
+        return [sys.executable, "-m", "airflow", *arguments]
+
+    def _run(self, arguments: list[str], on_line: Callable[[str], None]) -> int:
+        with (
+            self.log_path.open("a", encoding="utf-8") as log,
+            subprocess.Popen(
+                self.command(*arguments),
+                env={**self.environment, "AIRFLOW__LOGGING__JSON_LOGS": "True"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+            ) as process,
+        ):
+            for line in process.stdout or ():
+                log.write(line)
+                on_line(line)
+        return process.returncode
+
+    def _settings(self) -> dict[str, str]:
+        return {
+            "AIRFLOW_HOME": str(self._home),
+            # Airflow starts commands of its own by their names.
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(example_dags()),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__PARALLELISM": "4",
+            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+            "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
+            "AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS": "False",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS": f"{__name__}.SQLITE_ARGUMENTS",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS_ASYNC": f"{__name__}.SQLITE_ARGUMENTS",
+        }
+
+
+class DagTestLog:
+    """Understands the JSON log of ``airflow dags test``.
+
+    :param hear: told a task and what it says.
+    """
+
+    def __init__(self, hear: Callable[[str, str], None]) -> None:
+        self._hear = hear
+        self._task = ""
+        self._errors: dict[str, str] = {}
+        self._began: dict[str, float] = {}
+        #: How long the tasks took that have ended.
+        self.seconds: dict[str, float] = {}
+
+    def read(self, line: str) -> None:
+        """Take one line; what is no JSON tells nothing."""
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            return
+        if not isinstance(entry, dict):
+            return
+        event, logger = str(entry.get("event", "")).strip(), str(entry.get("logger", ""))
+        if match := _STARTING.match(event):
+            self._note_task(match, entry)
+        elif event == "Pausing task as DEFERRED.":
+            self._hear(self._task, "deferred: Airflow's triggerer waits")
+        elif event == "Task failed with exception":
+            self._errors[self._task] = _error_text(entry)
+            self._hear(self._task, "failed")
+        elif _is_ours(logger) or is_count(event):
+            self._hear(self._task, event)
+
+    def failure(self) -> str:
+        """The task that failed and the first lines of its error; empty if none did."""
+        for task, text in self._errors.items():
+            lines = text.splitlines()
+            more = [f"… {len(lines) - _ERROR_LINES} more lines"] if len(lines) > _ERROR_LINES else []
+            return f"Task {task} failed: " + "\n".join([*lines[:_ERROR_LINES], *more])
+        return ""
+
+    def _note_task(self, match: re.Match[str], entry: Mapping[str, Any]) -> None:
+        from datetime import datetime
+
+        now = datetime.fromisoformat(str(entry["timestamp"]).replace("Z", "+00:00")).timestamp()
+        task = match["task"]
+        if match[1] == "starting":
+            self._task = task
+            self._began.setdefault(task, now)
+            # A task that runs again has not failed yet.
+            self._errors.pop(task, None)
+        else:
+            self.seconds[task] = now - self._began.get(task, now)
+
+
+def example_dags() -> Path:
+    """Directory of the example DAGs: in an installed package, or in a checkout."""
+    package = Path(__file__).resolve().parent.parent
+    inside = package / "example_dags"
+    return inside if inside.is_dir() else package.parent / "dags"
+
+
+def _is_ours(logger: str) -> bool:
+    # Not the hooks: with spark-submit's output, everything that Spark says would be told.
+    return "airflow_hive_federation." in logger and "hooks" not in logger
+
+
+def _error_text(entry: Mapping[str, Any]) -> str:
+    """What the task's error says; ours has its class in its text, others get theirs before it."""
+    error = (entry.get("exception") or [{}])[0]
+    kind, text = str(error.get("exc_type", "")), str(error.get("exc_value", "")).strip()
+    return text if not kind or kind.startswith("Airflow") else f"{kind}: {text}"
+
+
+def _environment_without_airflow(environ: Mapping[str, str]) -> dict[str, str]:
+    """The demo must not touch an Airflow that this shell is set up for."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith("AIRFLOW_") or name.startswith("AIRFLOW_HIVE_FEDERATION_")
+    }

@@ -1,0 +1,51 @@
+"""Entry point of ``hive-federation``."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from airflow_hive_federation import __version__
+from airflow_hive_federation.errors import HiveFederationError
+
+#: Command → module with ``add_parser(subparsers)`` and ``run(args) -> int``.
+COMMANDS = {
+    "demo": "airflow_hive_federation.cli.demo",
+    "metastore": "airflow_hive_federation.cli.metastore",
+    "compact": "airflow_hive_federation.cli.compact",
+    "doctor": "airflow_hive_federation.cli.doctor",
+    "replicate": "airflow_hive_federation.cli.replicate",
+}
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="hive-federation", description="Federate Hive metastores and replicate Hive databases."
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for module in COMMANDS.values():
+        import_module(module).add_parser(subparsers)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit status: 0, or 1 with one clear message on stderr."""
+    args = build_parser().parse_args(argv)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    try:
+        return int(import_module(COMMANDS[args.command]).run(args))
+    except HiveFederationError as error:
+        print(f"hive-federation {args.command}: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"hive-federation {args.command}: interrupted", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

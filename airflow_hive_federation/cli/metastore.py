@@ -1,0 +1,110 @@
+"""``hive-federation metastore start|stop|list``: embedded metastores for development."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from airflow_hive_federation.embedded.cache import cache_directory
+from airflow_hive_federation.embedded.metastore import (
+    EmbeddedMetastore,
+    RunningMetastore,
+    running_metastores,
+    stop_metastore,
+)
+from airflow_hive_federation.errors import ConfigurationError
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
+    """Register ``metastore`` and its three actions; :func:`run` carries them out."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "metastore", help="start, stop and list local Hive metastores for development"
+    )
+    actions = parser.add_subparsers(dest="metastore_action", required=True, metavar="start|stop|list")
+    json_option = argparse.ArgumentParser(add_help=False)
+    json_option.add_argument("--json", action="store_true", help="print JSON")
+
+    start = actions.add_parser("start", parents=[json_option], help="start one that stays when this ends")
+    start.add_argument("name", metavar="NAME")
+    start.add_argument("--directory", type=Path, help="where it lives (default: in the cache, by its name)")
+    start.add_argument("--port", type=int, default=0, help="Thrift port on 127.0.0.1 (default: a free one)")
+    start.set_defaults(metastore_run=_start)
+
+    stop = actions.add_parser("stop", parents=[json_option], help="stop one; its directory stays")
+    stop.add_argument("name", metavar="NAME")
+    stop.set_defaults(metastore_run=_stop)
+
+    listing = actions.add_parser("list", parents=[json_option], help="list the ones that run")
+    listing.set_defaults(metastore_run=_list)
+
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry out one action and return the exit code.
+
+    :raises HiveFederationError: what went wrong, for the caller to print.
+    """
+    action: Callable[[argparse.Namespace], int] = args.metastore_run
+    return action(args)
+
+
+def _start(args: argparse.Namespace) -> int:
+    for running in running_metastores():
+        if running.name == args.name:
+            _print(args, [running], f"{args.name} is running already: {running.uri}", single=True)
+            return 0
+    directory = args.directory or cache_directory() / "metastores" / args.name
+    started = EmbeddedMetastore.start(args.name, directory=directory, tied_to_parent=False, port=args.port)
+    text = f"{args.name}: {started.uri}\ndirectory: {started.directory}\nlog: {started.log_path}"
+    _print(args, [started], text, single=True)
+    return 0
+
+
+def _stop(args: argparse.Namespace) -> int:
+    found = [running for running in running_metastores() if running.name == args.name]
+    if not found:
+        names = ", ".join(running.name for running in running_metastores()) or "none"
+        raise ConfigurationError(
+            f"no metastore named {args.name!r} is running.", remedy=f"running now: {names}."
+        )
+    for running in found:
+        stop_metastore(running)
+    _print(args, found, f"{args.name} is stopped; its directory stays: {found[0].directory}", single=True)
+    return 0
+
+
+def _list(args: argparse.Namespace) -> int:
+    running = running_metastores()
+    lines = [f"{one.name}\t{one.uri}\t{one.pid}\t{one.directory}" for one in running]
+    _print(args, running, "\n".join(lines) if lines else "no metastore is running")
+    return 0
+
+
+def _print(
+    args: argparse.Namespace,
+    metastores: Sequence[RunningMetastore | EmbeddedMetastore],
+    text: str,
+    *,
+    single: bool = False,
+) -> None:
+    if not args.json:
+        print(text)
+        return
+    described = [_described(metastore) for metastore in metastores]
+    print(json.dumps(described[0] if single else described))
+
+
+def _described(metastore: RunningMetastore | EmbeddedMetastore) -> dict[str, Any]:
+    return {
+        "name": metastore.name,
+        "uri": metastore.uri,
+        "pid": metastore.pid,
+        "directory": str(metastore.directory),
+        "warehouse": str(metastore.warehouse),
+        "log_path": str(metastore.log_path),
+    }

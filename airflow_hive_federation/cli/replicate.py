@@ -1,0 +1,228 @@
+"""``hive-federation replicate``: the replication of the DAG, from a terminal.
+
+A policy file is TOML::
+
+    name = "flights"
+    source = "thrift://source:9083"          # URIs, or the id of an Airflow connection
+    target = "thrift://target:9083"
+    source_database = "flights"
+    dump_root = "s3://bucket/replication"
+    external_base = "s3://bucket/replica"
+
+    [options]                                 # settings under Hive's own names
+    "hive.repl.bootstrap.dump.open.txn.timeout" = "10m"
+
+Keys of the stores stay out of it: name Airflow connections as source and target, whose extras hold them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tomllib
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.cli.connecting import common_storage_options, end_for
+from airflow_hive_federation.cli.report import print_report
+from airflow_hive_federation.cli.story import Story
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.replication.policy import HIVE_OPTIONS, ReplicationPolicy
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.hooks.spark import SparkPipelineHook
+    from airflow_hive_federation.metastore import MetastorePool
+    from airflow_hive_federation.replication.transactions import DrainStart
+    from airflow_hive_federation.replication.verification import VerificationReport
+
+#: Connections to each metastore: tables are dumped and created side by side.
+_CONNECTIONS = 8
+
+#: Keys of a policy file, and the type TOML gives them.
+_KEYS = {
+    field.name: {
+        "into_existing": (bool,),
+        "bandwidth_bytes_per_s": (int,),
+        "open_txn_timeout_s": (str, int, float),
+    }.get(field.name, (str,))
+    for field in fields(ReplicationPolicy)
+    if field.name != "storage_options"
+}
+_REQUIRED = ("name", "source_database", "dump_root")
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command to ``hive-federation``."""
+    parser = subparsers.add_parser("replicate", help="replicate a database as a policy file says")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, text in (
+        ("run", "bootstrap: drain, dump, load, verify"),
+        ("verify", "compare a loaded dump with the target"),
+    ):
+        action = actions.add_parser(name, help=text)
+        action.add_argument("policy", type=Path, help="policy file (TOML)")
+        action.add_argument("--spark-conn-id", default="spark_default", help="Airflow connection of Spark")
+        action.add_argument("--json", action="store_true", help="print the result as JSON")
+        if name == "run":
+            action.add_argument(
+                "--into-existing", action="store_true", help="adopt a target database that is not empty"
+            )
+        else:
+            action.add_argument("dump", help="URI of the dump")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run an action; 0 if the replica is equal to its source."""
+    file = read_policy_file(args.policy, into_existing=getattr(args, "into_existing", False))
+    # After that, for they import Airflow, which takes seconds.
+    from airflow_hive_federation.cli.airflow_logs import retell
+    from airflow_hive_federation.hooks.spark import SparkPipelineHook
+    from airflow_hive_federation.metastore import MetastorePool
+
+    story = Story()
+    retell(story)
+    source, target = end_for(file.source), end_for(file.target)
+    options = common_storage_options(source, target)
+    with ExitStack() as stack:
+        work = _Work(
+            source=stack.enter_context(MetastorePool(source.settings, _CONNECTIONS)),
+            target=stack.enter_context(MetastorePool(target.settings, _CONNECTIONS)),
+            policy=replace(file.policy, storage_options=options),
+            spark=SparkPipelineHook(args.spark_conn_id, storage_options=options),
+            story=story,
+        )
+        dump = args.dump if args.action == "verify" else work.bootstrap()
+        report = work.verify(dump)
+    story.stage("Done")
+    if args.json:
+        print(json.dumps({"dump": dump, **report.to_json(), "seconds": round(story.seconds, 1)}))
+    else:
+        print_report(
+            report.to_json(), title=f"Database {report.database} at event {report.event_id} ({dump})"
+        )
+    report.raise_if_different()
+    return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyFile:
+    """A policy with its two ends."""
+
+    policy: ReplicationPolicy
+    source: str
+    target: str
+
+
+def read_policy_file(path: Path, *, into_existing: bool = False) -> PolicyFile:
+    """Read a policy file.
+
+    :param into_existing: set ``into_existing``, whatever the file says.
+    :raises ConfigurationError: it cannot be read, has a key that is not known, lacks one, or has a value
+        that cannot be.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"Policy file {path} cannot be read: {error}.", remedy="Give a TOML file."
+        ) from error
+    options = values.pop("options", {})
+    ends = {name: values.pop(name, None) for name in ("source", "target")}
+    _check(path, values, ends, options)
+    if into_existing:
+        values["into_existing"] = True
+    policy = ReplicationPolicy.from_options(
+        options={key: str(value) for key, value in options.items()}, **values
+    )
+    return PolicyFile(policy=policy, source=str(ends["source"]), target=str(ends["target"]))
+
+
+def _check(path: Path, values: Mapping[str, Any], ends: Mapping[str, Any], options: Any) -> None:
+    if not isinstance(options, dict):
+        raise ConfigurationError(f"Policy file {path}: options is no table.", remedy="Write [options].")
+    by_option = {HIVE_OPTIONS[key] for key in options if key in HIVE_OPTIONS}
+    missing = [name for name, end in ends.items() if not end]
+    missing += [name for name in _REQUIRED if name not in values and name not in by_option]
+    unknown = sorted(set(values) - set(_KEYS))
+    if unknown or missing:
+        what = [f"{', '.join(unknown)} not known"] * bool(unknown) + [f"{', '.join(missing)} missing"] * bool(
+            missing
+        )
+        raise ConfigurationError(
+            f"Policy file {path}: {'; '.join(what)}.",
+            remedy=f"Keys are source, target, options, {', '.join(sorted(_KEYS))}.",
+        )
+    for name, value in {**values, **ends}.items():
+        kinds = _KEYS.get(name, (str,))
+        # A truth value is an int to Python, and not to us.
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise ConfigurationError(
+                f"Policy file {path}: {name} is {value!r}.",
+                remedy=f"Give {' or '.join(_NAMES_OF_TYPES[kind] for kind in kinds)}.",
+            )
+
+
+_NAMES_OF_TYPES = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Work:
+    """The steps of the DAG, with what each has to say."""
+
+    source: MetastorePool
+    target: MetastorePool
+    policy: ReplicationPolicy
+    spark: SparkPipelineHook
+    story: Story
+
+    def bootstrap(self) -> str:
+        """Drain, dump and load; return the URI of the dump."""
+        from airflow_hive_federation.replication.bootstrap import dump_bootstrap
+        from airflow_hive_federation.replication.load import load_bootstrap
+
+        policy, story = self.policy, self.story
+        story.stage(f"Waiting for open transactions of {policy.source_database}")
+        start = self._drain()
+        story.stage(f"Dumping {policy.source_database} at event {start.event_id}")
+        dumped = dump_bootstrap(self.source, policy, start, threads=_CONNECTIONS, progress=story.hear)
+        story.detail(
+            f"{dumped.dump}: {dumped.tables} tables, {dumped.partitions} partitions, {dumped.files} files"
+        )
+        story.stage(f"Loading {policy.target_database}")
+        story.expect_tables(dumped.tables)
+        loaded = load_bootstrap(
+            self.source,
+            self.target,
+            policy,
+            dumped.dump,
+            run_copy=self.spark.copy_runner(policy.bandwidth_bytes_per_s),
+            progress=story.hear,
+        )
+        return loaded.dump
+
+    def verify(self, dump: str) -> VerificationReport:
+        """Compare the target with the dump."""
+        from airflow_hive_federation.replication.verification import verify_bootstrap
+
+        self.story.stage(f"Verifying {self.policy.target_database}")
+        return verify_bootstrap(
+            self.target, self.policy, dump, run_verify=self.spark.verify_runner(), progress=self.story.hear
+        )
+
+    def _drain(self) -> DrainStart:
+        from airflow_hive_federation.replication.transactions import begin_drain, drain
+
+        with self.source.client() as client:
+            start = begin_drain(client, self.policy.source_database)
+            aborted = drain(
+                client,
+                start,
+                timeout_s=self.policy.open_txn_timeout_s,
+                on_wait=lambda ids: self.story.detail(f"still open: {', '.join(map(str, ids))}"),
+            )
+        if aborted:
+            self.story.detail(f"aborted after the timeout: {', '.join(map(str, aborted))}")
+        return start

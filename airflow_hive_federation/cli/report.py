@@ -1,0 +1,40 @@
+"""A verification report as a table on stdout."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+_KINDS = {"full_acid": "full ACID", "insert_only": "insert-only ACID"}
+_COLUMNS = ("Table", "Kind", "Files", "Bytes", "Rows, source", "Rows, target", "Digests")
+_NUMBERS = frozenset(_COLUMNS[2:6])
+#: Without a terminal, rich would cut a table at 80 columns.
+_WIDTH_WITHOUT_TERMINAL = 200
+
+
+def print_report(report: Mapping[str, Any], *, title: str) -> None:
+    """Print the tables of a report; its differences are the error that follows.
+
+    :param report: what ``VerificationReport.to_json`` gives.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for name in _COLUMNS:
+        table.add_column(name, justify="right" if name in _NUMBERS else "left", no_wrap=True)
+    for row in report["tables"]:
+        table.add_row(
+            row["name"],
+            _KINDS.get(row["kind"], row["kind"].replace("_", " ")),
+            *(_number(row[name] or None) for name in ("files", "size_bytes")),
+            *(_number(row[name]) for name in ("source_rows", "target_rows")),
+            ("[green]equal[/]" if row["digest_equal"] else "[red]differ[/]") if row["files"] else "",
+        )
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL, highlight=False)
+    console.print(table)
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"

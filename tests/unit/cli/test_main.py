@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_federation import __version__
+from airflow_hive_federation.cli.main import COMMANDS, build_parser, main
+
+
+def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in COMMANDS:
+        with pytest.raises(SystemExit) as caught:
+            build_parser().parse_args([command, "--help"])
+        assert caught.value.code == 0
+        assert f"hive-federation {command}" in capsys.readouterr().out
+
+
+def test_every_command_takes_json() -> None:
+    parser = build_parser()
+    for line in (
+        ["demo", "--json"],
+        ["doctor", "thrift://h", "--json"],
+        ["replicate", "run", "p.toml", "--json", "--into-existing"],
+        ["replicate", "verify", "p.toml", "file:/dump", "--json"],
+        ["metastore", "list", "--json"],
+    ):
+        assert parser.parse_args(line).json is True
+
+
+@pytest.mark.parametrize(
+    "line", [[], ["nonsense"], ["doctor"], ["replicate", "fly"], ["replicate", "verify", "p.toml"]]
+)
+def test_wrong_command_lines(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(line)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("hive-federation")
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out.strip() == __version__
+
+
+def test_one_clear_line_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replicate", "run", str(tmp_path / "none.toml")]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    (line,) = told.err.splitlines()
+    assert line.startswith("hive-federation replicate: ConfigurationError: Policy file")
+
+
+def test_an_interrupt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("airflow_hive_federation.cli.doctor.run", interrupted)
+    assert main(["doctor", "thrift://h"]) == 130
+    assert capsys.readouterr().err == "hive-federation doctor: interrupted\n"
+
+
+def test_doctor_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "thrift://127.0.0.1:1"]) == 1
+    told = capsys.readouterr().out
+    assert "error    reachable  No metastore answers: thrift://127.0.0.1:1" in told
+    assert "→ Start the metastore" in told
+    assert main(["doctor", "thrift://127.0.0.1:1", "--json"]) == 1
+    (finding,) = json.loads(capsys.readouterr().out)
+    assert (finding["name"], finding["state"]) == ("reachable", "error")
+
+
+def test_the_command_starts_quickly() -> None:
+    """The parser imports every command: none may import Airflow, Spark or Arrow for it."""
+    code = """
+import sys
+from airflow_hive_federation.cli.main import build_parser
+build_parser()
+print([name for name in ("airflow", "pyspark", "pyarrow", "rich", "thriftpy2") if name in sys.modules])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
