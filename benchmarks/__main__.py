@@ -1,0 +1,80 @@
+"""``python -m benchmarks [IDS…]``: measure, show, append to ``build/bench.json``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchmarks import machine, results
+
+BOOTSTRAPS = ("bootstrap", "bootstrap-limit", "bootstrap-10x")
+IDS = ("import", *BOOTSTRAPS)
+_BUILD = Path(__file__).resolve().parent.parent / "build"
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the parts asked for; 1 if one of them missed its aim."""
+    args = _parser().parse_args(argv)
+    unknown = sorted(set(args.ids) - set(IDS))
+    if unknown:
+        print(f"No such part: {', '.join(unknown)}. Parts: {', '.join(IDS)}.", file=sys.stderr)
+        return 2
+    say = _Teller()
+    say(machine.description())
+    # Kept apart: a quick run's ratios say nothing about the aims.
+    path = args.output or _BUILD / ("bench.json" if args.scale == "full" else f"bench-{args.scale}.json")
+    found: list[results.Result] = []
+    for result in _measure(args, args.ids or IDS, say):
+        found.append(result)
+        results.append(path, [result])
+        print(results.table([result]).splitlines()[1], flush=True)
+    print(f"\n{results.table(found)}\n\nAppended to {path}")
+    return int(any(not result.reached for result in found))
+
+
+def _measure(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> Iterator[results.Result]:
+    if "import" in parts:
+        from benchmarks import imports
+
+        yield imports.run(max(3, args.runs))
+    bootstraps = [part for part in parts if part in BOOTSTRAPS]
+    if bootstraps:
+        from benchmarks import bootstrap
+
+        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
+            setting = bootstrap.Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
+            yield from bootstrap.run(setting, bootstraps)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Measure ours beside the peers."
+    )
+    parser.add_argument("ids", nargs="*", metavar="ID", help=f"parts to measure (default: {', '.join(IDS)})")
+    parser.add_argument(
+        "--scale", choices=("full", "small"), default="full", help="small: to try the harness"
+    )
+    parser.add_argument("--runs", type=int, default=3, help="interleaved runs of each; the median counts")
+    parser.add_argument(
+        "--directory", type=Path, help="work below this directory (default: the temporary one)"
+    )
+    parser.add_argument("--output", type=Path, help="append the results here")
+    return parser
+
+
+class _Teller:
+    """Says what is being done on standard error, with the seconds since the start."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def __call__(self, text: str) -> None:
+        print(f"[{time.monotonic() - self._began:6.1f} s] {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
