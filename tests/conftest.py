@@ -1,0 +1,87 @@
+"""Fixtures of all tests: two real metastores, real Hive's SQL engine on each, and a local Spark.
+
+All of them are session-scoped and started when first asked for. Tests share them: make databases of your own
+names.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql
+
+# Airflow, imported by the tests of its surface, would otherwise write into the user's home.
+os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="airflow-home-"))
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def source() -> Iterator[EmbeddedMetastore]:
+    """The metastore that is replicated from."""
+    with EmbeddedMetastore.start("source") as metastore:
+        yield metastore
+
+
+@pytest.fixture(scope="session")
+def target() -> Iterator[EmbeddedMetastore]:
+    """The metastore that is replicated to."""
+    with EmbeddedMetastore.start("target") as metastore:
+        yield metastore
+
+
+@pytest.fixture(scope="session")
+def hive_sql_source(source: EmbeddedMetastore) -> Iterator[HiveSql]:
+    """Hive's SQL engine on the source."""
+    with HiveSql(source) as sql:
+        yield sql
+
+
+@pytest.fixture(scope="session")
+def hive_sql_target(target: EmbeddedMetastore) -> Iterator[HiveSql]:
+    """Hive's SQL engine on the target."""
+    with HiveSql(target) as sql:
+        yield sql
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A local Spark with two threads, no UI, on loopback."""
+    from pyspark.sql import SparkSession
+
+    from airflow_hive_federation.embedded.java import spark_java_home
+
+    before = os.environ.get("JAVA_HOME")
+    os.environ["JAVA_HOME"] = str(spark_java_home())
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # The workers need the packages of this interpreter.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    # At the session's end it would log into a stream that pytest has closed.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    yield session
+    session.stop()
+    if before is None:
+        os.environ.pop("JAVA_HOME", None)
+    else:
+        os.environ["JAVA_HOME"] = before

@@ -1,0 +1,161 @@
+"""The example DAG in a whole Airflow: scheduler, triggerer, workers and API, between two real metastores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from airflow_hive_federation.cli import demo_data
+from airflow_hive_federation.cli.demo_airflow import DAG_ID, DemoAirflow
+from airflow_hive_federation.cli.demo_ui import ENDED, AirflowServer, airflow_server
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql
+from tests.integration.small_source import connected
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+SECRETS = ("AKIA-open-sesame", "s3cr3t-open-sesame")
+EXTRA = {"secret_storage_options": json.dumps({"key": SECRETS[0], "secret": SECRETS[1]}), "uris": None}
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run of the DAG that has ended, and how it went."""
+
+    server: AirflowServer
+    home: Path
+    run_id: str
+    drain_states: list[str]
+
+    def task(self, name: str, what: str = "") -> Any:
+        path = f"/api/v2/dags/{DAG_ID}/dagRuns/{self.run_id}/taskInstances/replicate.{name}"
+        return self.server.request(path + what)
+
+    def xcom(self, name: str) -> Any:
+        return self.task(name, "/xcomEntries/return_value?deserialize=true")["value"]
+
+
+@pytest.fixture(scope="module")
+def finished(
+    source: EmbeddedMetastore,
+    target: EmbeddedMetastore,
+    hive_sql_source: HiveSql,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Finished]:
+    statements = """
+CREATE DATABASE hangar;
+CREATE TABLE hangar.planes (id int, tail string) PARTITIONED BY (`month` int) STORED AS ORC
+TBLPROPERTIES ('transactional'='true');
+INSERT INTO hangar.planes VALUES (1, 'N1', 1), (2, 'N2', 1), (3, 'N3', 2);
+DELETE FROM hangar.planes WHERE id = 2"""
+    for statement in statements.split(";"):
+        hive_sql_source.execute(statement)
+    home = tmp_path_factory.mktemp("standalone")
+    with connected(source) as client:
+        open_txn = demo_data.open_a_transaction(client, database="hangar", table="planes")
+    with airflow_server(DemoAirflow(home)) as server:
+        for conn_id, metastore in (("hive_source", source), ("hive_target", target)):
+            fields = {"conn_type": "hive_federation", "host": "127.0.0.1", "port": metastore.port}
+            server.connect(conn_id, {**fields, "extra": json.dumps(EXTRA)})
+        run_id = server.trigger(
+            {
+                "database": "hangar",
+                "target_database": "hangar_copy",
+                "dump_root": f"file:{home / 'dumps'}",
+                "external_base": None,
+                "open_txn_timeout": "10m",
+            }
+        )
+        states: list[str] = []
+
+        def drain_is(*wanted: str) -> bool:
+            states.append(server.state(f"{run_id}/taskInstances/replicate.drain"))
+            return states[-1] in wanted
+
+        server.wait(lambda: drain_is("deferred", *ENDED), "drain did not begin")
+        with connected(source) as client:
+            client.commit_txn(open_txn)
+        server.wait(lambda: drain_is(*ENDED), "drain did not end")
+        server.wait(lambda: server.state(run_id) in ENDED, "the run did not end")
+        yield Finished(server, home, run_id, states)
+        started = psutil.Process(server._process.pid).children(recursive=True)
+    assert len(started) > 3
+    assert not [process for process in started if process.is_running()]
+
+
+def test_the_run_succeeds(finished: Finished) -> None:
+    states = {name: finished.task(name)["state"] for name in ("drain", "dump", "load", "verify")}
+    assert states == dict.fromkeys(states, "success")
+
+
+def test_the_drain_task_deferred_and_resumed(finished: Finished) -> None:
+    assert "deferred" in finished.drain_states
+    assert finished.xcom("drain")["aborted"] == []
+    assert len(finished.xcom("drain")["transactions"]) == 1
+
+
+def test_the_xcoms_tell_what_was_done(finished: Finished) -> None:
+    dump, load, verify = (finished.xcom(name) for name in ("dump", "load", "verify"))
+    assert (dump["tables"], dump["partitions"]) == (1, 2)
+    assert (load["database"], load["event_id"]) == ("hangar_copy", dump["event_id"])
+    (table,) = verify["tables"]
+    assert (table["name"], table["source_rows"], table["target_rows"]) == ("planes", 2, 2)
+    assert table["digest_equal"] is True
+    assert verify["differences"] == []
+
+
+def test_the_target_holds_the_rows(finished: Finished, hive_sql_target: HiveSql) -> None:
+    rows = hive_sql_target.execute("SELECT id, tail, `month` FROM hangar_copy.planes")
+    assert sorted(tuple(map(str, row)) for row in rows) == [("1", "N1", "1"), ("3", "N3", "2")]
+
+
+def test_rendered_templates_are_the_policy(finished: Finished) -> None:
+    rendered = finished.task("load")["rendered_fields"]
+    assert rendered["policy"]["source_database"] == "hangar"
+    assert rendered["policy"]["external_base"] == "None"
+
+
+def test_secrets_are_nowhere(finished: Finished) -> None:
+    """Neither in Airflow's home (logs, database with XComs and rendered templates) nor in the dump."""
+    looked_at = 0
+    for path in finished.home.rglob("*"):
+        if path.is_file():
+            looked_at += 1
+            content = path.read_bytes()
+            assert not any(secret.encode() in content for secret in SECRETS), path
+    assert looked_at > 20
+    assert not any(secret in json.dumps(finished.server.request("/api/v2/connections")) for secret in SECRETS)
+
+
+def test_the_test_button(finished: Finished, source: EmbeddedMetastore) -> None:
+    def press(**fields: Any) -> tuple[bool, str]:
+        body = {"connection_id": "fresh", "conn_type": "hive_federation", **fields}
+        answer = finished.server.request("/api/v2/connections/test", body=body)
+        return answer["status"], answer["message"]
+
+    works, text = press(host="127.0.0.1", port=source.port)
+    assert works
+    assert text.startswith("Hive metastore 4.")
+    works, text = press(host="127.0.0.1", port=1)
+    assert not works
+    assert "127.0.0.1:1" in text
+    works, text = press(host="127.0.0.1", port=source.port, extra='{"catalogue": "x"}')
+    assert not works
+    assert "catalogue" in text
+    # Another protocol on that port: Airflow's own HTTP.
+    works, text = press(host="127.0.0.1", port=int(finished.server.url.rpartition(":")[2]))
+    assert not works
+
+
+def test_a_stored_connection_keeps_its_secrets_in_the_test(finished: Finished) -> None:
+    """The form sends *** back for what is hidden."""
+    stored = finished.server.request("/api/v2/connections/hive_source")
+    assert json.loads(stored["extra"])["secret_storage_options"] == "***"
+    body = {name: stored[name] for name in ("connection_id", "conn_type", "host", "port", "extra")}
+    assert finished.server.request("/api/v2/connections/test", body=body)["status"] is True

@@ -1,0 +1,410 @@
+"""Our compactions, judged by real Hive: its reader, its writer, its own worker."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import orc
+
+from airflow_hive_federation.acid.compaction import CompactionKind
+from airflow_hive_federation.acid.compaction_queue import CompactionReport, CompactionWorker
+from airflow_hive_federation.acid.compaction_requests import (
+    compact_table,
+    queue_entry,
+    request_compaction,
+    wait_for_compactions,
+)
+from airflow_hive_federation.acid.compaction_runners import in_threads
+from airflow_hive_federation.embedded.jars import sql_jars
+from airflow_hive_federation.embedded.java import find_java
+from airflow_hive_federation.embedded.jvm import clean_environment, java_command, launcher_classes
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql, Row
+from airflow_hive_federation.errors import ConfigurationError, InvalidOperationError
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.waiting import PollPolicy, wait_until
+
+DATABASE = "compacted"
+ACID = "stored as orc tblproperties ('transactional'='true', 'no_auto_compaction'='true')"
+WORKER = Path(__file__).with_name("hives_worker.groovy")
+
+
+@pytest.fixture(scope="module")
+def hive(source: EmbeddedMetastore) -> Iterator[HiveSql]:
+    with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
+        # One that another module left open would hold the cleaner back.
+        client.abort_txns([one.id for one in client.get_open_txns_info().open_txns if one.state == TxnState.OPEN])
+    with HiveSql(source) as sql:
+        sql.execute(f"create database {DATABASE}")
+        yield sql
+
+
+@pytest.fixture(scope="module")
+def settings(source: EmbeddedMetastore) -> MetastoreSettings:
+    return MetastoreSettings(uris=(source.uri,))
+
+
+@pytest.fixture(scope="module")
+def compact(settings: MetastoreSettings) -> Callable[..., list[CompactionReport]]:
+    def run(table: str, kind: CompactionKind, **options: Any) -> list[CompactionReport]:
+        return compact_table(settings, f"{DATABASE}.{table}", kind, in_threads(2), **options)
+
+    return run
+
+
+def rows_with_id(hive: HiveSql, table: str) -> list[Row]:
+    """All rows by both of Hive's readers, which must agree."""
+    answers = []
+    for vectorized in ("false", "true"):
+        hive.set("hive.vectorized.execution.enabled", vectorized)
+        answers.append(sorted(hive.execute(f"select ROW__ID, * from {DATABASE}.{table}"), key=repr))
+    assert answers[0] == answers[1]
+    return answers[0]
+
+
+def directories(source: EmbeddedMetastore, table: str) -> set[str]:
+    return {path.name for path in (source.warehouse / f"{DATABASE}.db" / table).iterdir()}
+
+
+def cleaned(source: EmbeddedMetastore, table: str, left: set[str]) -> bool:
+    return wait_until(lambda: directories(source, table) == left, PollPolicy(timeout_s=120))
+
+
+def change(hive: HiveSql, table: str) -> None:
+    """Several transactions of every kind."""
+    name = f"{DATABASE}.{table}"
+    for start in (0, 10):
+        values = ", ".join(f"({start + i}, 'n{start + i}', {i}.25)" for i in range(6))
+        hive.execute(f"insert into {name} values {values}")
+    hive.execute(f"update {name} set name = upper(name) where id in (1, 12)")
+    hive.execute(f"delete from {name} where id in (0, 13)")
+
+
+def hives_worker(source: EmbeddedMetastore) -> None:
+    """Serve the queue by Hive's own worker until it is empty."""
+    java = find_java()
+    jars = sql_jars(java)
+    command = java_command(
+        java,
+        "groovy.ui.GroovyMain",
+        [str(WORKER), "240"],
+        class_path=[source.directory / "sql-conf", launcher_classes(java, jars), *jars],
+        argument_file=source.directory / "compaction.args",
+    )
+    subprocess.run(
+        command,
+        check=True,
+        cwd=source.directory,
+        env=clean_environment(),
+        timeout=300,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def events(directory: Path) -> dict[str, list[dict[str, Any]]]:
+    return {path.name: orc.ORCFile(path).read().to_pylist() for path in directory.glob("bucket_*")}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_same_as_hives_worker_makes_and_it_goes_on_from_ours(
+    hive: HiveSql, source: EmbeddedMetastore, compact: Callable[..., list[CompactionReport]]
+) -> None:
+    columns = "(id int, name varchar(10), amount decimal(10,2))"
+    kinds = [CompactionKind.MINOR, CompactionKind.MAJOR]
+    for table in ("ours_minor", "theirs_minor", "ours_major", "theirs_major"):
+        hive.execute(f"create table {DATABASE}.{table} {columns} clustered by (id) into 2 buckets {ACID}")
+        change(hive, table)
+    reports = {}
+    for kind in kinds:
+        before = rows_with_id(hive, f"ours_{kind}")
+        (reports[kind],) = compact(f"ours_{kind}", kind)
+        assert reports[kind].state == "compacted", reports[kind]
+        assert rows_with_id(hive, f"ours_{kind}") == before
+        hive.execute(f"alter table {DATABASE}.theirs_{kind} compact '{kind}'")
+    hives_worker(source)
+    location = source.warehouse / f"{DATABASE}.db"
+    for kind in kinds:
+        for directory in reports[kind].directories:
+            (hives,) = (location / f"theirs_{kind}").glob(f"{directory.partition('_v')[0]}_v*")
+            assert events(location / f"ours_{kind}" / directory) == events(hives)
+        assert cleaned(source, f"ours_{kind}", set(reports[kind].directories))
+        for table in (f"ours_{kind}", f"theirs_{kind}"):
+            hive.execute(f"update {DATABASE}.{table} set amount = 0 where id in (2, 12)")
+            hive.execute(f"delete from {DATABASE}.{table} where id in (3, 11)")
+        assert rows_with_id(hive, f"ours_{kind}") == rows_with_id(hive, f"theirs_{kind}")
+        hive.execute(f"alter table {DATABASE}.ours_{kind} compact 'major'")
+    # Hive's worker compacts what ours has made.
+    hives_worker(source)
+    for kind in kinds:
+        assert any(name.startswith("base_0000006_v") for name in directories(source, f"ours_{kind}"))
+        assert rows_with_id(hive, f"ours_{kind}") == rows_with_id(hive, f"theirs_{kind}")
+
+
+def test_partitions_are_compacted_side_by_side(
+    hive: HiveSql, compact: Callable[..., list[CompactionReport]]
+) -> None:
+    hive.execute(
+        f"create table {DATABASE}.parts (id int, name string) partitioned by (day date, code string) {ACID}"
+    )
+    for start in (0, 10):
+        hive.execute(
+            f"insert into {DATABASE}.parts values ({start + 1}, 'a', '2026-01-01', 'x:y'), "
+            f"({start + 2}, 'b', '2026-01-01', 'a b'), ({start + 3}, 'c', null, 'z')"
+        )
+    hive.execute(f"delete from {DATABASE}.parts where id = 11")
+    hive.execute(f"create table {DATABASE}.not_parted (id int) {ACID}")
+    before = rows_with_id(hive, "parts")
+    one = compact("parts", CompactionKind.MAJOR, partitions=["day=2026-01-01/code=x%3Ay"])
+    assert [(report.state, report.rows, report.deleted) for report in one] == [("compacted", 1, 1)]
+    rest = compact("parts", CompactionKind.MAJOR)
+    # Hive 4.2 takes no request for a partition whose last compaction is not cleaned up yet.
+    assert sorted(report.state for report in rest) == ["compacted", "compacted", "refused"]
+    assert rows_with_id(hive, "parts") == before
+    with pytest.raises(ConfigurationError, match="has no partitions"):
+        compact("not_parted", CompactionKind.MAJOR, partitions=["day=2026-01-01"])
+    (gone,) = compact("parts", CompactionKind.MAJOR, partitions=["day=1999-01-01/code=q"])
+    assert gone.state == "refused"
+    assert "no partition" in gone.message
+
+
+def test_a_table_of_which_nothing_is_left(
+    hive: HiveSql, source: EmbeddedMetastore, compact: Callable[..., list[CompactionReport]]
+) -> None:
+    hive.execute(f"create table {DATABASE}.emptied (id int) {ACID}")
+    hive.execute(f"insert into {DATABASE}.emptied values (1), (2)")
+    hive.execute(f"delete from {DATABASE}.emptied where id = 1")
+    hive.execute(f"delete from {DATABASE}.emptied where id = 2")
+    (report,) = compact("emptied", CompactionKind.MAJOR)
+    assert (report.state, report.rows, report.deleted) == ("compacted", 0, 2)
+    assert cleaned(source, "emptied", set(report.directories))
+    assert rows_with_id(hive, "emptied") == []
+    hive.execute(f"insert into {DATABASE}.emptied values (3)")
+    assert len(rows_with_id(hive, "emptied")) == 1
+
+
+@pytest.mark.parametrize("kind", ["orc", "parquet", "textfile"])
+def test_insert_only(
+    kind: str, hive: HiveSql, source: EmbeddedMetastore, compact: Callable[..., list[CompactionReport]]
+) -> None:
+    table = f"only_{kind}"
+    hive.execute(
+        f"create table {DATABASE}.{table} (id int, name string, at timestamp, amount decimal(8,3), day date) "
+        f"stored as {kind} tblproperties ('transactional'='true', "
+        "'transactional_properties'='insert_only', 'no_auto_compaction'='true')"
+    )
+
+    def insert(number: int) -> None:
+        hive.execute(
+            f"insert into {DATABASE}.{table} values "
+            f"({number}, 'ä', '2026-01-0{number} 10:00:00.5', {number}.125, '1500-01-01'), "
+            f"({number + 10}, null, null, null, null)"
+        )
+
+    for number in (1, 2, 3):
+        insert(number)
+    query = f"select * from {DATABASE}.{table}"
+    before = sorted(hive.execute(query), key=repr)
+    (minor,) = compact(table, CompactionKind.MINOR)
+    assert minor.state == "compacted", minor
+    assert sorted(hive.execute(query), key=repr) == before
+    assert cleaned(source, table, set(minor.directories))
+    insert(4)
+    before = sorted(hive.execute(query), key=repr)
+    (major,) = compact(table, CompactionKind.MAJOR)
+    assert major.state == "compacted", major
+    assert cleaned(source, table, set(major.directories))
+    assert sorted(hive.execute(query), key=repr) == before
+    insert(5)
+    assert len(hive.execute(query)) == len(before) + 2
+
+
+def test_the_queue_is_served(hive: HiveSql, settings: MetastoreSettings) -> None:
+    hive.execute(f"create table {DATABASE}.queued (id int, name string, amount int) {ACID}")
+    change(hive, "queued")
+    before = rows_with_id(hive, "queued")
+    hive.execute(f"alter table {DATABASE}.queued compact 'minor'")
+    hive.execute(f"create table {DATABASE}.dropped (id int) {ACID}")
+    hive.execute(f"insert into {DATABASE}.dropped values (1)")
+    with MetastoreClient(settings) as client:
+        (request,) = request_compaction(client, f"{DATABASE}.dropped", CompactionKind.MAJOR)
+        reports = CompactionWorker(settings, in_threads(2), batch=4).serve(until_empty=True)
+        assert {report.table: report.state for report in reports} == {
+            f"{DATABASE}.queued": "compacted",
+            f"{DATABASE}.dropped": "refused",
+        }
+        (entry,) = wait_for_compactions(client, [request.id], PollPolicy(timeout_s=30))
+        assert entry.state == "refused"
+        assert "thresholds" in str(entry.errorMessage)
+    assert rows_with_id(hive, "queued") == before
+
+
+def test_a_bad_file_fails_its_table_alone(
+    hive: HiveSql, source: EmbeddedMetastore, settings: MetastoreSettings
+) -> None:
+    for table in ("broken", "sound"):
+        hive.execute(f"create table {DATABASE}.{table} (id int, name string, amount int) {ACID}")
+        change(hive, table)
+    (bucket,) = (source.warehouse / f"{DATABASE}.db" / "broken").glob("delta_0000002_*/bucket_00000_0")
+    bucket.write_bytes(bucket.read_bytes()[:-30])
+    before = directories(source, "broken")
+    with MetastoreClient(settings) as client:
+        for table in ("broken", "sound"):
+            request_compaction(client, f"{DATABASE}.{table}", CompactionKind.MAJOR, pool_name="bad_input")
+        worker = CompactionWorker(settings, in_threads(2), batch=2, pool_name="bad_input")
+        reports = {report.table: report for report in worker.serve(until_empty=True)}
+        broken = reports[f"{DATABASE}.broken"]
+        assert broken.state == "failed"
+        assert str(bucket) in broken.message
+        assert reports[f"{DATABASE}.sound"].state == "compacted"
+        entry = queue_entry(client, broken.id)
+        assert entry.state == "failed"
+        assert str(bucket) in str(entry.errorMessage)
+    assert directories(source, "broken") == before
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_writer_meanwhile_loses_nothing() -> None:
+    # By default, Hive 4.2 has a reader registered some time after it took its snapshot; what the cleaner
+    # removes in between, whoever compacted, that reader misses.
+    history = {"metastore.txn.use.minhistorywriteid": "false", "hive.txn.use.minhistorywriteid": "false"}
+    with (
+        EmbeddedMetastore.start("busy", settings=history) as metastore,
+        HiveSql(metastore, settings=history) as hive,
+    ):
+        hive.execute(f"create database {DATABASE}")
+        hive.execute(f"create table {DATABASE}.busy (id int, name string, amount int) {ACID}")
+        change(hive, "busy")
+        expected = {row[1] for row in rows_with_id(hive, "busy")}
+        with compacting(MetastoreSettings(uris=(metastore.uri,)), f"{DATABASE}.busy") as states:
+            for number in range(100, 105):
+                hive.execute(
+                    f"insert into {DATABASE}.busy values ({number}, 'new', 0), ({number + 50}, 'new', 0)"
+                )
+                hive.execute(f"update {DATABASE}.busy set amount = amount + 1 where id = {number}")
+                hive.execute(f"delete from {DATABASE}.busy where id = {number + 50}")
+                expected.add(str(number))
+                found = hive.execute(f"select id from {DATABASE}.busy")
+                assert sorted(row[0] or "" for row in found) == sorted(map(str, expected))
+        assert "compacted" in states
+        assert set(states) <= {"compacted", "refused", "cleaning"}
+        assert {row[1] for row in rows_with_id(hive, "busy")} == expected
+
+
+@contextmanager
+def compacting(settings: MetastoreSettings, table: str) -> Iterator[list[str]]:
+    """Compact a table over and over while the block runs; collect the states."""
+    stopping = threading.Event()
+    states: list[str] = []
+
+    def keep_compacting() -> None:
+        kinds = [CompactionKind.MINOR, CompactionKind.MAJOR]
+        while not stopping.is_set():
+            reports = compact_table(settings, table, kinds[len(states) % 2], in_threads(1))
+            states.extend(report.state for report in reports)
+
+    with ThreadPoolExecutor(1) as workers:
+        running = workers.submit(keep_compacting)
+        try:
+            yield states
+        finally:
+            stopping.set()
+        running.result()
+
+
+KILLED = """
+import os, sys
+from airflow_hive_federation.acid import compaction_queue
+from airflow_hive_federation.acid.compaction import CompactionKind
+from airflow_hive_federation.acid.compaction_requests import compact_table
+from airflow_hive_federation.acid.compaction_runners import in_threads
+from airflow_hive_federation.metastore import MetastoreSettings
+
+uri, table, step = sys.argv[1:]
+merge = in_threads(1)
+
+def die(*_: object, **__: object) -> None:
+    os._exit(9)
+
+def run_and_die(merges):
+    merge(merges)
+    os._exit(9)
+
+if step == "published":
+    publish = compaction_queue.publish
+    def publish_and_die(*arguments):
+        publish(*arguments)
+        os._exit(9)
+    compaction_queue.publish = publish_and_die
+settings = MetastoreSettings(uris=(uri,))
+compact_table(settings, table, CompactionKind.MAJOR, run_and_die if step == "merged" else merge)
+"""
+
+
+@pytest.mark.parametrize("step", ["merged", "published"])
+def test_killed_it_leaves_nothing_visible_and_runs_again(
+    step: str,
+    hive: HiveSql,
+    source: EmbeddedMetastore,
+    compact: Callable[..., list[CompactionReport]],
+) -> None:
+    table = f"killed_{step}"
+    hive.execute(f"create table {DATABASE}.{table} (id int, name string, amount int) {ACID}")
+    change(hive, table)
+    before = rows_with_id(hive, table)
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, source.uri, f"{DATABASE}.{table}", step],
+        check=False,
+        env={**os.environ},
+        timeout=60,
+    )
+    assert killed.returncode == 9
+    left = directories(source, table)
+    assert any(name.startswith("_compaction" if step == "merged" else "base_") for name in left)
+    assert rows_with_id(hive, table) == before
+    (report,) = compact(table, CompactionKind.MAJOR)
+    assert report.state == "compacted", report
+    assert rows_with_id(hive, table) == before
+    assert not any(name.startswith("_") for name in directories(source, table))
+    assert wait_until(
+        lambda: (
+            set(report.directories) <= directories(source, table)
+            and not any(name.startswith("delta_") for name in directories(source, table))
+        ),
+        PollPolicy(timeout_s=120),
+    )
+    assert rows_with_id(hive, table) == before
+
+
+def test_what_is_at_work_elsewhere_is_told(
+    hive: HiveSql, settings: MetastoreSettings, compact: Callable[..., list[CompactionReport]]
+) -> None:
+    from airflow_hive_federation.metastore.idl import types
+
+    hive.execute(f"create table {DATABASE}.elsewhere (id int, name string, amount int) {ACID}")
+    change(hive, "elsewhere")
+    with MetastoreClient(settings) as client:
+        request_compaction(client, f"{DATABASE}.elsewhere", CompactionKind.MAJOR, pool_name="elsewhere")
+        taken = client.call(
+            "find_next_compact2",
+            types.FindNextCompactRequest(workerId="other-1", workerVersion="1", poolName="elsewhere"),
+        ).ci
+        (refused,) = compact("elsewhere", CompactionKind.MINOR)
+        assert refused.state == "refused"
+        assert "another worker is compacting it" in refused.message
+        with pytest.raises(InvalidOperationError, match="not done after"):
+            wait_for_compactions(client, [taken.id], PollPolicy(first_s=0.1, timeout_s=0.2))
+        client.call("mark_failed", taken)
+    assert compact("elsewhere", CompactionKind.MINOR)[0].state == "compacted"

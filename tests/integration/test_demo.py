@@ -1,0 +1,58 @@
+"""``hive-federation demo`` as a newcomer runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMAND = [str(Path(sys.executable).parent / "hive-federation"), "demo"]
+#: Flights that left: 336,776 scheduled ones without the 8,255 that were cancelled.
+FLIGHTS = 328_521
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_demo_replicates_and_verifies(tmp_path: Path) -> None:
+    # Settings of somebody's Airflow must not matter.
+    environment = {**os.environ, "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "sqlite:////nowhere/airflow.db"}
+    done = subprocess.run(
+        [*COMMAND, "--json", "--directory", str(tmp_path / "demo")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=800,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert set(result) == {"tables", "seconds"}
+    assert result["seconds"] > 0
+    rows = {table["name"]: (table["source_rows"], table["target_rows"]) for table in result["tables"]}
+    assert rows == {
+        "flights": (FLIGHTS, FLIGHTS),
+        "airlines": (16, 16),
+        "weather": (26_115, 26_115),
+        "delays": (None, None),
+    }
+    assert all(table["digest_equal"] is True for table in result["tables"])
+    # It waited for the transaction left open, deferred.
+    for told in ("1 transaction(s) to wait for", "deferred", "is published at event", "4 tables compared"):
+        assert told in done.stderr
+    assert not any("\x1b" in text or "\r" in text for text in (done.stdout, done.stderr))
+
+
+def test_a_directory_that_is_not_empty_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "something").touch()
+    done = subprocess.run(
+        [*COMMAND, "--directory", str(tmp_path)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("hive-federation demo: ")
+    assert "is not empty" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

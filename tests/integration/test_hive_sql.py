@@ -1,0 +1,123 @@
+"""Hive's own SQL engine on an embedded metastore: that it can be the judge of everything else."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql, HiveSqlError
+from airflow_hive_federation.errors import EmbeddedError
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+
+ACID = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+DATABASE = "judge"
+
+
+@pytest.fixture(scope="module")
+def sql(hive_sql_source: HiveSql) -> Iterator[HiveSql]:
+    hive_sql_source.execute(f"CREATE DATABASE {DATABASE}")
+    yield hive_sql_source
+    hive_sql_source.execute(f"ALTER DATABASE {DATABASE} SET DBPROPERTIES ('repl.source.for'='')")
+    hive_sql_source.execute(f"DROP DATABASE {DATABASE} CASCADE")
+
+
+def test_every_kind_of_write_is_read_back_in_both_reader_modes(sql: HiveSql) -> None:
+    sql.execute(
+        f"CREATE TABLE {DATABASE}.t (a INT, b STRING) PARTITIONED BY (d STRING)"
+        f" CLUSTERED BY (a) INTO 2 BUCKETS {ACID}"
+    )
+    sql.execute(f"INSERT INTO {DATABASE}.t VALUES (1, 'one', 'p'), (2, 'two', 'p'), (3, 'three', 'q')")
+    sql.execute(f"UPDATE {DATABASE}.t SET b = 'TWO' WHERE a = 2")
+    sql.execute(f"DELETE FROM {DATABASE}.t WHERE a = 1")
+    sql.execute(
+        f"MERGE INTO {DATABASE}.t t USING (SELECT 3 a, 'drei' b UNION ALL SELECT 9, 'neun') s ON t.a = s.a"
+        " WHEN MATCHED THEN UPDATE SET b = s.b WHEN NOT MATCHED THEN INSERT VALUES (s.a, s.b, 'q')"
+    )
+    query = f"SELECT *, ROW__ID FROM {DATABASE}.t ORDER BY a"
+    rows = sql.execute(query)
+    assert [row[:3] for row in rows] == [("2", "TWO", "p"), ("3", "drei", "q"), ("9", "neun", "q")]
+    assert [json.loads(str(row[3]))["writeid"] for row in rows] == [2, 4, 4]
+    sql.set("hive.vectorized.execution.enabled", "false")
+    try:
+        assert sql.execute(query) == rows
+    finally:
+        sql.set("hive.vectorized.execution.enabled", "true")
+    sql.execute(f"INSERT OVERWRITE TABLE {DATABASE}.t PARTITION (d='p') SELECT 7, 'seven'")
+    assert sql.execute(f"SELECT * FROM {DATABASE}.t WHERE d = 'p'") == [("7", "seven", "p")]
+    assert sql.execute(f"SHOW PARTITIONS {DATABASE}.t") == [("d=p",), ("d=q",)]
+    sql.execute(f"TRUNCATE TABLE {DATABASE}.t")
+    assert sql.execute(f"SELECT COUNT(*) FROM {DATABASE}.t") == [("0",)]
+
+
+def test_values_survive_the_way_to_python(sql: HiveSql) -> None:
+    row = sql.execute(
+        r"SELECT 'tab	newline\nquote\" \\ é', '', '\\N', CAST(NULL AS STRING), CAST(1.10 AS DECIMAL(5,2)),"
+        " CAST('ab' AS BINARY), TIMESTAMP '2020-01-02 03:04:05.6', DATE '2020-01-02', TRUE,"
+        " MAP('k', ARRAY(1, NULL)), CAST(0.1 AS DOUBLE)"
+    )
+    assert row == [
+        (
+            'tab\tnewline\nquote" \\ é',
+            "",
+            "\\N",
+            None,
+            "1.10",
+            "6162",
+            "2020-01-02 03:04:05.6",
+            "2020-01-02",
+            "true",
+            '{"k":[1,null]}',
+            "0.1",
+        )
+    ]
+
+
+def test_statistics_reach_the_metastore(sql: HiveSql, source: EmbeddedMetastore) -> None:
+    sql.execute(f"CREATE TABLE {DATABASE}.counted (a INT, b STRING) {ACID}")
+    sql.execute(f"INSERT INTO {DATABASE}.counted VALUES (5, 'x'), (7, NULL)")
+    sql.execute(f"ANALYZE TABLE {DATABASE}.counted COMPUTE STATISTICS FOR COLUMNS")
+    described = dict(row[:2] for row in sql.execute(f"DESCRIBE FORMATTED {DATABASE}.counted a"))
+    facts = {str(name).strip(): str(value).strip() for name, value in described.items()}
+    assert (facts["min"], facts["max"], facts["num_nulls"]) == ("5", "7", "0")
+    with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
+        assert client.get_table(DATABASE, "counted").parameters["numRows"] == "2"
+
+
+def test_a_failed_statement_says_hives_words_and_the_next_one_works(sql: HiveSql) -> None:
+    with pytest.raises(HiveSqlError, match="Table not found 'nowhere'") as raised:
+        sql.execute(f"SELECT * FROM {DATABASE}.nowhere")
+    assert raised.value.sql == f"SELECT * FROM {DATABASE}.nowhere"
+    assert sql.execute("SELECT 1") == [("1",)]
+
+
+def test_a_compaction_waits_for_a_worker_from_outside(sql: HiveSql) -> None:
+    sql.execute(f"CREATE TABLE {DATABASE}.compacted (a INT) {ACID}")
+    for value in (1, 2):
+        sql.execute(f"INSERT INTO {DATABASE}.compacted VALUES ({value})")
+    sql.execute(f"ALTER TABLE {DATABASE}.compacted COMPACT 'major'")
+    queue = [row[2:6] for row in sql.execute("SHOW COMPACTIONS") if row[1] == DATABASE]
+    assert ("compacted", " --- ", "MAJOR", "initiated") in queue
+
+
+def test_replication_statements_answer(sql: HiveSql) -> None:
+    sql.execute(f"ALTER DATABASE {DATABASE} SET DBPROPERTIES ('repl.source.for'='x')")
+    ((path, last_event),) = sql.execute(f"REPL DUMP {DATABASE}")
+    assert str(path).startswith("file:")
+    assert int(str(last_event)) > 0
+    assert sql.execute(f"REPL STATUS {DATABASE}") == [("NULL",)]
+
+
+def test_a_killed_engine_is_an_error_once_and_comes_back(hive_metastore: EmbeddedMetastore) -> None:
+    with HiveSql(hive_metastore) as engine:
+        assert engine.execute("SELECT 1") == [("1",)]
+        assert engine.pid is not None
+        os.kill(engine.pid, signal.SIGKILL)
+        with pytest.raises(EmbeddedError, match="ended during"):
+            engine.execute("SELECT 2")
+        assert engine.execute("SELECT 3") == [("3",)]
+    assert engine.pid is None

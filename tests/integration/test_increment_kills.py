@@ -1,0 +1,221 @@
+"""Killed at any of its steps, the load of an increment is repeated and ends in the same state.
+
+As in ``test_kills``: the process ends by ``os._exit`` at the step, and nothing of it is cleaned up.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.errors import TargetNotOursError
+from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.replication.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.increment_dump import dump_increment
+from airflow_hive_federation.replication.increment_load import load_increment
+from airflow_hive_federation.replication.load import load_bootstrap
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.position import read_position
+from airflow_hive_federation.replication.transactions import begin_drain
+from airflow_hive_federation.storage.copying import copy_file
+from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
+from tests.integration.incrementing import run_copy
+from tests.integration.small_source import (
+    add_partition,
+    commit_files,
+    connected,
+    make_small_source,
+    make_table,
+)
+from tests.integration.test_kills import KILLED, exiting_at, lasting, pool
+
+DATABASE = "inc_killed"
+
+
+def worker(argv: list[str]) -> None:
+    """The process that is killed: ``SOURCE TARGET POLICY DUMP STEP``."""
+    source_uri, target_uri, policy, dump, step = argv
+    load(source_uri, target_uri, ReplicationPolicy(**json.loads(policy)), dump, exiting_at(int(step)))
+
+
+def load(
+    source_uri: str,
+    target_uri: str,
+    policy: ReplicationPolicy,
+    dump: str,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> None:
+    with pool(source_uri) as source, pool(target_uri) as target:
+        load_increment(source, target, policy, dump, run_copy=run_copy, on_step=on_step)
+
+
+class Case:
+    """A bootstrapped target and an increment that has a bit of everything."""
+
+    def __init__(self, source: EmbeddedMetastore, target: EmbeddedMetastore, root: Path) -> None:
+        self.source, self.target = source, target
+        make_small_source(source, DATABASE)
+        self.policy = ReplicationPolicy(
+            name=DATABASE,
+            source_database=DATABASE,
+            dump_root=f"file:{root}",
+            external_base=f"file:{target.external_warehouse}/inc_base",
+        )
+        with connected(source) as client:
+            make_table(client, DATABASE, "replaced")
+            make_table(client, DATABASE, "dropped")
+            start = begin_drain(client, DATABASE)
+        # The source's files as they were, for the bootstraps that come after its changes.
+        self.backup = root / "backup"
+        for place in (source.warehouse, source.external_warehouse):
+            shutil.copytree(place, self.backup / place.name)
+        with pool(source.uri) as one:
+            self.bootstrap = dump_bootstrap(one, self.policy, start, threads=1).dump
+        self.reset()
+        self.change()
+        with connected(target) as client:
+            position = read_position(client, self.policy)
+        with pool(source.uri) as one:
+            self.dump = dump_increment(one, self.policy, position).dump
+
+    def change(self) -> None:
+        with connected(self.source) as client:
+            commit_files(client, DATABASE, "acid")
+            add_partition(client, DATABASE, "later")
+            client.drop_partitions(DATABASE, "acid", ["p=one"], delete_data=True)
+            commit_files(client, DATABASE, "acid")
+            client.drop_table(DATABASE, "replaced", delete_data=True)
+            make_table(client, DATABASE, "replaced", partitioned=True)
+            client.drop_table(DATABASE, "dropped", delete_data=True)
+            make_table(client, DATABASE, "new")
+            client.drop_table(DATABASE, "seen", delete_data=False)
+            aborted, ended, still_open = client.open_txns(3)
+            for table in ("acid", "new"):
+                client.allocate_table_write_ids(DATABASE, table, [aborted, ended])
+            client.allocate_table_write_ids(DATABASE, "acid", [still_open])
+            client.abort_txns([aborted])
+            client.commit_txn(ended)
+            external: Any = client.get_table(DATABASE, "ext")
+            place = Path(external.sd.location.removeprefix("file:"))
+            (place / "data").unlink()
+            (place / "other").write_text("changed\n", encoding="utf-8")
+
+    def reset(self) -> None:
+        with connected(self.target) as client:
+            client.drop_database(DATABASE, delete_data=True, cascade=True, if_exists=True)
+        with pool(self.source.uri) as source, pool(self.target.uri) as target:
+            load_bootstrap(source, target, self.policy, self.bootstrap, run_copy=self.restore, threads=1)
+
+    def restore(self, plan: str, outcomes: str) -> None:
+        """A copy job that takes the source's files as they were."""
+        directory = str(self.source.warehouse.parent)
+        found = []
+        for item in read_plan(plan):
+            was = replace(item, source=item.source.replace(directory, str(self.backup)))
+            found.append(copy_file(was))
+        write_outcomes(f"{outcomes}/run.jsonl", found)
+
+    def load(self, on_step: Callable[[str], None] = lambda _: None) -> None:
+        load(self.source.uri, self.target.uri, self.policy, self.dump, on_step)
+
+    def kill(self, step: int) -> None:
+        policy = json.dumps(self.policy.to_json())
+        arguments = [self.source.uri, self.target.uri, policy, self.dump, str(step)]
+        code = "import sys; from tests.integration.test_increment_kills import worker; worker(sys.argv[1:])"
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+        assert done.returncode == KILLED, done.stderr
+
+    def state(self) -> dict[str, Any]:
+        """The target as a reader finds it: tables, partitions, write ids, files; no times, no ids."""
+        with connected(self.target) as client:
+            names = sorted(client.list_tables(DATABASE))
+            found: list[Any] = [client.get_table(DATABASE, name) for name in names]
+            write_ids = client.get_valid_write_ids([f"{DATABASE}.{name}" for name in names])
+            return {
+                "last": (client.get_database(DATABASE).parameters or {})["repl.last.id"],
+                "tables": {one.tableName: lasting(to_json(one)) for one in found},
+                "partitions": [
+                    lasting(to_json(partition))
+                    for one in found
+                    if one.partitionKeys
+                    for partition in client.iter_partitions(DATABASE, one.tableName)
+                ],
+                "write_ids": {
+                    name: (one.writeIdHighWaterMark, len(one.invalidWriteIds or ()))
+                    for name, one in write_ids.items()
+                },
+                "files": {
+                    str(path): path.read_bytes()
+                    for root in (self.target.warehouse / f"{DATABASE}.db", self.target.external_warehouse)
+                    for path in sorted(root.rglob("*"))
+                    if path.is_file() and not path.name.endswith(".crc")
+                },
+            }
+
+
+@pytest.fixture(scope="module")
+def case(
+    source: EmbeddedMetastore, target: EmbeddedMetastore, tmp_path_factory: pytest.TempPathFactory
+) -> Case:
+    return Case(source, target, tmp_path_factory.mktemp("increment"))
+
+
+def test_a_load_killed_at_each_of_its_steps_ends_in_the_same_state(case: Case) -> None:
+    steps: list[str] = []
+    case.load(steps.append)
+    expected = case.state()
+    assert {"replace replaced", "copy", "seed new", "open transactions", "allocate acid"} <= set(steps)
+    assert {"drop dropped", "drop seen", "remove files ext", "publish"} <= set(steps)
+    assert expected["write_ids"][f"{DATABASE}.acid"] == (7, 1)
+    assert sorted(expected["tables"]) == ["acid", "ext", "new", "replaced"]
+    for step, name in enumerate(steps):
+        case.reset()
+        case.kill(step)
+        case.load()
+        assert case.state() == expected, f"killed before {name!r}"
+
+
+def test_an_increment_loaded_again_changes_nothing(case: Case) -> None:
+    case.reset()
+    case.load()
+    with connected(case.target) as client:
+        before = client.get_current_notification_event_id()
+        case.load()
+        assert client.get_current_notification_event_id() == before
+
+
+def test_a_killed_cycle_dumped_anew_ends_in_the_same_state(case: Case) -> None:
+    steps: list[str] = []
+    case.reset()
+    case.load(steps.append)
+    expected = case.state()
+    for name in ("allocate acid", "publish"):
+        case.reset()
+        case.kill(steps.index(name))
+        with connected(case.target) as client:
+            position = read_position(client, case.policy)
+        with pool(case.source.uri) as source:
+            again = dump_increment(source, case.policy, position)
+        load(case.source.uri, case.target.uri, case.policy, again.dump)
+        assert again.event_id == int(expected["last"])
+        assert case.state() == expected, f"killed before {name!r}"
+
+
+def test_another_policy_keeps_out(case: Case) -> None:
+    with connected(case.target) as client, pytest.raises(TargetNotOursError):
+        read_position(client, replace(case.policy, name="other"))

@@ -1,0 +1,274 @@
+"""The documentation is true where a machine can tell: code, links, commands, names."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import inspect
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_federation import errors
+from airflow_hive_federation.cli.main import build_parser
+from airflow_hive_federation.cli.replicate import read_policy_file
+from airflow_hive_federation.errors import HiveFederationError
+from airflow_hive_federation.replication.policy import HIVE_OPTIONS, ReplicationPolicy
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests" / "golden").glob("*.md")]
+)
+BY_NAME = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in DOCUMENTS}
+
+_BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_INLINE = re.compile(r"`([^`\n]+)`")
+_OWN = "airflow_hive_federation"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a document."""
+
+    document: str
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.document}:{self.line}"
+
+
+def blocks() -> Iterator[Block]:
+    for name, text in BY_NAME.items():
+        for match in _BLOCK.finditer(text):
+            yield Block(name, text.count("\n", 0, match.start()) + 1, match[1], match[2])
+
+
+BLOCKS = list(blocks())
+PYTHON = [block for block in BLOCKS if block.language == "python"]
+EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.py"))
+SHELL = [block for block in BLOCKS if block.language in {"", "sh", "bash", "shell", "console"}]
+
+
+# -- code --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=str)
+def test_python_compiles_and_imports_what_there_is(block: Block) -> None:
+    for node in ast.walk(ast.parse(block.text)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(_OWN):
+            module = importlib.import_module(node.module or "")
+            for alias in node.names:
+                assert hasattr(module, alias.name) or _is_module(f"{node.module}.{alias.name}"), alias.name
+
+
+def _is_module(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
+
+
+def test_dags_import_in_airflow(tmp_path: Path) -> None:
+    """In a process and a home of its own: Airflow's import writes there."""
+    dags = tmp_path / "dags"
+    dags.mkdir()
+    written = [block for block in PYTHON if re.search(r"\bDAG\(", block.text)]
+    assert written
+    for number, block in enumerate(written):
+        (dags / f"dag_{number}.py").write_text(block.text, encoding="utf-8")
+    for example in (ROOT / "dags").glob("*.py"):
+        (dags / example.name).write_text(example.read_text(encoding="utf-8"), encoding="utf-8")
+    code = (
+        "import json, sys\n"
+        "from airflow.dag_processing.dagbag import DagBag\n"
+        "bag = DagBag(sys.argv[1])\n"
+        "print(json.dumps([bag.import_errors, {d.dag_id: sorted(d.task_ids) for d in bag.dags.values()}]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(dags)],
+        env={**os.environ, "AIRFLOW_HOME": str(tmp_path), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    import_errors, found = json.loads(done.stdout.splitlines()[-1])
+    assert import_errors == {}
+    assert len(found) == len(list(dags.glob("*.py")))
+    steps = ("drain", "dump", "load", "verify")
+    assert found["replicate_sales"] == [f"replicate_sales.{step}" for step in steps]
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "json"], ids=str)
+def test_json_is_json(block: Block) -> None:
+    json.loads(block.text)
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "toml"], ids=str)
+def test_toml_is_a_policy(block: Block, tmp_path: Path) -> None:
+    if "source_database" not in tomllib.loads(block.text):
+        return
+    path = tmp_path / "policy.toml"
+    path.write_text(block.text, encoding="utf-8")
+    assert read_policy_file(path).policy.source_database
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=[path.name for path in EXAMPLES])
+def test_examples_are_short_and_shown(path: Path) -> None:
+    """They run in tests/integration/test_docs_examples.py."""
+    assert len(path.read_text(encoding="utf-8").splitlines()) < 60
+    assert any(f"examples/{path.name}" in text for text in BY_NAME.values())
+
+
+# -- links and commands ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_links_lead_somewhere(name: str) -> None:
+    for target in _LINK.findall(re.sub(r"```.*?```", "", BY_NAME[name], flags=re.DOTALL)):
+        path, _, anchor = target.partition("#")
+        if "://" in path:
+            continue
+        file = (ROOT / name).parent / path if path else ROOT / name
+        assert file.exists(), target
+        if anchor:
+            assert anchor in _anchors(file.read_text(encoding="utf-8")), target
+
+
+def _anchors(text: str) -> set[str]:
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """Command lines of ours: those in blocks, and quoted ones, which may stand for several by ``a | b``."""
+    for block in SHELL:
+        for line in block.text.splitlines():
+            if line.startswith("hive-federation "):
+                yield str(block), line.partition("  #")[0]
+    for name, text in BY_NAME.items():
+        for quoted in _INLINE.findall(re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
+            if quoted.startswith("hive-federation ") and "…" not in quoted:
+                yield name, quoted
+
+
+@pytest.mark.parametrize(("where", "command"), sorted(set(commands())))
+def test_commands_exist(where: str, command: str) -> None:
+    words, optional = shlex.split(command.replace("[", "").replace("]", "")), "[" in command
+    parser = build_parser()
+    used: list[argparse.ArgumentParser] = [parser]
+    for word in words[1:]:
+        if word.startswith("-"):
+            assert any(word.partition("=")[0] in one._option_string_actions for one in used), word
+        elif (choices := _subcommands(used[-1])) is not None:
+            alternatives = [alternative for alternative in word.split("|") if alternative]
+            assert set(alternatives) <= set(choices), word
+            used.extend(choices[alternative] for alternative in alternatives[-1:])
+        elif word == "|":
+            used.pop()
+    if where.rpartition(":")[2].isdigit() and "|" not in command and not optional:
+        parser.parse_args(words[1:])
+
+
+def _subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser] | None:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    return None
+
+
+def test_make_targets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+    for name, text in BY_NAME.items():
+        for target in re.findall(r"(?:^|`)make ([a-z]+)", text, re.MULTILINE):
+            assert target in targets, f"{name}: make {target}"
+
+
+# -- names -------------------------------------------------------------------------------------------------
+
+ERROR_LINE = re.compile(r"^\| ((?:· )*)`(\w+)` \|(.*)\|(.*)\| (yes|no) \|$", re.MULTILINE)
+
+
+def error_classes() -> dict[str, type[HiveFederationError]]:
+    members = inspect.getmembers(errors, inspect.isclass)
+    return {name: one for name, one in members if issubclass(one, HiveFederationError)}
+
+
+def test_every_error_is_listed_in_its_place() -> None:
+    listed: dict[str, tuple[str, bool]] = {}
+    above: list[str] = []
+    for dots, name, _, _, retryable in ERROR_LINE.findall(BY_NAME["docs/errors.md"]):
+        depth = len(dots) // 2
+        assert depth <= len(above), name
+        above = [*above[:depth], name]
+        listed[name] = (above[-2] if depth else "Exception", retryable == "yes")
+    expected = {name: (one.__bases__[0].__name__, one.retryable) for name, one in error_classes().items()}
+    assert listed == expected
+
+
+def test_every_error_says_what_it_means() -> None:
+    for _, name, meaning, _, _ in ERROR_LINE.findall(BY_NAME["docs/errors.md"]):
+        assert len(meaning) > 10, name
+
+
+def test_errors_that_nothing_raises_say_so() -> None:
+    sources = "".join(
+        path.read_text(encoding="utf-8")
+        for path in (ROOT / _OWN).rglob("*.py")
+        if path.name != "errors.py" and "idl" not in path.parts
+    )
+    for _, name, meaning, _, _ in ERROR_LINE.findall(BY_NAME["docs/errors.md"]):
+        bases = {base.__name__ for one in error_classes().values() for base in one.__bases__}
+        if name not in bases:
+            assert ("nothing raises it yet" in meaning) is (name not in sources), name
+
+
+def test_the_tree_in_errors_py_names_every_class() -> None:
+    for name in error_classes():
+        assert name in (errors.__doc__ or ""), name
+
+
+def test_every_field_of_a_policy_is_documented_with_hives_option() -> None:
+    section = BY_NAME["docs/replication.md"].partition("| field |")[2].partition("\n\n")[0]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (?:`([\w.]+)`)? ?\|", section, re.MULTILINE))
+    options = {field: option for option, field in HIVE_OPTIONS.items()}
+    assert rows == {field.name: options.get(field.name, "") for field in fields(ReplicationPolicy)}
+
+
+def test_every_extra_of_a_connection_is_documented() -> None:
+    from airflow_hive_federation.hooks.metastore import EXTRAS
+
+    section = BY_NAME["docs/connections.md"].partition("| extra |")[2].partition("\n\n")[0]
+    rows = [row.split("|")[1] for row in section.splitlines()[1:]]
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert named == set(EXTRAS)
+
+
+def test_every_file_of_a_dump_is_documented() -> None:
+    from airflow_hive_federation.replication import dump_directory
+
+    names = re.findall(r"^        ([\w./<>]+) ", dump_directory.__doc__ or "", re.MULTILINE)
+    assert len(names) > 8
+    for name in names:
+        assert name in BY_NAME["ARCHITECTURE.md"], name
+
+
+def test_the_layers_shown_are_the_layers_held() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    (held,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
+    built = [re.sub(r"\(\w+\) *\|? *|\| *\(\w+\)", "", layer).strip() for layer in held]
+    shown = BY_NAME["ARCHITECTURE.md"].partition("```text\n")[2].partition("```")[0]
+    names = [re.split(r"  +", line.strip())[0].replace("│", "|") for line in shown.splitlines()]
+    assert [name for name in names if re.match(r"\w", name)] == [layer for layer in built if layer]
