@@ -43,7 +43,10 @@ WORKER = Path(__file__).with_name("hives_worker.groovy")
 def hive(source: EmbeddedMetastore) -> Iterator[HiveSql]:
     with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
         # One that another module left open would hold the cleaner back.
-        client.abort_txns([one.id for one in client.get_open_txns_info().open_txns if one.state == TxnState.OPEN])
+        opened: Any = client.call("get_open_txns_info")
+        for one in opened.open_txns:
+            if one.state == types.TxnState.OPEN:
+                client.abort_txns([one.id])
     with HiveSql(source) as sql:
         sql.execute(f"create database {DATABASE}")
         yield sql
