@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import pickle
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fsspec.implementations.local import LocalFileSystem
@@ -81,15 +84,24 @@ def test_options_by_prefix() -> None:
     assert fs.options_for("s3://c/x", None) == {}
 
 
-def test_missing_driver_names_the_extra() -> None:
-    pytest.importorskip("fsspec")
-    try:
-        import s3fs  # noqa: F401
-    except ImportError:
-        with pytest.raises(ConfigurationError, match=r"airflow-hive-federation\[s3\]"):
-            fs.open_filesystem("s3a://bucket/key")
-    else:
-        pytest.skip("s3fs is installed")
+@pytest.mark.parametrize(
+    ("uri", "driver", "remedy"),
+    [
+        ("s3a://bucket/key", "s3fs", r"airflow-hive-federation\[s3\]"),
+        ("gs://bucket/key", "gcsfs", "pip install gcsfs"),
+        ("abfss://bucket/key", "adlfs", "pip install adlfs"),
+    ],
+)
+def test_missing_driver_names_what_to_install(
+    uri: str, driver: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, driver, None)
+    # The package has a mapping of the module's name.
+    registry: Any = importlib.import_module("fsspec.registry")
+    for scheme in ("s3", "gs", "abfs"):
+        monkeypatch.delitem(registry._registry, scheme, raising=False)
+    with pytest.raises(ConfigurationError, match=remedy):
+        fs.open_filesystem(uri)
 
 
 def test_unknown_scheme() -> None:
