@@ -1,4 +1,4 @@
-"""Operators, sensor and trigger without servers; test_airflow_dag.py runs them for real."""
+"""Operators, sensor and trigger without servers; test_operators.py runs them for real."""
 
 from __future__ import annotations
 
@@ -61,11 +61,8 @@ def test_the_task_group(dag: DAG) -> None:
 def rendered(dag: DAG, task_id: str, **params: Any) -> Any:
     """The task with its templates rendered as Airflow does; outputs of other tasks stay away."""
     task: Any = dag.get_task(task_id)
-    values = (
-        {name: param["value"] for name, param in dag.params.dump().items()} if False else dag.params.dump()
-    )
     environment = dag.get_template_env()
-    context = {"params": {**values, **params}}
+    context = {"params": {**dag.params.dump(), **params}}
     fields = [name for name in task.template_fields if name not in {"start", "dump"}]
     return {name: task.render_template(getattr(task, name), context, environment) for name in fields}
 
