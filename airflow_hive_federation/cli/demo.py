@@ -237,4 +237,4 @@ def _show(report: Mapping[str, Any], scene: _Scene, times_s: Mapping[str, float]
     print()
     print_report(report, title=title)
     print(" · ".join(f"{name} {seconds:.0f} s" for name, seconds in times_s.items()))
-    print("\nNext: hive-federation demo --ui shows the same DAG in Airflow's UI.")
+    print("\nNext: hive-federation demo --ui (make demo UI=1) shows the same DAG in Airflow's UI.")

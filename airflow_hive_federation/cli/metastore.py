@@ -60,7 +60,10 @@ def _start(args: argparse.Namespace) -> int:
             return 0
     directory = args.directory or cache_directory() / "metastores" / args.name
     started = EmbeddedMetastore.start(args.name, directory=directory, tied_to_parent=False, port=args.port)
-    text = f"{args.name}: {started.uri}\ndirectory: {started.directory}\nlog: {started.log_path}"
+    text = (
+        f"{args.name}: {started.uri}\ndirectory: {started.directory}\nlog: {started.log_path}\n"
+        f"It runs until: hive-federation metastore stop {args.name}"
+    )
     _print(args, [started], text, single=True)
     return 0
 
@@ -68,9 +71,10 @@ def _start(args: argparse.Namespace) -> int:
 def _stop(args: argparse.Namespace) -> int:
     found = [running for running in running_metastores() if running.name == args.name]
     if not found:
-        names = ", ".join(running.name for running in running_metastores()) or "none"
+        names = ", ".join(running.name for running in running_metastores())
         raise ConfigurationError(
-            f"no metastore named {args.name!r} is running.", remedy=f"running now: {names}."
+            f"no metastore named {args.name!r} is running.",
+            remedy=f"name one that runs: {names}." if names else "none runs: nothing is to be stopped.",
         )
     for running in found:
         stop_metastore(running)
@@ -80,9 +84,16 @@ def _stop(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace) -> int:
     running = running_metastores()
-    lines = [f"{one.name}\t{one.uri}\t{one.pid}\t{one.directory}" for one in running]
-    _print(args, running, "\n".join(lines) if lines else "no metastore is running")
+    rows = [("NAME", "URI", "PID", "DIRECTORY")]
+    rows += [(one.name, one.uri, str(one.pid), str(one.directory)) for one in running]
+    _print(args, running, _table(rows) if running else "no metastore is running")
     return 0
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _print(

@@ -75,8 +75,7 @@ class Story:
             self._counts["dumped"] += 1
             self._one_of_many(
                 "dumped",
-                f"{before}{match['table']}: {_several(match['partitions'], 'partition')}, "
-                f"{_several(match['files'], 'file')}, {_size(int(match['size_bytes']))}",
+                f"{before}{match['table']}: {_contents(match)}",
                 f"{before}{self._counts['dumped']:,} tables dumped",
             )
         elif match := _CREATED.fullmatch(text):
@@ -145,6 +144,13 @@ def _bar(share: float) -> str:
 
 def _several(count: str, noun: str) -> str:
     return f"{int(count):,} {noun}" + ("" if int(count) == 1 else "s")
+
+
+def _contents(dumped: re.Match[str]) -> str:
+    """What is dumped of a table; an unpartitioned one has no partitions to tell of, and a view no files."""
+    found = [_several(dumped[name], name[:-1]) for name in ("partitions", "files") if int(dumped[name])]
+    size_bytes = int(dumped["size_bytes"])
+    return ", ".join([*found, _size(size_bytes)] if size_bytes else found) or "its definition"
 
 
 def _size(size_bytes: int) -> str:
