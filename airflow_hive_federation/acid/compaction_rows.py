@@ -1,25 +1,25 @@
-"""Rows and delete events of one bucket, read stripe by stripe in the order of their identities.
+"""Rows and delete events of one bucket, read batch by batch in the order of their identities.
 
 Every file of an ACID table is sorted by (write id, bucket property, row id), and so are the files of a bucket
 after each other, because deltas of different write ids are disjoint and statements are part of the bucket
 property. Delete files overlap; they are read side by side, each only as far as the rows have come. So what is
-held in memory depends on the size of stripes, not on the size of the table.
+held in memory does not depend on the size of the table.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import orc
 
 from airflow_hive_federation.acid.arrow_columns import arrow_type, conforming, conforms
 from airflow_hive_federation.acid.compaction import BucketMerge, MergeInput
+from airflow_hive_federation.acid.orc_batches import Head, OrcBatches
 from airflow_hive_federation.acid.orc_tail import OrcTail, read_tail
 from airflow_hive_federation.acid.rewrite import ACID_COLUMNS, flushed_length
 from airflow_hive_federation.errors import AcidFormatError
@@ -152,8 +152,8 @@ class BucketReader:
         for source in self.merge.inserts:
             with self._opened(source) as reader:
                 self._check_row(pa.struct(list(reader.schema)), source)
-                for stripe in range(reader.nstripes):
-                    yield self._conforming(self._stripe(reader, stripe, source).to_struct_array(), source)
+                for batch in self._batches(reader, source):
+                    yield self._conforming(batch.to_struct_array(), source)
 
     def delete_streams(self) -> list[DeleteStream]:
         """Open the delete files side by side; close each when done."""
@@ -174,8 +174,7 @@ class BucketReader:
     def _delete_events(self, source: MergeInput) -> Generator[DeleteEvents, None, None]:
         with self._opened(source) as reader:
             self._check_acid(reader, source)
-            for stripe in range(reader.nstripes):
-                batch = self._stripe(reader, stripe, source, _DELETE_COLUMNS)
+            for batch in self._batches(reader, source, _DELETE_COLUMNS):
                 current = _integers(batch, "currentTransaction")
                 visible = self._visible(current)
                 if (_integers(batch, "operation") != 2).any():
@@ -186,11 +185,10 @@ class BucketReader:
                 elif visible.any():
                     yield DeleteEvents(keys.where(visible), current[visible])
 
-    def _acid(self, reader: orc.ORCFile, source: MergeInput) -> Iterator[Rows]:
+    def _acid(self, reader: OrcBatches, source: MergeInput) -> Iterator[Rows]:
         self._check_acid(reader, source)
         self._check_row(reader.schema.field("row").type, source)
-        for stripe in range(reader.nstripes):
-            batch = self._stripe(reader, stripe, source)
+        for batch in self._batches(reader, source):
             if _integers(batch, "operation").any():
                 raise self.wrong(
                     source,
@@ -198,19 +196,17 @@ class BucketReader:
                     "Run a major compaction with Hive 2 before.",
                 )
             visible = self._visible(_integers(batch, "currentTransaction"))
-            if visible is not None:
-                batch = batch.filter(pa.array(visible))
-            yield Rows(_keys(batch), self._conforming(batch.column("row"), source))
+            kept_rows = batch if visible is None else batch.filter(pa.array(visible))
+            yield Rows(_keys(kept_rows), self._conforming(kept_rows.column("row"), source))
 
     def _raw(
-        self, reader: orc.ORCFile, source: MergeInput, positions: dict[tuple[int, int], int]
+        self, reader: OrcBatches, source: MergeInput, positions: dict[tuple[int, int], int]
     ) -> Iterator[Rows]:
         # Numbered by position, on through all files of the bucket (OrcRawRecordMerger.OriginalReaderPair).
         self._check_row(pa.struct(list(reader.schema)), source)
         group = (source.write_id, source.statement_id)
         bucket = _BUCKET_VERSION | self.merge.bucket << 16 | source.statement_id
-        for stripe in range(reader.nstripes):
-            batch = self._stripe(reader, stripe, source)
+        for batch in self._batches(reader, source):
             count, first = batch.num_rows, positions.get(group, 0)
             positions[group] = first + count
             keys = Keys(
@@ -236,7 +232,7 @@ class BucketReader:
         except AcidFormatError as error:
             raise self.wrong(source, f"has other columns than the table: {error.message}") from error
 
-    def _check_acid(self, reader: orc.ORCFile, source: MergeInput) -> None:
+    def _check_acid(self, reader: OrcBatches, source: MergeInput) -> None:
         if tuple(reader.schema.names) != ACID_COLUMNS:
             raise self.wrong(
                 source, f"has the columns {', '.join(reader.schema.names)}, not those of an ACID file."
@@ -254,24 +250,34 @@ class BucketReader:
                 "Look for files that a failed task left beside those of its successor.",
             )
 
-    def _stripe(
-        self, reader: orc.ORCFile, stripe: int, source: MergeInput, columns: list[str] | None = None
-    ) -> pa.RecordBatch:
-        try:
-            return reader.read_stripe(stripe, columns=columns)
-        except (pa.ArrowException, OSError) as error:
-            raise self.wrong(source, f"cannot be read: {error}.") from error
+    def _batches(
+        self, reader: OrcBatches, source: MergeInput, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        with closing(reader.batches(columns)) as batches:
+            while True:
+                try:
+                    batch = next(batches, None)
+                except (pa.ArrowException, OSError) as error:
+                    raise self.wrong(source, f"cannot be read: {error}.") from error
+                if batch is None:
+                    return
+                yield batch
 
     @contextmanager
-    def _opened(self, source: MergeInput) -> Iterator[orc.ORCFile]:
+    def _opened(self, source: MergeInput) -> Iterator[OrcBatches]:
         uri = join(self.merge.table.location, source.path)
         length = self._flushed(source)
         with reading(uri, self.options) as file:
             head: BinaryIO = file if length is None else io.BufferedReader(Head(file, length))
             try:
-                self._check_tail(read_tail(head, uri), source)
-                path = local_path(uri) if length is None else None
-                reader = orc.ORCFile(path or head)
+                tail = read_tail(head, uri)
+                self._check_tail(tail, source)
+                reader = OrcBatches(
+                    (None if length is not None else local_path(uri)) or head,
+                    row_count=tail.row_count,
+                    size_bytes=source.size_bytes if length is None else length,
+                )
+                _ = reader.schema
             except AcidFormatError as error:
                 raise self.wrong(source, f"cannot be compacted: {error.message}", error.remedy) from error
             except (pa.ArrowException, OSError) as error:
@@ -339,42 +345,6 @@ class DeleteStream:
         if self._chunk is None:
             self._chunk = next(self._events, None)
         return self._chunk
-
-
-class Head(io.RawIOBase):
-    """The first bytes of a file that is longer.
-
-    :param file: the whole file.
-    :param length: how many bytes count.
-    """
-
-    def __init__(self, file: BinaryIO, length: int) -> None:
-        self._file = file
-        self._length = length
-        self._at = 0
-
-    def readable(self) -> bool:
-        """Yes."""
-        return True
-
-    def seekable(self) -> bool:
-        """Yes."""
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a place; the end is that of the head."""
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._length}[whence]
-        self._at = max(0, start + offset)
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        """Read what fits, at most to the head's end."""
-        count = max(0, min(len(buffer), self._length - self._at))
-        self._file.seek(self._at)
-        content = self._file.read(count)
-        buffer[: len(content)] = content
-        self._at += len(content)
-        return len(content)
 
 
 def row_type(merge: BucketMerge) -> HiveType:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,8 @@ from airflow_hive_federation.acid.compaction import (
 )
 from airflow_hive_federation.acid.compaction_files import publish
 from airflow_hive_federation.acid.compaction_merge import merge_bucket
-from airflow_hive_federation.acid.compaction_rows import Head, Keys, kept
+from airflow_hive_federation.acid.compaction_rows import Keys, kept
+from airflow_hive_federation.acid.orc_batches import Head
 from airflow_hive_federation.acid.orc_tail import read_tail
 from airflow_hive_federation.acid.snapshot import acid_state
 from airflow_hive_federation.errors import AcidFormatError
@@ -247,3 +250,65 @@ def test_head_of_a_file() -> None:
     assert head.read(9) == b"23"
     head.seek(1)
     assert head.read(1) == b"1"
+
+
+MEMORY = """
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import orc
+
+from airflow_hive_federation.acid import compaction_merge, orc_batches
+from airflow_hive_federation.acid.compaction import BucketMerge, CompactedTable, MergeInput
+
+directory, rows = Path(sys.argv[1]), int(sys.argv[2])
+compaction_merge.STRIPE_ROWS, orc_batches._BATCH_ROWS = 20_000, 2_000
+
+def write(name, operation, row_ids, current):
+    path = directory / name / "bucket_00000"
+    path.parent.mkdir()
+    # One stripe: pyarrow hands over a stripe as one piece.
+    with orc.ORCWriter(path, stripe_size=1 << 40) as writer:
+        for ids in np.array_split(row_ids, 40):
+            row = pa.StructArray.from_arrays([pa.array(ids)], ["id"]) if operation == 0 else None
+            writer.write(pa.table({
+                "operation": np.full(len(ids), operation, np.int32),
+                "originalTransaction": np.ones(len(ids), np.int64),
+                "bucket": np.full(len(ids), 1 << 29, np.int32),
+                "rowId": ids,
+                "currentTransaction": np.full(len(ids), current),
+                "row": row if row is not None else pa.nulls(len(ids), pa.struct([("id", pa.int64())])),
+            }))
+    return MergeInput(path=f"{name}/bucket_00000", size_bytes=path.stat().st_size)
+
+inserts = write("delta_0000001_0000001_0000", 0, np.arange(rows), 1)
+deletes = write("delete_delta_0000002_0000002_0000", 2, np.arange(0, rows, 2), 2)
+table = CompactedTable(name="d.t", location=str(directory), columns=(("id", "bigint"),))
+merge = BucketMerge(
+    table=table, bucket=0, inserts=(inserts,), deletes=(deletes,), write_ids="d.t:2:9223372036854775807::",
+    output="made",
+)
+def resident_mb():
+    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1024
+before = resident_mb()
+outcome = compaction_merge.merge_bucket(merge)
+assert (outcome.rows, outcome.deleted) == (rows // 2, rows // 2)
+print(pa.default_memory_pool().max_memory() / 2**20, resident_mb() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the highest memory")
+def test_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY, str(tmp_path), "1600000"],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=120,
+    )
+    arrow_mb, resident_mb = map(float, done.stdout.split())
+    # In one piece, the rows alone take 64 MB, and as much again when they are encoded.
+    assert arrow_mb < 20, done.stdout
+    assert resident_mb < 60, done.stdout
