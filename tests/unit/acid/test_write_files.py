@@ -13,10 +13,13 @@ from pyarrow import orc
 from airflow_hive_federation.acid import write_files
 from airflow_hive_federation.acid.orc_tail import read_tail
 from airflow_hive_federation.acid.write_files import Writing, write_deletes, write_inserts
+from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.model.types import Column
 
 
 def writing(tmp_path: Path, **changes: Any) -> Writing:
+    # The driver's part.
+    (tmp_path / "staging").mkdir(exist_ok=True)
     settings: dict[str, Any] = {
         "staging": f"file:{tmp_path}/staging",
         "storage_options": None,
@@ -141,3 +144,11 @@ def test_deletes_that_cannot_be(tmp_path: Path, rows: list[pa.RecordBatch], prob
     done = results(write_deletes(writing(tmp_path, purpose="delete"))(iter(rows)))
     assert re.search(problem, done[-1]["problem"])
     assert list((tmp_path / "staging").iterdir()) == []
+
+
+def test_an_attempt_that_outlives_its_job_leaves_nothing(tmp_path: Path) -> None:
+    late = writing(tmp_path)
+    (tmp_path / "staging").rmdir()
+    with pytest.raises(FileVanishedError):
+        results(write_inserts(late)(iter([batch((1, "a", "x", 0))])))
+    assert not list(tmp_path.iterdir())
