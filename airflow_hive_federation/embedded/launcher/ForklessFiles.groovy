@@ -1,8 +1,13 @@
-// Hadoop without its native library forks `chmod` for every file and directory it makes. Java can do that
-// itself since version 7, and a metastore that adds a thousand partitions is then not made of forks.
+// Hadoop without its native library forks `chmod` for every file and directory it makes, and `ls` for the
+// permissions of every file it lists. Java can do both itself since version 7, and a metastore that adds a
+// thousand partitions is then not made of forks. The `ls` also comes later than the listing: Hive's writes list
+// their table's directory, and fail there if a cleaner or a compactor removes a directory of it in between.
 import groovy.transform.CompileStatic
+import java.nio.file.FileSystemException
 import java.nio.file.Files
+import java.nio.file.attribute.PosixFileAttributes
 import java.nio.file.attribute.PosixFilePermissions
+import org.apache.hadoop.fs.FileStatus
 import org.apache.hadoop.fs.LocalFileSystem
 import org.apache.hadoop.fs.Path
 import org.apache.hadoop.fs.RawLocalFileSystem
@@ -17,6 +22,25 @@ class ForklessRawFiles extends RawLocalFileSystem {
             .append(permission.groupAction.SYMBOL)
             .append(permission.otherAction.SYMBOL)
         Files.setPosixFilePermissions(pathToFile(path).toPath(), PosixFilePermissions.fromString(bits))
+    }
+
+    // Listing a directory goes by this too, and leaves out what has vanished.
+    @Override
+    FileStatus getFileStatus(Path path) throws IOException {
+        java.nio.file.Path file = pathToFile(path).toPath()
+        PosixFileAttributes found
+        try {
+            found = (PosixFileAttributes) Files.readAttributes(file, PosixFileAttributes)
+        } catch (FileSystemException problem) {
+            if (Files.exists(file)) throw problem
+            throw (FileNotFoundException) new FileNotFoundException("File ${path} does not exist").initCause(problem)
+        }
+        String bits = (found.directory ? 'd' : '-') + PosixFilePermissions.toString(found.permissions())
+        new FileStatus(
+            found.size(), found.directory, 1, getDefaultBlockSize(path),
+            found.lastModifiedTime().toMillis(), found.lastAccessTime().toMillis(),
+            FsPermission.valueOf(bits), found.owner().name, found.group().name,
+            path.makeQualified(uri, workingDirectory))
     }
 }
 
