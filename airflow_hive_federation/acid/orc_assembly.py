@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 from pyarrow import orc
@@ -66,10 +66,11 @@ class Stripe:
     postscript: tuple[tuple[int, int, int | bytes], ...]
 
 
-def encode(rows: pa.Table, compression: str) -> list[Stripe]:
+def encode(rows: pa.Table, compression: str, *, dictionaries: bool = True) -> list[Stripe]:
     """Encode rows as one stripe (pyarrow may make more of very many); needs no interpreter lock meanwhile.
 
     :param compression: of :data:`COMPRESSIONS`.
+    :param dictionaries: whether texts that repeat are worth the time to find them.
     :raises AcidFormatError: pyarrow would store some timestamp wrongly.
     """
     refuse_unstorable_timestamps(rows, "the table")
@@ -80,10 +81,21 @@ def encode(rows: pa.Table, compression: str) -> list[Stripe]:
         compression_block_size=_BLOCK_BYTES,
         stripe_size=_STRIPE_BYTES,
         row_index_stride=_ROW_INDEX_STRIDE,
-        dictionary_key_size_threshold=_DICTIONARY_THRESHOLD,
+        dictionary_key_size_threshold=_DICTIONARY_THRESHOLD if dictionaries else 0.0,
     ) as writer:
         writer.write(rows)
     return _stripes(memoryview(sink.getvalue()))
+
+
+class Mark(NamedTuple):
+    """What a file in the making held at some moment."""
+
+    offset: int
+    stripes: int
+    statistics: int
+    columns: Sequence[bytes]
+    last: Stripe | None
+    rows: int
 
 
 class AssembledFile:
@@ -145,6 +157,25 @@ class AssembledFile:
         )
         self._file.write(metadata + footer + postscript + bytes([len(postscript)]))
         return self._offset + len(metadata) + len(footer) + len(postscript) + 1
+
+    def flush(self, user_metadata: Mapping[str, bytes]) -> int:
+        """Write a tail behind which more stripes may follow, and return the file's length so far.
+
+        Who reads only so many bytes reads a whole file: Hive's readers do, by its ``_flush_length``.
+        """
+        self._offset = self.finish(user_metadata)
+        return self._offset
+
+    def mark(self) -> Mark:
+        """Remember what there is, to :meth:`rewind` to it."""
+        return Mark(
+            self._offset, len(self._stripes), len(self._statistics), self._columns, self._last, self.rows
+        )
+
+    def rewind(self, mark: Mark) -> None:
+        """Forget what was added since; cutting the file off at ``mark.offset`` is the caller's."""
+        del self._stripes[mark.stripes :], self._statistics[mark.statistics :]
+        self._offset, self._columns, self._last, self.rows = mark.offset, mark.columns, mark.last, mark.rows
 
     def _footer(self, last: Stripe, user_metadata: Mapping[str, bytes]) -> bytes:
         fields: list[tuple[int, int, int | bytes]] = [

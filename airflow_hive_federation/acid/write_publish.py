@@ -117,7 +117,7 @@ def _partitions(statement: Statement, values: Sequence[tuple[str, ...]]) -> dict
     found: Any = client.iter_partitions(layout.database, layout.table, names=list(names))
     existing = {tuple(one.values): one for one in found}
     made = {
-        one: _new_partition(table, one, f"{layout.location}/{name}", statement.write_id)
+        one: new_partition(table, one, f"{layout.location}/{name}", statement.write_id)
         for name, one in names.items()
         if one not in existing
     }
@@ -126,7 +126,8 @@ def _partitions(statement: Statement, values: Sequence[tuple[str, ...]]) -> dict
     return existing | made
 
 
-def _new_partition(table: Any, values: tuple[str, ...], location: str, write_id: int) -> Any:
+def new_partition(table: Any, values: Sequence[str], location: str, write_id: int) -> Any:
+    """Describe a partition to be made: as its table is, elsewhere."""
     storage = copy.deepcopy(table.sd)
     storage.location = location
     return types.Partition(
@@ -230,15 +231,38 @@ def _notification(
 
 
 def _mark_stale(statement: Statement, described: Sequence[Any]) -> None:
-    """Take from statistics the claim to be accurate: Hive answers ``count(*)`` from those that have it."""
-    stale = [one for one in described if _ACCURATE in (one.parameters or {})]
+    stale = claiming_accuracy(described)
     if not stale:
         return
-    layout, client = statement.layout, statement.client
+    layout = statement.layout
+    seen = statement.transaction.snapshot(layout.database, layout.table).write_ids.text()
+    withdraw_accuracy(statement.client, layout, stale, write_id=statement.write_id, seen=seen)
+
+
+def claiming_accuracy(described: Sequence[Any]) -> list[Any]:
+    """Return the tables or partitions whose statistics claim to be accurate."""
+    return [one for one in described if _ACCURATE in (one.parameters or {})]
+
+
+def withdraw_accuracy(
+    client: MetastoreClient,
+    layout: TableLayout,
+    stale: Sequence[Any],
+    *,
+    write_id: int,
+    seen: str,
+    expected_parameter: tuple[str, str] | None = None,
+) -> None:
+    """Take from statistics the claim to be accurate: Hive answers ``count(*)`` from those that have it.
+
+    :param stale: partitions, or the one table if it has none.
+    :param write_id: of the transaction that makes them stale.
+    :param seen: the table's valid write ids, in Hive's text form.
+    :param expected_parameter: only if the table (not a partition) has this value of a parameter.
+    """
     for one in stale:
         del one.parameters[_ACCURATE]
-        one.writeId = statement.write_id
-    seen = statement.transaction.snapshot(layout.database, layout.table).write_ids.text()
+        one.writeId = write_id
     if layout.partition_keys:
         client.alter_partitions(
             layout.database,
@@ -246,7 +270,7 @@ def _mark_stale(statement: Statement, described: Sequence[Any]) -> None:
             stale,
             environment=_NO_STATS_UPDATE,
             valid_write_ids=seen,
-            write_id=statement.write_id,
+            write_id=write_id,
         )
         return
     client.alter_table(
@@ -255,5 +279,6 @@ def _mark_stale(statement: Statement, described: Sequence[Any]) -> None:
         stale[0],
         environment=_NO_STATS_UPDATE,
         valid_write_ids=seen,
-        write_id=statement.write_id,
+        write_id=write_id,
+        expected_parameter=expected_parameter,
     )

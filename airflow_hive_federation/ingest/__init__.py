@@ -1,0 +1,52 @@
+"""Streaming ingest: records into ACID tables, as Hive's Streaming API V2 does it, without Hive.
+
+>>> from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
+>>> writer = StrictDelimitedInputWriter.new_builder().with_field_delimiter(",").build()
+>>> connection = (  # doctest: +SKIP
+...     HiveStreamingConnection.new_builder()
+...     .with_database("testing")
+...     .with_table("alerts")
+...     .with_record_writer(writer)
+...     .with_conf(MetastoreSettings(uris=("thrift://localhost:9083",)))
+...     .connect()
+... )
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.ingest.arrow_records import ArrowRecordWriter
+    from airflow_hive_federation.ingest.connection import HiveStreamingConnection
+    from airflow_hive_federation.ingest.delimited import StrictDelimitedInputWriter
+    from airflow_hive_federation.ingest.json_records import StrictJsonWriter
+    from airflow_hive_federation.ingest.regex_records import StrictRegexWriter
+    from airflow_hive_federation.ingest.writers import AbstractRecordWriter
+
+__all__ = [
+    "AbstractRecordWriter",
+    "ArrowRecordWriter",
+    "HiveStreamingConnection",
+    "StrictDelimitedInputWriter",
+    "StrictJsonWriter",
+    "StrictRegexWriter",
+]
+
+_HOME = {
+    "AbstractRecordWriter": "writers",
+    "ArrowRecordWriter": "arrow_records",
+    "HiveStreamingConnection": "connection",
+    "StrictDelimitedInputWriter": "delimited",
+    "StrictJsonWriter": "json_records",
+    "StrictRegexWriter": "regex_records",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Late: an operator's module is imported by every DAG file, and pyarrow is heavy.
+    from importlib import import_module
+
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

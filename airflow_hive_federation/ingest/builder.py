@@ -1,0 +1,227 @@
+"""How a streaming connection is described, and what is checked before there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self
+
+from airflow_hive_federation.acid.transactions import LOCK_POLICY
+from airflow_hive_federation.acid.write_plan import TableLayout, table_layout
+from airflow_hive_federation.errors import ConfigurationError, NoSuchObjectError
+from airflow_hive_federation.ingest.dead_letters import DeadLetterFile, DeadLetterHandler
+from airflow_hive_federation.ingest.errors import InvalidConnection, InvalidTable, metastore_errors
+from airflow_hive_federation.ingest.writers import AbstractRecordWriter
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
+from airflow_hive_federation.storage.filesystem import local_path
+from airflow_hive_federation.waiting import PollPolicy
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.ingest.connection import HiveStreamingConnection
+
+#: What the connection sets whatever the caller says (``HiveStreamingConnection.overrideConfSettings``).
+OVERRIDDEN: Mapping[str, str] = {
+    "hive.txn.manager": "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager",
+    "hive.support.concurrency": "true",
+    "hive.metastore.execute.setugi": "true",
+    "hive.exec.dynamic.partition.mode": "nonstrict",
+    "hive.exec.orc.delta.streaming.optimizations.enabled": "true",
+    "hive.metastore.client.cache.enabled": "false",
+}
+_OPTIMIZATIONS = "hive.exec.orc.delta.streaming.optimizations.enabled"
+_URIS = ("metastore.thrift.uris", "hive.metastore.uris")
+_BUFFER_BYTES = 128 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """What the builder was told."""
+
+    database: str = ""
+    table: str = ""
+    writer: AbstractRecordWriter | None = None
+    settings: MetastoreSettings | None = None
+    conf: Mapping[str, str] = field(default_factory=lambda: dict(OVERRIDDEN))
+    static: tuple[str, ...] = ()
+    agent_info: str = "airflow-hive-federation"
+    batch_size: int = 1
+    buffer_bytes: int = _BUFFER_BYTES
+    dead_letters: DeadLetterHandler | None = None
+    dead_letter_limit: int | None = None
+    position_key: str | None = None
+    storage_options: Mapping[str, Any] | None = None
+    lock_policy: PollPolicy = LOCK_POLICY
+    at: Callable[[str], None] = lambda _step: None
+
+    @property
+    def optimized(self) -> bool:
+        """Whether files are made for quick writing."""
+        return self.conf.get(_OPTIMIZATIONS, "true") == "true"
+
+
+class StreamingConnectionBuilder:
+    """Describes a connection; the names are those of Hive's builder."""
+
+    def __init__(self) -> None:
+        self._said = Description()
+
+    def with_database(self, database: str) -> Self:
+        """Name the table's database."""
+        return self._with(database=database.lower())
+
+    def with_table(self, table: str) -> Self:
+        """Name the table."""
+        return self._with(table=table.lower())
+
+    def with_record_writer(self, writer: AbstractRecordWriter) -> Self:
+        """Say how records are read. A writer serves one connection."""
+        return self._with(writer=writer)
+
+    def with_static_partition_values(self, values: Sequence[str | None]) -> Self:
+        """Name the one partition to write to, created if need be; without, the records' last fields do."""
+        return self._with(
+            static=tuple(DEFAULT_PARTITION if one in {None, ""} else str(one) for one in values)
+        )
+
+    def with_agent_info(self, agent_info: str) -> Self:
+        """Say who is writing; ``SHOW TRANSACTIONS`` and ``SHOW LOCKS`` show it."""
+        return self._with(agent_info=agent_info)
+
+    def with_conf(self, conf: MetastoreSettings | Mapping[str, str]) -> Self:
+        """Say where the metastore is.
+
+        :param conf: settings of a client, or Hive's own settings, with ``metastore.thrift.uris`` among them.
+            What :data:`OVERRIDDEN` names is overridden.
+        :raises InvalidConnection: no metastore is named.
+        """
+        if isinstance(conf, MetastoreSettings):
+            return self._with(settings=conf)
+        uris = next((conf[key] for key in _URIS if conf.get(key)), "")
+        if not uris:
+            raise InvalidConnection(
+                "The configuration names no metastore.", remedy=f"Set {_URIS[0]} to its URIs."
+            )
+        settings = MetastoreSettings(uris=tuple(uri.strip() for uri in uris.split(",")))
+        return self._with(settings=settings, conf={**conf, **OVERRIDDEN})
+
+    def with_transaction_batch_size(self, size: int) -> Self:
+        """Say how many transactions share files (1)."""
+        return self._with(batch_size=size)
+
+    def with_streaming_optimizations(self, enabled: bool) -> Self:
+        """Write quickly (the default): without compression and dictionaries, which compaction adds."""
+        return self._with(conf={**self._said.conf, _OPTIMIZATIONS: str(enabled).lower()})
+
+    def with_dead_letters(self, to: str | DeadLetterHandler, *, limit: int | None = None) -> Self:
+        """Put bad records aside instead of raising.
+
+        :param to: a file of this machine, or what takes each :class:`DeadLetter`.
+        :param limit: how many at most; ``None`` is any number.
+        """
+        handler = DeadLetterFile(to) if isinstance(to, str) else to
+        return self._with(dead_letters=handler, dead_letter_limit=limit)
+
+    def with_position_key(self, key: str) -> Self:
+        """Name the table parameter that commits set (``_meta…``); connecting makes it, and reads it back."""
+        return self._with(position_key=key)
+
+    def with_buffer_bytes(self, size_bytes: int) -> Self:
+        """Say how many bytes of rows are held before they are written to the files (128 MiB)."""
+        return self._with(buffer_bytes=size_bytes)
+
+    def with_storage_options(self, options: Mapping[str, Any] | None) -> Self:
+        """Give the options of the store the table lies in."""
+        return self._with(storage_options=options)
+
+    def with_lock_policy(self, policy: PollPolicy) -> Self:
+        """Say how to wait for locks."""
+        return self._with(lock_policy=policy)
+
+    def with_steps_told(self, at: Callable[[str], None]) -> Self:
+        """Have every step told before the next one is taken, by tests that kill there."""
+        return self._with(at=at)
+
+    def connect(self) -> HiveStreamingConnection:
+        """Connect: look at the table, and at the records' columns as far as they are known.
+
+        :raises InvalidConnection: something is missing, or does not go together.
+        :raises ConnectionError: no metastore answers.
+        :raises InvalidTable: records cannot be streamed into the table.
+        :raises InvalidColumn: the records' columns are not the table's.
+        """
+        from airflow_hive_federation.ingest.connection import HiveStreamingConnection
+
+        check_description(self._said)
+        return HiveStreamingConnection(self._said)
+
+    def _with(self, **said: Any) -> Self:
+        self._said = replace(self._said, **said)
+        return self
+
+
+def check_description(said: Description) -> None:
+    """Make sure that nothing is missing.
+
+    :raises InvalidConnection: naming what is.
+    """
+    missing = [
+        name
+        for name, given in (
+            ("with_database", said.database),
+            ("with_table", said.table),
+            ("with_record_writer", said.writer),
+            ("with_conf", said.settings),
+        )
+        if not given
+    ]
+    if missing:
+        raise InvalidConnection("The connection is not described.", remedy=f"Call {', '.join(missing)} too.")
+    if said.batch_size < 1 or said.buffer_bytes < 1:
+        raise InvalidConnection("The size of a transaction batch, and of the buffer, is at least 1.")
+
+
+def described_table(client: MetastoreClient, said: Description) -> tuple[Any, TableLayout]:
+    """Read the table and make sure that records can be streamed into it.
+
+    :raises InvalidTable: it does not exist, is a view, external, not transactional or not ORC.
+    :raises InvalidConnection: the static values, or the batch size, do not fit it.
+    """
+    name = f"{said.database}.{said.table}"
+    with metastore_errors(InvalidTable, name, table=name):
+        try:
+            table: Any = client.get_table(said.database, said.table)
+        except NoSuchObjectError as error:
+            raise InvalidTable(
+                f"There is no table {name}.", remedy="Create it, or check its name.", table=name
+            ) from error
+    if table.tableType == "EXTERNAL_TABLE":
+        raise InvalidTable(
+            f"{name} is an external table.", remedy="Stream into a transactional table.", table=name
+        )
+    try:
+        layout = table_layout(table)
+    except ConfigurationError as error:
+        raise InvalidTable(error.message, remedy=error.remedy, table=name) from error
+    if not layout.is_full_acid:
+        raise InvalidTable(
+            f"{name} is insert-only, not full ACID.", remedy="Stream into a full ACID table.", table=name
+        )
+    _check_fit(said, layout)
+    return table, layout
+
+
+def _check_fit(said: Description, layout: TableLayout) -> None:
+    keys = layout.key_names
+    if said.static and len(said.static) != len(keys):
+        raise InvalidConnection(
+            f"{layout.name} has {len(keys)} partition keys, but {len(said.static)} static values are given.",
+            remedy=f"Give a value for each of {', '.join(keys)}."
+            if keys
+            else "It has no partitions: give none.",
+        )
+    if said.batch_size > 1 and local_path(layout.location) is None:
+        raise InvalidConnection(
+            f"{layout.name} lies in a store that files cannot be appended to.",
+            remedy="Use transaction batches of one transaction there.",
+        )

@@ -1,0 +1,436 @@
+"""Hive's streaming connection: records go in, transactions make them visible.
+
+Not to be used by two threads: whoever begins a transaction writes and ends it. ``close`` and
+``abort_transaction`` may come from another thread, as long as no other call is under way.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from airflow_hive_federation.acid.transactions import heartbeat_interval_s
+from airflow_hive_federation.errors import HiveFederationError
+from airflow_hive_federation.ingest.arrow_records import conforming_batch
+from airflow_hive_federation.ingest.builder import Description, StreamingConnectionBuilder, described_table
+from airflow_hive_federation.ingest.dead_letters import BadRecords
+from airflow_hive_federation.ingest.errors import (
+    HeartBeatFailure,
+    InvalidConnection,
+    InvalidTransactionState,
+    SerializationError,
+    StreamingException,
+    StreamingIOFailure,
+    TransactionError,
+    metastore_errors,
+)
+from airflow_hive_federation.ingest.partitions import Partitions
+from airflow_hive_federation.ingest.position import check_key, committed_position, ensure_position
+from airflow_hive_federation.ingest.states import Call, ConnectionState, after
+from airflow_hive_federation.ingest.statistics import ConnectionStats
+from airflow_hive_federation.ingest.transaction_batch import BatchSettings, TransactionBatch
+from airflow_hive_federation.ingest.writers import AbstractRecordWriter
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.partitions import unescape
+
+log = logging.getLogger(__name__)
+
+_PARSE_RECORDS = 100_000
+_PARSE_BYTES = 16 << 20
+_READ_BYTES = 4 << 20
+
+
+class HiveStreamingConnection:
+    """A connection that streams records into one table; made by :meth:`new_builder`."""
+
+    def __init__(self, said: Description) -> None:
+        self._said = said
+        if said.settings is None or said.writer is None:
+            raise InvalidConnection("The connection is not described.", remedy="Use new_builder().")
+        self._writer: AbstractRecordWriter = said.writer
+        self._client = MetastoreClient(said.settings)
+        self._state = ConnectionState.READY
+        self._inside = threading.Lock()
+        self._thread = 0
+        self._records: list[bytes] = []
+        self._records_bytes = 0
+        self._parsed = 0
+        self._batch: TransactionBatch | None = None
+        self._position: str | None = None
+        self._bad = BadRecords(said.dead_letters, said.dead_letter_limit)
+        self.stats = ConnectionStats()
+        try:
+            self._connect()
+        except BaseException:
+            self._client.close()
+            raise
+
+    @staticmethod
+    def new_builder() -> StreamingConnectionBuilder:
+        """Begin to describe one."""
+        return StreamingConnectionBuilder()
+
+    @property
+    def state(self) -> ConnectionState:
+        """Where it stands."""
+        return self._state
+
+    @property
+    def conf(self) -> dict[str, str]:
+        """The settings in force, overridden ones included."""
+        return dict(self._said.conf)
+
+    @property
+    def committed_position(self) -> str | None:
+        """The position that was committed last under the key of ``with_position_key``."""
+        return self._position
+
+    @property
+    def current_txn_id(self) -> int | None:
+        """The present transaction's id."""
+        return None if self._batch is None else self._batch.txn_id
+
+    @property
+    def current_write_id(self) -> int | None:
+        """The present transaction's write id."""
+        return None if self._batch is None else self._batch.write_id
+
+    @property
+    def remaining_transactions(self) -> int:
+        """Transactions of the batch that were not begun yet."""
+        return 0 if self._batch is None else self._batch.remaining
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except StreamingException as failure:
+            if error is None:
+                raise
+            error.add_note(f"The streaming connection could not be closed: {failure}")
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """Begin a transaction, commit it at the end of the block, and abort it if the block raises."""
+        self.begin_transaction()
+        try:
+            yield self
+            if self._state is ConnectionState.OPEN:
+                self.commit_transaction()
+        except BaseException as error:
+            if self._state is ConnectionState.OPEN:
+                try:
+                    self.abort_transaction()
+                except StreamingException as failure:
+                    error.add_note(f"The transaction could not be aborted: {failure}")
+            raise
+
+    def begin_transaction(self) -> None:
+        """Begin the next transaction; a batch that is used up is followed by another.
+
+        :raises InvalidTransactionState: there is one already, or the connection is closed or has failed.
+        :raises TransactionError: the metastore does not open it or grant its lock.
+        """
+        with self._entered(Call.BEGIN):
+            self._roll_over()
+            self._thread = threading.get_ident()
+            self._drop_records()
+            self._parsed = 0
+            batch = self._current()
+            try:
+                batch.begin()
+            except StreamingException:
+                self._state = ConnectionState.FAILED
+                batch.abort()
+                self._state = ConnectionState.ABORTED
+                raise
+            self._state = ConnectionState.OPEN
+
+    def write(self, data: bytes | str | Any) -> None:
+        """Write one record, or all records of a stream.
+
+        Records are parsed many at a time. A bad one is thus told by a later ``write``, or by the commit, with
+        its number; the others are written.
+
+        :param data: a record, or something with ``read(size)`` whose records end with the writer's line
+            delimiter.
+        :raises SerializationError: a record cannot be parsed. The transaction stays open.
+        :raises StreamingIOFailure: rows cannot be written. The connection can only be closed.
+        """
+        if data.__class__ is not bytes or self._thread != threading.get_ident():
+            self._write_other(data)
+            return
+        self._records.append(data)
+        self._records_bytes += len(data)
+        if len(self._records) >= _PARSE_RECORDS or self._records_bytes >= _PARSE_BYTES:
+            with self._entered(Call.WRITE):
+                self._parse()
+
+    def write_batch(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """Write rows that are Arrow's already: the table's columns by name, with the dynamic partition keys.
+
+        :raises InvalidColumn: the columns are not the table's.
+        :raises SerializationError: a value does not fit. Nothing of the batch is written.
+        :raises StreamingIOFailure: rows cannot be written. The connection can only be closed.
+        """
+        with self._entered(Call.WRITE):
+            self._parse()
+            pieces = batch.to_batches() if isinstance(batch, pa.Table) else [batch]
+            conforming = [conforming_batch(piece, self._columns) for piece in pieces]
+            for rows, piece in zip(conforming, pieces, strict=True):
+                self._current().insert(rows)
+                self.stats.records_written += rows.num_rows
+                self.stats.records_size_bytes += piece.nbytes
+
+    def flush(self) -> None:
+        """Parse and write what is buffered. Nobody sees it before the commit.
+
+        :raises SerializationError: a record cannot be parsed.
+        :raises StreamingIOFailure: rows cannot be written.
+        """
+        with self._entered(Call.WRITE):
+            self._parse()
+            self._current().flush()
+
+    def commit_transaction(
+        self, partitions: Collection[str] | None = None, key: str | None = None, value: str | None = None
+    ) -> None:
+        """Make the transaction's records visible.
+
+        When no metastore answers, it may be called again while the transaction lives.
+
+        :param partitions: names (``day=2026-01-01``) of partitions to create even if they stay empty.
+        :param key: table parameter to set in the same step (``_meta…``).
+        :param value: its value, the position of the input for instance.
+        :raises SerializationError: a record that was still buffered cannot be parsed. The transaction stays
+            open, and committing again commits the others.
+        :raises HeartBeatFailure: the metastore has given the transaction up.
+        :raises TransactionError: the metastore refuses.
+        :raises ConnectionError: no metastore answers; nothing is known to be lost.
+        """
+        if (key is None) != (value is None):
+            raise InvalidTransactionState("A key and its value go together.", remedy="Give both, or neither.")
+        with self._entered(Call.COMMIT):
+            key_value = None
+            if key is not None:
+                key_value = types.CommitTxnKeyValue(tableId=self._table.id, key=check_key(key), value=value)
+            self._parse()
+            batch = self._current()
+            batch.commit([_values_of(name) for name in partitions or ()], key_value)
+            self._state = ConnectionState.COMMITTED
+            self._thread = 0
+            self.stats.committed_transactions += 1
+            if key is not None and key == self._said.position_key:
+                self._position = value
+            self._count()
+        if batch.remaining == 0:
+            self._close_batch()
+
+    def abort_transaction(self) -> None:
+        """Drop the transaction's records. In a connection that has failed it does nothing.
+
+        :raises TransactionError: the metastore cannot be told; it finds out by the missing heartbeats.
+        """
+        with self._entered(Call.ABORT):
+            if self._state is ConnectionState.FAILED:
+                return
+            self._drop_records()
+            self._thread = 0
+            self._state = ConnectionState.FAILED
+            self._current().abort()
+            self._state = ConnectionState.ABORTED
+            self.stats.aborted_transactions += 1
+            self._count()
+
+    def close(self) -> None:
+        """Abort what is open and end the connection. Closing twice is fine.
+
+        :raises StreamingException: files or transactions could not be ended; it is closed all the same.
+        """
+        with self._entered(Call.CLOSE):
+            if self._state is ConnectionState.CLOSED:
+                return
+            was_open = self._state in {ConnectionState.OPEN, ConnectionState.FAILED}
+            if self._state is ConnectionState.OPEN:
+                self.stats.aborted_transactions += 1
+            self._drop_records()
+            self._thread = 0
+            self._state = ConnectionState.CLOSED
+            try:
+                self._close_batch(open_too=was_open)
+            finally:
+                self._client.close()
+                log.info("closed streaming connection of %s: %s", self._said.agent_info, self.stats)
+
+    def _connect(self) -> None:
+        said = self._said
+        self._table, self.layout = described_table(self._client, said)
+        dynamic = bool(self.layout.partition_keys) and not said.static
+        self._columns = (*self.layout.columns, *(self.layout.partition_keys if dynamic else ()))
+        self._writer.bind(self._columns)
+        self._partitions = Partitions(self._client, self._table, self.layout, dynamic=dynamic)
+        with metastore_errors(TransactionError, f"Connecting to {self.layout.name}"):
+            if said.position_key is not None:
+                ensure_position(
+                    self._client,
+                    said.database,
+                    said.table,
+                    said.position_key,
+                    lock_policy=said.lock_policy,
+                )
+                self._position = committed_position(
+                    self._client, said.database, said.table, said.position_key
+                )
+            interval_s = heartbeat_interval_s(self._client)
+        self._batch_settings = BatchSettings(
+            layout=self.layout,
+            static=None if dynamic else said.static,
+            size=said.batch_size,
+            agent_info=said.agent_info,
+            optimized=said.optimized,
+            compression="uncompressed" if said.optimized else self.layout.compression,
+            buffer_bytes=said.buffer_bytes,
+            heartbeat_interval_s=interval_s,
+            storage_options=said.storage_options,
+            lock_policy=said.lock_policy,
+            at=said.at,
+        )
+
+    @contextmanager
+    def _entered(self, call: Call) -> Iterator[None]:
+        """Let one thread in, check that the call is legal, and note what an error means for the state."""
+        if not self._inside.acquire(blocking=False):
+            raise InvalidTransactionState(
+                f"{call}: another thread is inside the connection.",
+                remedy="Use a connection for each thread.",
+                state=str(self._state),
+            )
+        try:
+            after(self._state, call)
+            if call in {Call.WRITE, Call.COMMIT} and self._thread != threading.get_ident():
+                raise InvalidTransactionState(
+                    f"{call}: another thread has begun this transaction.",
+                    remedy="Use a connection for each thread.",
+                    state=str(self._state),
+                )
+            if call in {Call.WRITE, Call.COMMIT}:
+                self._current().check()
+            yield
+        except (StreamingIOFailure, HeartBeatFailure):
+            self._fail()
+            raise
+        finally:
+            self._inside.release()
+
+    def _fail(self) -> None:
+        if self._state is ConnectionState.OPEN:
+            self._state = ConnectionState.FAILED
+            self._thread = 0
+            self._drop_records()
+
+    def _write_other(self, data: Any) -> None:
+        with self._entered(Call.WRITE):
+            if isinstance(data, str):
+                self._take([data.encode()])
+            elif isinstance(data, bytes | bytearray | memoryview):
+                self._take([bytes(data)])
+            elif hasattr(data, "read"):
+                for records in _records_of(data, self._writer.line_delimiter):
+                    self._take(records)
+            else:
+                raise SerializationError(
+                    f"A {type(data).__name__} is no record.", remedy="Write bytes, str, or a stream."
+                )
+
+    def _take(self, records: list[bytes]) -> None:
+        self._records += records
+        self._records_bytes += sum(map(len, records))
+        if len(self._records) >= _PARSE_RECORDS or self._records_bytes >= _PARSE_BYTES:
+            self._parse()
+
+    def _parse(self) -> None:
+        if not self._records:
+            return
+        records, size_bytes, before = self._records, self._records_bytes, self._parsed
+        self._drop_records()
+        self._parsed += len(records)
+        parsed = self._writer.parse(records)
+        self._current().insert(parsed.rows)
+        self.stats.records_written += parsed.rows.num_rows
+        self.stats.records_size_bytes += size_bytes
+        try:
+            self._bad.deal_with(records, parsed.bad, before)
+        finally:
+            self.stats.dead_letters = self._bad.count
+
+    def _drop_records(self) -> None:
+        self._records, self._records_bytes = [], 0
+
+    def _roll_over(self) -> None:
+        if self._batch is not None and self._batch.remaining == 0:
+            self._close_batch()
+        if self._batch is None:
+            self._batch = TransactionBatch(self._client, self._batch_settings, self._partitions)
+            self.stats.transaction_batches += 1
+
+    def _close_batch(self, *, open_too: bool = False) -> None:
+        batch, self._batch = self._batch, None
+        if batch is None:
+            return
+        self.stats.auto_flush_count += batch.auto_flushes
+        try:
+            batch.close(open_too=open_too)
+        except HiveFederationError as error:
+            raise StreamingIOFailure(
+                f"A transaction batch of {self.layout.name} could not be ended: {error.message}",
+                remedy="What was committed is readable; the rest is aborted by its timeout.",
+            ) from error
+
+    def _current(self) -> TransactionBatch:
+        if self._batch is None:
+            raise InvalidTransactionState("No transaction was begun.", state=str(self._state))
+        return self._batch
+
+    def _count(self) -> None:
+        self.stats.created_partitions = self._partitions.created
+        self.stats.total_partitions = self._partitions.met if self.layout.partition_keys else 0
+
+
+def _values_of(name: str) -> tuple[str, ...]:
+    return tuple(unescape(part.partition("=")[2]) for part in name.split("/"))
+
+
+def _records_of(stream: Any, delimiter: bytes | None) -> Iterator[list[bytes]]:
+    """Cut a stream into records; the last one need not be ended."""
+    end = delimiter or b"\n"
+    pieces: list[bytes] = []
+    while chunk := stream.read(_READ_BYTES):
+        data = chunk.encode() if isinstance(chunk, str) else bytes(chunk)
+        # A delimiter may lie across two chunks.
+        pieces.append(data)
+        tail = b"".join(pieces[-2:]) if len(end) > 1 else data
+        if end not in tail:
+            continue
+        *records, rest = b"".join(pieces).split(end)
+        yield _stripped(records, delimiter)
+        pieces = [rest]
+    rest = b"".join(pieces)
+    if rest:
+        yield _stripped([rest], delimiter)
+
+
+def _stripped(records: list[bytes], delimiter: bytes | None) -> list[bytes]:
+    if delimiter is not None:
+        return records
+    return [one[:-1] if one.endswith(b"\r") else one for one in records]

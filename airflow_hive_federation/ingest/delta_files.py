@@ -1,0 +1,255 @@
+"""Files of a transaction batch: one for each bucket, readable after every commit while it still grows.
+
+Each commit appends a stripe and a tail that describes all stripes so far, and then the file's length to
+``bucket_N_flush_length``, eight bytes. Readers of Hive look there how much of the file counts
+(``OrcAcidUtils.getLastFlushLength``). The side file is made, empty, before the file itself, and goes when the
+batch is closed. A batch of one transaction needs none: until the commit nobody opens its directory.
+
+Stores without appending get a whole file at the commit, and so only batches of one transaction.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_hive_federation.acid.names import VERSION_FILE, bucket_file, side_file
+from airflow_hive_federation.acid.orc_assembly import AssembledFile, Mark, Stripe, encode, type_messages
+from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
+from airflow_hive_federation.acid.write_columns import PROLEPTIC
+from airflow_hive_federation.acid.write_plan import TableLayout
+from airflow_hive_federation.model.types import Field, HiveType
+from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
+
+_ACID_TYPES = ("int", "bigint", "int", "bigint", "bigint")
+_BUCKET_FLAG = 0x20000000
+"""Begins a row id's bucket property: version 1 of Hive's ``BucketCodec``."""
+
+
+def acid_types(layout: TableLayout) -> list[bytes]:
+    """Describe the columns of a table's files to ORC."""
+    row = HiveType(name="struct", fields=tuple(Field(one.name, one.type) for one in layout.columns))
+    types = [*(HiveType(name=name) for name in _ACID_TYPES), row]
+    return type_messages(HiveType(name="struct", fields=tuple(map(Field, ACID_COLUMNS, types))))
+
+
+class DeltaFile:
+    """The file of one bucket in one directory. Nothing is open between two calls.
+
+    :param directory: URI of the delta.
+    :param side: whether there are commits while it grows.
+    :param optimized: for quick writing; a major compaction makes up for it.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        bucket: int,
+        types: Sequence[bytes],
+        *,
+        compression: str,
+        side: bool,
+        optimized: bool,
+        storage_options: Any = None,
+    ) -> None:
+        self.bucket = bucket
+        self.uri = f"{directory}/{bucket_file(bucket)}"
+        self.rows = 0
+        self._property = _BUCKET_FLAG | bucket << 16
+        self._compression, self._dictionaries = compression, not optimized
+        self._pending = _Pending()
+        self._assembled = AssembledFile(
+            self._pending,  # type: ignore[arg-type]
+            types,
+            compression=compression,
+            calendar=PROLEPTIC,
+        )
+        self._store = _store(directory, self.uri, storage_options, side=side)
+        self._key_index: list[str] = []
+        self._row_id = 0
+        self._mark: Mark | None = None
+        self._mark_keys = 0
+        self._is_published = False
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin another transaction."""
+        self._row_id = 0
+        self._is_published = False
+        self._mark = self._assembled.mark()
+        self._mark_keys = len(self._key_index)
+
+    def add(self, write_id: int, rows: pa.RecordBatch) -> None:
+        """Write rows of the present transaction; nobody can read them yet.
+
+        :raises StorageError: they cannot be written.
+        """
+        count = rows.num_rows
+        ids = pa.repeat(pa.scalar(write_id, pa.int64()), count)
+        table = pa.Table.from_arrays(
+            [
+                pa.repeat(pa.scalar(0, pa.int32()), count),
+                ids,
+                pa.repeat(pa.scalar(self._property, pa.int32()), count),
+                pa.array(np.arange(self._row_id, self._row_id + count, dtype=np.int64)),
+                ids,
+                pa.StructArray.from_arrays(rows.columns, names=rows.schema.names),
+            ],
+            names=list(ACID_COLUMNS),
+        )
+        for stripe in encode(table, self._compression, dictionaries=self._dictionaries):
+            self._add(write_id, stripe)
+        self._store.append(self._pending.drained())
+
+    def flush(self) -> int:
+        """Make what was written readable, once its transaction is committed; return the file's length.
+
+        :raises StorageError: it cannot be written.
+        """
+        if self._is_published:
+            return self._assembled.mark().offset
+        self.rows = self._assembled.rows
+        length = self._assembled.flush(
+            {
+                "hive.acid.key.index": "".join(self._key_index).encode(),
+                "hive.acid.stats": f"{self.rows},0,0".encode(),
+                "hive.acid.version": b"2",
+            }
+        )
+        self._store.append(self._pending.drained())
+        self._is_published = True
+        self._store.publish(length)
+        return length
+
+    def rewind(self) -> None:
+        """Take out what the present transaction wrote.
+
+        After a commit that failed its rows stay, and are hidden by the aborted write id: readers may be told
+        already how long the file is.
+
+        :raises StorageError: the file cannot be cut off.
+        """
+        if self._is_published or self._mark is None or self._assembled.mark() == self._mark:
+            return
+        self._assembled.rewind(self._mark)
+        self._pending.drained()
+        del self._key_index[self._mark_keys :]
+        self.rows = self._assembled.rows
+        self._store.cut(self._mark.offset)
+        if not self.rows:
+            # Begin with the first byte again.
+            self._pending.write(b"ORC")
+
+    def close(self) -> None:
+        """End the batch: the whole file counts, and one without rows goes.
+
+        :raises StorageError: the side file cannot be removed.
+        """
+        self._store.finish(keep=bool(self.rows))
+
+    def _add(self, write_id: int, stripe: Stripe) -> None:
+        self._assembled.add(stripe)
+        self._row_id += stripe.rows
+        self._key_index.append(f"{write_id},{self._property},{self._row_id - 1};")
+
+
+class _Pending:
+    """What an assembled file takes for its file: pieces, to be appended later."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes | memoryview] = []
+
+    def write(self, piece: bytes | memoryview) -> int:
+        self._pieces.append(piece)
+        return len(piece)
+
+    def drained(self) -> list[bytes | memoryview]:
+        pieces, self._pieces = self._pieces, []
+        return pieces
+
+
+class _LocalStore:
+    """Appends to a file of this machine."""
+
+    def __init__(self, directory: Path, uri: str, path: Path, *, side: bool) -> None:
+        self._directory, self._uri, self._path = directory, uri, path
+        self._side = path.with_name(side_file(path.name)) if side else None
+        self._made = False
+
+    def append(self, pieces: Sequence[bytes | memoryview]) -> None:
+        with storage_errors(self._uri):
+            if not self._made:
+                self._make()
+            with self._path.open("ab") as file:
+                file.writelines(pieces)
+
+    def publish(self, length: int) -> None:
+        if self._side is not None:
+            with storage_errors(self._uri), self._side.open("ab") as file:
+                file.write(length.to_bytes(8, "big"))
+
+    def cut(self, length: int) -> None:
+        with storage_errors(self._uri):
+            if length <= 3:
+                self._path.unlink(missing_ok=True)
+            else:
+                with self._path.open("r+b") as file:
+                    file.truncate(length)
+
+    def finish(self, *, keep: bool) -> None:
+        with storage_errors(self._uri):
+            if not keep:
+                self._path.unlink(missing_ok=True)
+            if self._side is not None:
+                self._side.unlink(missing_ok=True)
+            # Hive fails on neither, but an empty directory helps nobody.
+            rest = {one.name for one in self._directory.iterdir()} if self._directory.exists() else None
+            if not keep and rest is not None and rest <= {VERSION_FILE}:
+                (self._directory / VERSION_FILE).unlink(missing_ok=True)
+                self._directory.rmdir()
+
+    def _make(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        (self._directory / VERSION_FILE).write_bytes(b"2")
+        if self._side is not None:
+            self._side.touch()
+        self._made = True
+
+
+class _UploadingStore:
+    """Collects a file on this machine and stores it whole when it is to be readable."""
+
+    def __init__(self, directory: str, uri: str, options: Any) -> None:
+        self._directory, self._uri, self._options = directory, uri, options
+        with tempfile.NamedTemporaryFile(prefix="hive-bucket-", delete=False) as file:
+            self._path = Path(file.name)
+
+    def append(self, pieces: Sequence[bytes | memoryview]) -> None:
+        with storage_errors(self._uri), self._path.open("ab") as file:
+            file.writelines(pieces)
+
+    def publish(self, _length: int) -> None:
+        filesystem, path = open_filesystem(self._uri, self._options)
+        with storage_errors(self._uri):
+            filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+            filesystem.pipe_file(f"{path.rpartition('/')[0]}/{VERSION_FILE}", b"2")
+            filesystem.put_file(str(self._path), path)
+
+    def cut(self, _length: int) -> None:
+        self._path.write_bytes(b"")
+
+    def finish(self, *, keep: bool) -> None:
+        del keep
+        self._path.unlink(missing_ok=True)
+
+
+def _store(directory: str, uri: str, options: Any, *, side: bool) -> _LocalStore | _UploadingStore:
+    local = local_path(directory)
+    if local is None:
+        return _UploadingStore(directory, uri, options)
+    return _LocalStore(Path(local), uri, Path(local_path(uri) or ""), side=side)

@@ -1,0 +1,127 @@
+"""Errors of streaming ingest, named as Hive's ``org.apache.hive.streaming`` names them.
+
+::
+
+    StreamingException
+    ├── ConnectionError               no metastore behind the URIs                       (retryable)
+    │   └── InvalidConnection             the builder was used wrongly: fix the arguments
+    ├── InvalidTable                  the table is missing, or is none that can be streamed into
+    │   └── InvalidColumn                 the records' columns are not the table's
+    ├── InvalidTransactionState       a call that is illegal in the connection's present state
+    ├── SerializationError            a record that cannot be parsed
+    │   └── DeadLetterLimitExceeded       more bad records than the limit
+    ├── StreamingIOFailure            files or a partition could not be written          (retryable)
+    │   └── PartitionCreationFailed
+    └── TransactionError              a transaction that cannot be begun, committed or aborted  (retryable)
+        ├── HeartBeatFailure              the metastore has given the transaction up     (retryable)
+        └── CommitOutcomeUnknown          it may have been committed or not: read the position back
+
+Retryable means here: connect again and send the records of the transaction again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from airflow_hive_federation.errors import (
+    HiveFederationError,
+    MetastoreError,
+    MetastoreTimeoutError,
+    MetastoreUnreachableError,
+    OutcomeUnknownError,
+    StorageError,
+)
+
+
+class StreamingException(HiveFederationError):  # noqa: N818
+    """Base of the errors of streaming ingest."""
+
+
+class ConnectionError(StreamingException):  # noqa: A001
+    """No connection to the metastore."""
+
+    retryable = True
+
+
+class InvalidConnection(ConnectionError):  # noqa: N818
+    """What the builder was given does not make a connection."""
+
+    retryable = False
+
+
+class InvalidTable(StreamingException):
+    """The table does not exist, or records cannot be streamed into it."""
+
+
+class InvalidColumn(InvalidTable):
+    """The columns of the records are not those of the table; ``missing`` and ``unknown`` name them."""
+
+
+class InvalidTransactionState(StreamingException):
+    """A call that is not legal in the connection's present state; ``state`` names it."""
+
+
+class SerializationError(StreamingException):
+    """A record that cannot be parsed; ``record_number`` and ``column`` say which and where.
+
+    The transaction stays open. The bad record is not part of it; all others are.
+    """
+
+
+class DeadLetterLimitExceeded(SerializationError):  # noqa: N818
+    """More bad records than the limit that was set; ``limit`` is that limit."""
+
+
+class StreamingIOFailure(StreamingException):
+    """Files could not be written; the connection can only be closed."""
+
+    retryable = True
+
+
+class PartitionCreationFailed(StreamingIOFailure):
+    """A partition could not be created."""
+
+
+class TransactionError(StreamingException):
+    """A transaction could not be begun, committed or aborted; ``txn_id`` names it."""
+
+    retryable = True
+
+
+class HeartBeatFailure(TransactionError):  # noqa: N818
+    """The metastore has aborted the transaction, or forgotten it; the connection can only be closed."""
+
+
+class CommitOutcomeUnknown(TransactionError):  # noqa: N818
+    """The connection broke inside a commit, and the metastore does not tell what became of it."""
+
+    retryable = False
+
+
+@contextmanager
+def metastore_errors(kind: type[StreamingException], what: str, **facts: object) -> Iterator[None]:
+    """Translate what a metastore raises inside the block, once.
+
+    :param kind: for whatever the metastore refused; when it does not answer it is a ``ConnectionError``.
+    :param what: begins the message.
+    """
+    try:
+        yield
+    except (MetastoreUnreachableError, MetastoreTimeoutError) as error:
+        raise ConnectionError(f"{what}: {error.message}", remedy=error.remedy, **facts) from error
+    except OutcomeUnknownError as error:
+        raise ConnectionError(
+            f"{what}: {error.message}", remedy="Close the connection and make another.", **facts
+        ) from error
+    except MetastoreError as error:
+        raise kind(f"{what}: {error.message}", remedy=error.remedy, **facts) from error
+
+
+@contextmanager
+def io_errors(what: str, **facts: object) -> Iterator[None]:
+    """Translate what a file system raises inside the block into ``StreamingIOFailure``."""
+    try:
+        yield
+    except StorageError as error:
+        raise StreamingIOFailure(f"{what}: {error.message}", remedy=error.remedy, **facts) from error

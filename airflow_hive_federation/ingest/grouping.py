@@ -1,0 +1,156 @@
+"""Which rows go where: their partition and their bucket, for many rows at once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_hive_federation.acid.bucketing import bucket_numbers
+from airflow_hive_federation.acid.write_columns import stored
+from airflow_hive_federation.acid.write_plan import TableLayout
+from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
+from airflow_hive_federation.model.types import Column
+
+Values = tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Rows of one bucket of one partition.
+
+    :param values: value texts of the partition; empty for a table without partitions.
+    :param rows: the table's columns, as they are stored.
+    """
+
+    values: Values
+    bucket: int
+    rows: pa.RecordBatch
+
+
+def grouped(layout: TableLayout, rows: pa.RecordBatch, static: Values | None) -> Iterator[Group]:
+    """Cut rows into groups; within a group they keep their order.
+
+    :param rows: the table's columns, then the partition keys if their values come from the rows.
+    :param static: the values of the one partition, where they do not; ``()`` for a table without partitions.
+    """
+    width = len(layout.columns)
+    arrays = [
+        stored(array, column.type, "UTC")
+        for array, column in zip(rows.columns[:width], layout.columns, strict=True)
+    ]
+    data = pa.RecordBatch.from_arrays(arrays, names=[column.name for column in layout.columns])
+    buckets = _buckets(layout, rows)
+    if static is None:
+        keys, partitions = _partitions(rows.columns[width:], layout.partition_keys)
+    else:
+        keys, partitions = np.zeros(rows.num_rows, np.int64), [static]
+    codes = keys * max(layout.bucket_count, 1) + buckets
+    order, bounds, firsts = _runs(codes)
+    ordered = data if order is None else data.take(pa.array(order))
+    for start, end, first in zip(bounds, [*bounds[1:], rows.num_rows], firsts, strict=True):
+        yield Group(
+            values=partitions[int(keys[first])],
+            bucket=int(buckets[first]),
+            rows=ordered.slice(start, end - start),
+        )
+
+
+def value_texts(array: pa.Array, key: Column) -> pa.Array:
+    """Write partition values as Hive does; null and nothing at all are the default partition."""
+    name = key.type.name
+    if name in {"string", "varchar"}:
+        texts = pc.utf8_slice_codeunits(array, 0, key.type.arguments[0]) if key.type.arguments else array
+    elif name == "char":
+        texts = pc.utf8_rtrim(pc.utf8_slice_codeunits(array, 0, key.type.arguments[0]), " ")
+    elif name in _TEXTS:
+        texts = pa.array([_text(value, _TEXTS[name]) for value in array.to_pylist()], pa.string())
+    else:
+        texts = array.cast(pa.string())
+    filled = texts.fill_null(DEFAULT_PARTITION)
+    return pc.if_else(pc.equal(filled, ""), DEFAULT_PARTITION, filled)
+
+
+def _buckets(layout: TableLayout, rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
+    if not layout.bucket_count:
+        return np.zeros(rows.num_rows, np.int64)
+    places = {column.name: place for place, column in enumerate(layout.columns)}
+    chosen = [places[name] for name in layout.bucket_columns]
+    numbers = bucket_numbers(
+        [rows.column(place) for place in chosen],
+        [layout.columns[place].type for place in chosen],
+        buckets=layout.bucket_count,
+        version=layout.bucketing_version,
+    )
+    return numbers.astype(np.int64)
+
+
+def _partitions(
+    arrays: Sequence[pa.Array], keys: Sequence[Column]
+) -> tuple[np.ndarray[Any, np.dtype[np.int64]], list[Values]]:
+    """Number the partitions of rows."""
+    codes = np.zeros(len(arrays[0]), np.int64)
+    found: list[tuple[list[str], np.ndarray[Any, Any]]] = []
+    for array, key in zip(arrays, keys, strict=True):
+        # Few different values as a rule: the text of each is made once.
+        encoded = array.dictionary_encode(null_encoding="encode")
+        texts = value_texts(encoded.dictionary, key).dictionary_encode()
+        numbers = texts.indices.to_numpy()[encoded.indices.to_numpy()]
+        codes = codes * len(texts.dictionary) + numbers
+        found.append((texts.dictionary.to_pylist(), numbers))
+    _, firsts, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    values = [tuple(texts[int(numbers[first])] for texts, numbers in found) for first in firsts]
+    return inverse.astype(np.int64).reshape(-1), values
+
+
+def _runs(codes: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[Any, list[int], list[int]]:
+    """Return the order that brings equal codes together, where runs begin, and a row of each."""
+    if not len(codes):
+        return None, [], []
+    if (codes == codes[0]).all():
+        return None, [0], [0]
+    # Small numbers are sorted in linear time.
+    small = codes.astype(np.uint16) if int(codes.max()) < 1 << 16 else codes
+    order = np.argsort(small, kind="stable")
+    ordered = codes[order]
+    bounds = [0, *(int(place) + 1 for place in np.flatnonzero(ordered[1:] != ordered[:-1]))]
+    return order, bounds, [int(order[start]) for start in bounds]
+
+
+def _text(value: Any, convert: Callable[[Any], str]) -> str | None:
+    return None if value is None else convert(value)
+
+
+def _decimal_text(value: Decimal) -> str:
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _double_text(value: float) -> str:
+    """``Double.toString`` of Java for the numbers that partitions are made of."""
+    if value != value or value in {float("inf"), float("-inf")}:  # noqa: PLR0124 - NaN
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return f"{Decimal(repr(value)):f}" + ("" if "." in f"{Decimal(repr(value)):f}" else ".0")
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    fraction = "".join(map(str, digits[1:])) or "0"
+    return f"{'-' * sign}{digits[0]}.{fraction}E{int(exponent) + len(digits) - 1}"
+
+
+def _timestamp_text(value: Any) -> str:
+    text = str(value.strftime("%Y-%m-%d %H:%M:%S")).rjust(19, "0")
+    return text + (f".{value.microsecond:06d}".rstrip("0") if value.microsecond else "")
+
+
+_TEXTS: dict[str, Callable[[Any], str]] = {
+    "decimal": _decimal_text,
+    "float": _double_text,
+    "double": _double_text,
+    "timestamp": _timestamp_text,
+    "binary": lambda value: bytes(value).decode("utf-8", "replace"),
+}

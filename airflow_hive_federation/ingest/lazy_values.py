@@ -1,0 +1,208 @@
+"""Texts as values, one at a time, by the rules of Hive's ``LazySimpleSerDe``: pure.
+
+What the ``Lazy…`` classes of Hive do, and may surprise: numbers may be surrounded by blanks; a whole number
+may have a fraction, which is cut off; a decimal is rounded half up to its scale; ``true`` and ``false`` know
+no case; binary is Base64 if it can be, and the bytes themselves otherwise. What cannot be read is null in
+Hive; here it is a ``ValueError``, and whoever calls decides.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from airflow_hive_federation.model.types import HiveType
+
+INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+_INTEGER = re.compile(r"([+-]?)(\d*)(?:\.\d*)?\Z", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?)\Z", re.ASCII)
+_DATE = re.compile(r"(\d{1,4})-(\d{1,2})-(\d{1,2})(?:[ T].*)?\Z", re.ASCII)
+_TIMESTAMP = re.compile(
+    r"(\d{1,4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?\Z", re.ASCII
+)
+_ZONED = re.compile(r"(.*?)\s*(Z|[+-]\d\d:?\d\d|[A-Za-z][A-Za-z_]+(?:/[A-Za-z_+\-0-9/]+)?)\Z", re.ASCII)
+_BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*\Z", re.ASCII)
+
+
+def value_of(text: str, hive_type: HiveType, separators: Sequence[str] = ()) -> Any:
+    """Read a text.
+
+    :param separators: of the elements, of keys and values, and of what lies deeper.
+    :raises ValueError: it is no value of the type; the message says why.
+    """
+    if hive_type.name in _NESTED:
+        return _NESTED[hive_type.name](text, hive_type, separators)
+    if hive_type.name in INTEGER_BITS:
+        return _integer(text, INTEGER_BITS[hive_type.name])
+    if hive_type.name == "decimal":
+        return decimal_of(text.strip(), hive_type)
+    return _SCALARS[hive_type.name](text)
+
+
+def is_null(text: str | None, hive_type: HiveType, null_text: str) -> bool:
+    """Whether a text stands for null: the null sequence does, and nothing at all where that is no value."""
+    return text is None or text == null_text or (not text and hive_type.name not in _EMPTY_IS_A_VALUE)
+
+
+_EMPTY_IS_A_VALUE = {"string", "char", "varchar", "binary", "array", "map", "struct"}
+
+
+def _integer(text: str, bits: int) -> int:
+    match = _INTEGER.match(text.strip())
+    if match is None or not match[2]:
+        raise ValueError(f"{_shown(text)} is not a whole number")
+    value = int(match[1] + match[2])
+    if not -(1 << bits - 1) <= value < 1 << bits - 1:
+        raise ValueError(f"{_shown(text)} does not fit into {bits} bits")
+    return value
+
+
+def _number(text: str) -> float:
+    stripped = text.strip()
+    if not _NUMBER.match(stripped):
+        raise ValueError(f"{_shown(text)} is not a number")
+    return float(stripped.rstrip("fFdD") if stripped[-1:] in "fFdD" else stripped)
+
+
+def decimal_of(text: str, hive_type: HiveType) -> Decimal:
+    """Read a decimal and bring it to the type's scale.
+
+    :raises ValueError: it is none, or has more digits before the point than the type.
+    """
+    precision, scale = hive_type.arguments
+    try:
+        with localcontext(prec=200):
+            value = Decimal(text).quantize(Decimal(1).scaleb(-scale), rounding=ROUND_HALF_UP)
+    except InvalidOperation as error:
+        raise ValueError(f"{_shown(text)} is not a decimal") from error
+    if not value.is_finite() or len(value.as_tuple().digits) > precision:
+        raise ValueError(f"{_shown(text)} does not fit {hive_type}")
+    return value
+
+
+def _boolean(text: str) -> bool:
+    found = {"true": True, "false": False}.get(text.lower())
+    if found is None:
+        raise ValueError(f"{_shown(text)} is neither true nor false")
+    return found
+
+
+def _date(text: str) -> date:
+    match = _DATE.match(text.strip())
+    if match is None:
+        raise ValueError(f"{_shown(text)} is not a date like 2026-01-31")
+    try:
+        return date(*(int(part) for part in match.groups()[:3]))
+    except ValueError as error:
+        raise ValueError(f"{_shown(text)} is not a date: {error}") from error
+
+
+def _timestamp(text: str) -> datetime:
+    match = _TIMESTAMP.match(text.strip())
+    if match is None:
+        raise ValueError(f"{_shown(text)} is not a timestamp like 2026-01-31 12:00:00.5")
+    fraction = (match[7] or "").ljust(9, "0")
+    if fraction[6:] != "000":
+        raise ValueError(f"{_shown(text)} is finer than a microsecond, which is not stored")
+    try:
+        year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
+        return datetime(year, month, day, hour, minute, second, int(fraction[:6]))  # noqa: DTZ001
+    except ValueError as error:
+        raise ValueError(f"{_shown(text)} is not a timestamp: {error}") from error
+
+
+def _instant(text: str) -> datetime:
+    match = _ZONED.match(text.strip())
+    if match is None:
+        raise ValueError(f"{_shown(text)} is not a timestamp with a time zone")
+    wall, zone = _timestamp(match[1]), match[2]
+    if zone[0] in "+-":
+        offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
+        return (wall - (offset if zone[0] == "+" else -offset)).replace(tzinfo=UTC)
+    try:
+        return wall.replace(tzinfo=UTC if zone == "Z" else ZoneInfo(zone)).astimezone(UTC)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise ValueError(f"{_shown(text)} names an unknown time zone") from error
+
+
+def _binary(text: str) -> bytes:
+    if _BASE64.match(text):
+        try:
+            return base64.b64decode("".join(text.split()), validate=True)
+        except binascii.Error:
+            return text.encode()
+    return text.encode()
+
+
+_SCALARS: dict[str, Callable[[str], Any]] = {
+    "boolean": _boolean,
+    "float": _number,
+    "double": _number,
+    "string": str,
+    "char": str,
+    "varchar": str,
+    "binary": _binary,
+    "date": _date,
+    "timestamp": _timestamp,
+    "timestamp with local time zone": _instant,
+}
+
+
+# Nested: levels of separators ------------------------------------------------------------------------------
+
+
+def _element(text: str | None, hive_type: HiveType, separators: Sequence[str]) -> Any:
+    if is_null(text, hive_type, r"\N"):
+        return None
+    return value_of(text or "", hive_type, separators)
+
+
+def _array(text: str, hive_type: HiveType, separators: Sequence[str]) -> list[Any]:
+    parts = text.split(_separator(separators, 0)) if text else []
+    return [_element(part, hive_type.children[0], separators[1:]) for part in parts]
+
+
+def _map(text: str, hive_type: HiveType, separators: Sequence[str]) -> list[tuple[Any, Any]]:
+    key_type, item_type = hive_type.children
+    found: dict[Any, Any] = {}
+    for part in text.split(_separator(separators, 0)) if text else []:
+        key, between, item = part.partition(_separator(separators, 1))
+        name = _element(key, key_type, separators[2:])
+        if name is not None and name not in found:
+            found[name] = _element(item, item_type, separators[2:]) if between else None
+    return list(found.items())
+
+
+def _struct(text: str, hive_type: HiveType, separators: Sequence[str]) -> dict[str, Any]:
+    parts: list[str | None] = [*text.split(_separator(separators, 0))]
+    if len(parts) > len(hive_type.fields):
+        raise ValueError(f"{_shown(text)} has more parts than {hive_type} has fields")
+    parts += [None] * (len(hive_type.fields) - len(parts))
+    return {
+        field.name: _element(part, field.type, separators[1:])
+        for field, part in zip(hive_type.fields, parts, strict=True)
+    }
+
+
+_NESTED: dict[str, Callable[[str, HiveType, Sequence[str]], Any]] = {
+    "array": _array,
+    "map": _map,
+    "struct": _struct,
+}
+
+
+def _separator(separators: Sequence[str], level: int) -> str:
+    if level >= len(separators):
+        raise ValueError("it is nested deeper than there are separators")
+    return separators[level]
+
+
+def _shown(text: str) -> str:
+    """Show the beginning of a value that may be very long."""
+    return repr(text) if len(text) <= 80 else f"{text[:80]!r}… ({len(text)} characters)"

@@ -1,0 +1,150 @@
+"""Partitions under streaming: found or created, told to the transaction, and their statistics disclaimed.
+
+All of it is done before the first byte of a partition is written in a transaction. What a transaction wrote
+stays invisible when it is aborted only if the metastore knows where it wrote ("components"): it forgets
+aborted transactions that wrote nowhere, and their write ids become valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from airflow_hive_federation.acid.locks import WriteKind, operation_type
+from airflow_hive_federation.acid.moments import take_snapshots
+from airflow_hive_federation.acid.write_plan import TableLayout, partition_names
+from airflow_hive_federation.acid.write_publish import claiming_accuracy, new_partition, withdraw_accuracy
+from airflow_hive_federation.errors import MetastoreServerError
+from airflow_hive_federation.ingest.errors import PartitionCreationFailed, TransactionError, metastore_errors
+from airflow_hive_federation.ingest.grouping import Values
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
+
+_NO_STATS_UPDATE = {"DO_NOT_UPDATE_STATS": "true"}
+
+
+class Partitions:
+    """The partitions of one table, as far as a connection has met them.
+
+    :param table: the metastore's table.
+    :param dynamic: partition values come from the records.
+    """
+
+    def __init__(self, client: MetastoreClient, table: Any, layout: TableLayout, *, dynamic: bool) -> None:
+        self._client, self._table, self._layout, self._dynamic = client, table, layout, dynamic
+        self._locations: dict[Values, str] = {}
+        self._told: set[Values] = set()
+        self.created = 0
+
+    @property
+    def met(self) -> int:
+        """How many partitions were written to."""
+        return len(self._locations)
+
+    @property
+    def of_transaction(self) -> list[Values]:
+        """The partitions that the present transaction writes to."""
+        return sorted(self._told)
+
+    def location(self, values: Values) -> str:
+        """Where a partition that was prepared lies."""
+        return self._locations[values]
+
+    def begin(self) -> None:
+        """Begin another transaction."""
+        self._told.clear()
+
+    def prepare(self, values: Iterable[Values], *, txn_id: int, write_id: int) -> None:
+        """Make partitions ready to be written to in a transaction.
+
+        :raises PartitionCreationFailed: one cannot be created.
+        :raises TransactionError: the metastore does not take note of them.
+        """
+        fresh = sorted(set(values) - self._told)
+        if not fresh:
+            return
+        described = self._described(fresh, write_id)
+        with metastore_errors(TransactionError, f"{self._layout.name}: statistics", txn_id=txn_id):
+            self._disclaim(described, write_id)
+            if self._dynamic:
+                self._tell(fresh, txn_id, write_id)
+        self._told.update(fresh)
+
+    def create(self, names: Mapping[Values, str], *, txn_id: int, write_id: int) -> None:
+        """Create partitions though nothing is written to them (``commit_transaction(partitions=…)``)."""
+        self.prepare(list(names), txn_id=txn_id, write_id=write_id)
+
+    def _described(self, values: Sequence[Values], write_id: int) -> list[Any]:
+        layout, client = self._layout, self._client
+        with metastore_errors(PartitionCreationFailed, f"Partitions of {layout.name}"):
+            if not layout.partition_keys:
+                table: Any = client.get_table(layout.database, layout.table)
+                self._locations[()] = layout.location
+                return [table]
+            found = self._existing(values)
+            missing = [one for one in values if one not in found]
+            if missing:
+                names = partition_names(layout, missing)
+                made = [
+                    new_partition(self._table, one, f"{layout.location}/{name}", write_id)
+                    for one, name in zip(missing, names, strict=True)
+                ]
+                client.add_partitions(made, environment=_NO_STATS_UPDATE)
+                self.created += len(missing)
+                # Somebody else may have been first, and elsewhere.
+                found |= self._existing(missing)
+        self._locations |= {one: found[one].sd.location.rstrip("/") for one in values}
+        return [found[one] for one in values]
+
+    def _existing(self, values: Sequence[Values]) -> dict[Values, Any]:
+        layout = self._layout
+        found: Any = self._client.iter_partitions(
+            layout.database, layout.table, names=partition_names(layout, values)
+        )
+        return {tuple(one.values): one for one in found}
+
+    def _disclaim(self, described: Sequence[Any], write_id: int) -> None:
+        stale = claiming_accuracy(described)
+        if not stale:
+            return
+        layout = self._layout
+        seen = take_snapshots(self._client, [layout.name])[layout.name].write_ids.text()
+        for _ in range(_ATTEMPTS):
+            try:
+                withdraw_accuracy(
+                    self._client,
+                    layout,
+                    stale,
+                    write_id=write_id,
+                    seen=seen,
+                    expected_parameter=None if layout.partition_keys else a_position(stale[0]),
+                )
+                return
+            except MetastoreServerError as error:
+                if layout.partition_keys or "has been modified" not in str(error):
+                    raise
+                # Another stream has committed its position meanwhile, which we would have set back.
+                stale = [self._client.get_table(layout.database, layout.table)]
+        raise TransactionError(f"{layout.name} is altered all the time.", remedy="Try again.")
+
+    def _tell(self, values: Sequence[Values], txn_id: int, write_id: int) -> None:
+        request = types.AddDynamicPartitions(
+            txnid=txn_id,
+            writeid=write_id,
+            dbname=self._layout.database,
+            tablename=self._layout.table,
+            partitionnames=partition_names(self._layout, values),
+            operationType=operation_type(WriteKind.INSERT),
+        )
+        self._client.call("add_dynamic_partitions", request)
+
+
+_ATTEMPTS = 5
+
+
+def a_position(table: Any) -> tuple[str, str] | None:
+    """Return a committed position of the table's parameters, to compare with when they are replaced."""
+    return next(
+        ((key, value) for key, value in sorted((table.parameters or {}).items()) if key.startswith("_meta")),
+        None,
+    )

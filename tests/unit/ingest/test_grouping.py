@@ -1,0 +1,100 @@
+"""Which rows go to which partition and bucket."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_hive_federation.acid.write_columns import stored_type
+from airflow_hive_federation.acid.write_plan import TableLayout
+from airflow_hive_federation.ingest.grouping import grouped, value_texts
+from airflow_hive_federation.model.types import Column
+
+DEFAULT = "__HIVE_DEFAULT_PARTITION__"
+
+
+def layout(*, buckets: int = 0, keys: tuple[Column, ...] = ()) -> TableLayout:
+    return TableLayout(
+        database="d",
+        table="t",
+        location="/t",
+        file_format="acid",
+        columns=(Column.of("id", "int"),),
+        partition_keys=keys,
+        bucket_columns=("id",) if buckets else (),
+        bucket_count=buckets,
+    )
+
+
+def cut(table: TableLayout, rows: pa.RecordBatch, static: Any) -> list[tuple[Any, int, list[int]]]:
+    return [
+        (group.values, group.bucket, group.rows.column(0).to_pylist())
+        for group in grouped(table, rows, static)
+    ]
+
+
+def test_one_place() -> None:
+    rows = pa.RecordBatch.from_pydict({"id": pa.array([3, 1, 2], pa.int32())})
+    assert cut(layout(), rows, ()) == [((), 0, [3, 1, 2])]
+    assert cut(layout(keys=(Column.of("p", "string"),)), rows, ("x",)) == [(("x",), 0, [3, 1, 2])]
+
+
+def test_hives_buckets() -> None:
+    """The bucket numbers are those of facts that were measured on Hive: ids 0 to 12 in 5 buckets."""
+    rows = pa.RecordBatch.from_pydict({"id": pa.array(range(13), pa.int32())})
+    found = cut(layout(buckets=5), rows, ())
+    by_id = {one: bucket for _, bucket, ids in found for one in ids}
+    assert [by_id[one] for one in range(13)] == [1, 0, 4, 2, 1, 1, 4, 3, 0, 3, 4, 1, 3]
+    assert all(ids == sorted(ids) for _, _, ids in found)
+
+
+def test_dynamic_partitions() -> None:
+    keys = (Column.of("p", "string"), Column.of("n", "int"))
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "id": pa.array(range(5), pa.int32()),
+            "p": ["b", "a", None, "", "b"],
+            "n": pa.array([1, 1, None, 2, 1], pa.int32()),
+        }
+    )
+    found = {values: ids for values, _, ids in cut(layout(keys=keys), rows, None)}
+    assert found == {("b", "1"): [0, 4], ("a", "1"): [1], (DEFAULT, DEFAULT): [2], (DEFAULT, "2"): [3]}
+
+
+def test_many_partitions_and_buckets_lose_nothing() -> None:
+    count = 50_000
+    rows = pa.RecordBatch.from_pydict(
+        {"id": pa.array(range(count), pa.int32()), "p": [f"{one % 3001}" for one in range(count)]}
+    )
+    found = cut(layout(buckets=4, keys=(Column.of("p", "string"),)), rows, None)
+    assert sorted(one for _, _, ids in found for one in ids) == list(range(count))
+    assert all({one % 3001 for one in ids} == {int(values[0])} for values, _, ids in found)
+    assert len({(values, bucket) for values, bucket, _ in found}) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        ("int", 7, "7"),
+        ("boolean", True, "true"),
+        ("date", datetime.date(2026, 1, 31), "2026-01-31"),
+        ("decimal(10,3)", Decimal("1.500"), "1.5"),
+        ("decimal(10,3)", Decimal("100.000"), "100"),
+        ("double", 1.0, "1.0"),
+        ("double", 1e10, "1.0E10"),
+        ("double", 1.5e-5, "1.5E-5"),
+        ("timestamp", datetime.datetime.fromisoformat("2026-01-31 01:02:03"), "2026-01-31 01:02:03"),
+        ("timestamp", datetime.datetime.fromisoformat("2026-01-31 01:02:03.5"), "2026-01-31 01:02:03.5"),
+        ("char(4)", "ab  ", "ab"),
+        ("varchar(2)", "abc", "ab"),
+        ("string", "", DEFAULT),
+        ("int", None, DEFAULT),
+    ],
+)
+def test_texts_of_partition_values(kind: str, value: Any, text: str) -> None:
+    key = Column.of("p", kind)
+    assert value_texts(pa.array([value], stored_type(key.type)), key).to_pylist() == [text]

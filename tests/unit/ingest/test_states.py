@@ -1,0 +1,87 @@
+"""Which calls are legal when, drawn from the table."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from airflow_hive_federation.errors import (
+    HiveFederationError,
+    MetastoreServerError,
+    MetastoreUnreachableError,
+    OutcomeUnknownError,
+    StorageFullError,
+)
+from airflow_hive_federation.ingest import errors
+from airflow_hive_federation.ingest.states import TRANSITIONS, Call, ConnectionState, after
+
+
+def test_a_life() -> None:
+    state = ConnectionState.READY
+    for call, expected in [
+        (Call.BEGIN, "open"),
+        (Call.WRITE, "open"),
+        (Call.COMMIT, "committed"),
+        (Call.BEGIN, "open"),
+        (Call.ABORT, "aborted"),
+        (Call.BEGIN, "open"),
+        (Call.CLOSE, "closed"),
+        (Call.CLOSE, "closed"),
+    ]:
+        state = after(state, call)
+        assert state == expected
+
+
+@pytest.mark.parametrize("state", ConnectionState)
+@pytest.mark.parametrize("call", Call)
+def test_what_is_not_in_the_table_is_refused(state: ConnectionState, call: Call) -> None:
+    if (state, call) in TRANSITIONS:
+        return
+    with pytest.raises(errors.InvalidTransactionState, match=f"{call} is not legal") as caught:
+        after(state, call)
+    assert caught.value.state == state
+    assert not caught.value.retryable
+
+
+def test_write_and_commit_are_legal_only_inside_a_transaction() -> None:
+    legal = {state for state, call in TRANSITIONS if call in {Call.WRITE, Call.COMMIT}}
+    assert legal == {ConnectionState.OPEN}
+
+
+def test_errors_are_of_the_tree_and_travel() -> None:
+    kinds = [one for one in vars(errors).values() if isinstance(one, type)]
+    own = [one for one in kinds if issubclass(one, errors.StreamingException)]
+    assert len(own) == 13
+    for kind in own:
+        error = kind("what", remedy="do", column="c")
+        again = pickle.loads(pickle.dumps(error))
+        assert type(again) is kind
+        assert again.column == "c"
+        assert isinstance(error, HiveFederationError)
+        assert kind.__name__ in (errors.__doc__ or "")
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "retryable"),
+    [
+        (MetastoreUnreachableError("gone"), errors.ConnectionError, True),
+        (OutcomeUnknownError("broke"), errors.ConnectionError, True),
+        (MetastoreServerError("no"), errors.InvalidTable, False),
+    ],
+)
+def test_a_metastores_errors_are_translated(
+    raised: Exception, kind: type[errors.StreamingException], retryable: bool
+) -> None:
+    with (
+        pytest.raises(errors.StreamingException) as caught,
+        errors.metastore_errors(errors.InvalidTable, "x"),
+    ):
+        raise raised
+    assert type(caught.value) is kind
+    assert caught.value.retryable is retryable
+
+
+def test_a_full_disk_is_an_io_failure() -> None:
+    with pytest.raises(errors.StreamingIOFailure, match="full"), errors.io_errors("flush"):
+        raise StorageFullError("full")
