@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -176,6 +176,15 @@ class HiveStreamingConnection:
         if len(self._records) >= _PARSE_RECORDS or self._records_bytes >= _PARSE_BYTES:
             with self._entered(Call.WRITE):
                 self._parse()
+
+    def write_records(self, records: Sequence[bytes]) -> None:
+        """Write many records, each as :meth:`write` does.
+
+        :raises SerializationError: a record cannot be parsed. The transaction stays open.
+        :raises StreamingIOFailure: rows cannot be written. The connection can only be closed.
+        """
+        with self._entered(Call.WRITE):
+            self._take(list(records))
 
     def write_batch(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Write rows that are Arrow's already: the table's columns by name, with the dynamic partition keys.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
@@ -85,3 +87,33 @@ def test_a_metastores_errors_are_translated(
 def test_a_full_disk_is_an_io_failure() -> None:
     with pytest.raises(errors.StreamingIOFailure, match="full"), errors.io_errors("flush"):
         raise StorageFullError("full")
+
+
+def test_every_error_is_documented() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "streaming-ingest.md").read_text(encoding="utf-8")
+    listed = dict(re.findall(r"^\| (?:· )?`(\w+)` \|.*\| (yes|no) \|$", text, re.MULTILINE))
+    own = {
+        name: "yes" if one.retryable else "no"
+        for name, one in vars(errors).items()
+        if isinstance(one, type) and issubclass(one, errors.StreamingException)
+    }
+    del own["StreamingException"]
+    assert listed == own
+
+
+def test_every_state_is_documented_with_its_calls() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "streaming-ingest.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| ((?:`\w+`(?:, )?)+) \| (.*) \|$", text.partition("| legal calls |")[2], re.MULTILINE
+    )
+    documented = {
+        (state, call) for states, calls in rows[:4] for state in names(states) for call in names(calls)
+    }
+    legal = {(str(state), str(call)) for state, call in TRANSITIONS}
+    # What writes is one call for the table.
+    writing = {"write_records", "write_batch", "flush"}
+    assert {pair for pair in documented if pair[1] not in writing} == legal
+
+
+def names(text: str) -> list[str]:
+    return re.findall(r"`(\w+)`", text)

@@ -1,0 +1,116 @@
+"""``hive-federation ingest``: files into an ACID table, exactly once."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.cli.connecting import end_for
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.ingest.files import IngestProgress, IngestReport
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command to ``hive-federation``."""
+    parser = subparsers.add_parser(
+        "ingest",
+        help="stream files into an ACID table",
+        description="Stream files into TABLE. A run takes what earlier runs of the same --name have left.",
+    )
+    parser.add_argument("table", metavar="TABLE", help="database.table")
+    parser.add_argument("inputs", metavar="INPUT", nargs="+", help="files, directories, or patterns with *")
+    parser.add_argument("--format", default="csv", choices=["csv", "json", "regex", "parquet"])
+    parser.add_argument(
+        "--metastore",
+        default="hive_federation_default",
+        help="URI(s) of the metastore, or the id of an Airflow connection",
+    )
+    parser.add_argument("--name", default="files", help="names the position kept with the table")
+    parser.add_argument("--delimiter", default=",", help="between the fields of csv (nothing is quoted)")
+    parser.add_argument("--header", action="store_true", help="each csv file begins with its columns' names")
+    parser.add_argument("--regex", help="expression whose groups are the columns")
+    parser.add_argument(
+        "--partition",
+        action="append",
+        metavar="VALUE",
+        help="of each partition key, for one static partition",
+    )
+    parser.add_argument("--commit-records", type=int, default=1_000_000, metavar="N")
+    parser.add_argument("--commit-bytes", type=int, default=256 << 20, metavar="N")
+    parser.add_argument("--commit-seconds", type=float, default=60.0, metavar="S")
+    parser.add_argument(
+        "--batch-size", type=int, default=1, metavar="N", help="transactions that share files"
+    )
+    parser.add_argument(
+        "--nulls", action="store_true", help="nulls for what cannot be read, as Hive's SerDes"
+    )
+    parser.add_argument("--dead-letters", metavar="FILE", help="takes bad records, a line of JSON each")
+    parser.add_argument("--dead-letter-limit", type=int, metavar="N", help="bad records at most")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry it out."""
+    from airflow_hive_federation.ingest.files import IngestRequest, ingest_files
+
+    end = end_for(args.metastore)
+    request = IngestRequest(
+        table=args.table,
+        inputs=args.inputs,
+        file_format=args.format,
+        name=args.name,
+        delimiter=args.delimiter.encode().decode("unicode_escape"),
+        header=args.header,
+        regex=args.regex,
+        partition=args.partition or (),
+        commit_records=args.commit_records,
+        commit_bytes=args.commit_bytes,
+        commit_seconds=args.commit_seconds,
+        transaction_batch_size=args.batch_size,
+        malformed="null" if args.nulls else "raise",
+        dead_letters=args.dead_letters,
+        dead_letter_limit=args.dead_letter_limit,
+    )
+    with _progress(args) as tell:
+        report = ingest_files(
+            end.settings, request, storage_options=end.storage_options or None, on_progress=tell
+        )
+    print(json.dumps(report.to_json()) if args.json else _told(report))
+    return 0
+
+
+@contextmanager
+def _progress(args: argparse.Namespace) -> Iterator[Callable[[IngestProgress], None] | None]:
+    if args.json or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TextColumn("{task.fields[committed]:,} records committed"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(args.table, total=None, committed=0)
+        yield lambda one: bar.update(
+            task, total=one.total_bytes, completed=one.done_bytes, committed=one.committed
+        )
+
+
+def _told(report: IngestReport) -> str:
+    text = (
+        f"{report.table}: {report.records:,} records of {report.files:,} files in {report.transactions:,} "
+        f"transactions, {report.seconds:.1f} s"
+    )
+    if report.created_partitions:
+        text += f"; {report.created_partitions:,} partitions created"
+    return text + (f"; {report.dead_letters:,} bad records put aside" if report.dead_letters else "")

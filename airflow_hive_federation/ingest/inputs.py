@@ -1,0 +1,195 @@
+"""Files to ingest: found, put in order, and read from any place in them."""
+
+from __future__ import annotations
+
+import fnmatch
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_hive_federation.errors import ConfigurationError, FileVanishedError, StorageError
+from airflow_hive_federation.storage.filesystem import open_filesystem, reading, storage_errors
+from airflow_hive_federation.storage.listing import file_size, list_files
+
+_CHUNK_BYTES = 4 << 20
+_ROWS = 50_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputFile:
+    """A file to ingest.
+
+    :param size_bytes: its length when it was listed.
+    """
+
+    uri: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Position:
+    """How far an input was read: the files before ``uri`` whole, and so much of it.
+
+    :param uri: the file.
+    :param offset: bytes of a text file, rows of a Parquet file; ``None`` for all of it.
+    :param line: lines of a text file before ``offset``.
+    """
+
+    uri: str
+    offset: int | None
+    line: int = 0
+
+    def to_text(self) -> str:
+        """Write it as the value of a table parameter."""
+        return json.dumps({"uri": self.uri, "offset": self.offset, "line": self.line}, ensure_ascii=False)
+
+    @classmethod
+    def of(cls, text: str | None) -> Position | None:
+        """Read what :meth:`to_text` wrote.
+
+        :raises ConfigurationError: somebody else has used the key.
+        """
+        if not text:
+            return None
+        try:
+            fields = json.loads(text)
+            return cls(uri=fields["uri"], offset=fields["offset"], line=fields["line"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigurationError(
+                f"The committed position is none of files: {text!r}.", remedy="Use another position key."
+            ) from error
+
+
+def find_inputs(uris: Sequence[str], options: Mapping[str, Any] | None = None) -> list[InputFile]:
+    """Find files: named ones, those below directories or prefixes, and those that match ``*`` in a last part.
+
+    Hidden files (``.x``, ``_x``) are left out, as Hive does. The order is that of the URIs' text, whatever
+    the order they are named in: it has to be the same in the next run.
+
+    :raises FileVanishedError: something that is named is not there.
+    """
+    found: dict[str, InputFile] = {}
+    for uri in uris:
+        for one in _found(uri.rstrip("/") or uri, options):
+            found[one.uri] = one
+    return [found[uri] for uri in sorted(found)]
+
+
+def remaining(files: Sequence[InputFile], position: Position | None) -> list[tuple[InputFile, Position]]:
+    """Leave out what was ingested, and say where to begin in the others."""
+    rest = []
+    for file in files:
+        if position is None or file.uri > position.uri:
+            rest.append((file, Position(uri=file.uri, offset=0)))
+        elif file.uri == position.uri and position.offset is not None:
+            rest.append((file, position))
+    return rest
+
+
+def text_records(
+    start: Position, delimiter: bytes | None, *, header: bool, options: Mapping[str, Any] | None = None
+) -> Iterator[tuple[list[bytes], Position]]:
+    """Read records of a text file, many at a time, with the position behind them.
+
+    :param start: where to begin; offsets of a compressed file (``.gz``, ``.bz2``, ``.xz``, ``.zst``) count
+        what it holds.
+    :param header: the first line is none.
+    """
+    end = delimiter or b"\n"
+    offset, line, rest = start.offset or 0, start.line, b""
+    with _opened(start.uri, options) as file, storage_errors(start.uri):
+        _skip(file, offset)
+        while True:
+            chunk = file.read(_CHUNK_BYTES)
+            *records, rest = (rest + chunk).split(end) if chunk else [rest, b""]
+            if not chunk and records == [b""]:
+                return
+            offset += sum(map(len, records)) + len(records) * len(end)
+            line += len(records)
+            if header and line == len(records) and records:
+                records = records[1:]
+            if delimiter is None:
+                records = [one[:-1] if one.endswith(b"\r") else one for one in records]
+            yield records, Position(uri=start.uri, offset=offset, line=line)
+            if not chunk:
+                return
+
+
+def first_line(uri: str, delimiter: bytes | None, options: Mapping[str, Any] | None = None) -> str:
+    """Read a file's header."""
+    with _opened(uri, options) as file, storage_errors(uri):
+        head = bytes(file.read(_CHUNK_BYTES))
+    return head.partition(delimiter or b"\n")[0].decode("utf-8-sig").rstrip("\r")
+
+
+def parquet_batches(
+    start: Position, options: Mapping[str, Any] | None = None
+) -> Iterator[tuple[pa.RecordBatch, Position]]:
+    """Read rows of a Parquet file, many at a time, with the position behind them.
+
+    :raises ConfigurationError: it is no Parquet file.
+    """
+    import pyarrow.parquet as pq
+
+    seen, begin = 0, start.offset or 0
+    with reading(start.uri, options) as file:
+        try:
+            for batch in pq.ParquetFile(file).iter_batches(_ROWS):
+                seen += batch.num_rows
+                if seen > begin:
+                    fresh = batch.slice(max(0, batch.num_rows - (seen - begin)))
+                    yield fresh, Position(uri=start.uri, offset=seen)
+        except pa.ArrowInvalid as error:
+            raise ConfigurationError(f"{start.uri} cannot be read as Parquet: {error}.") from error
+
+
+def _found(uri: str, options: Mapping[str, Any] | None) -> Iterator[InputFile]:
+    folder, _, name = uri.rpartition("/")
+    if "*" in name:
+        for entry in list_files(folder, options=options):
+            if "/" not in entry.path and fnmatch.fnmatchcase(entry.path, name):
+                yield InputFile(uri=f"{folder}/{entry.path}", size_bytes=entry.size_bytes)
+        return
+    filesystem, path = open_filesystem(uri, options)
+    with storage_errors(uri):
+        is_file = filesystem.isfile(path)
+    if is_file:
+        yield InputFile(uri=uri, size_bytes=file_size(uri, options=options))
+        return
+    try:
+        entries = list_files(uri, options=options)
+    except StorageError as error:
+        raise FileVanishedError(f"{uri} is not there.", remedy="Check its name.", path=uri) from error
+    for entry in entries:
+        if not any(part.startswith((".", "_")) for part in entry.path.split("/")):
+            yield InputFile(uri=f"{uri}/{entry.path}", size_bytes=entry.size_bytes)
+
+
+@contextmanager
+def _opened(uri: str, options: Mapping[str, Any] | None) -> Iterator[Any]:
+    with reading(uri, options) as raw:
+        codec = pa.Codec.detect(uri).name if _is_compressed(uri) else None
+        if codec is None:
+            yield raw
+        else:
+            with pa.CompressedInputStream(pa.PythonFile(raw, "r"), codec) as stream:
+                yield stream
+
+
+def _is_compressed(uri: str) -> bool:
+    return uri.lower().endswith((".gz", ".bz2", ".zst", ".lz4"))
+
+
+def _skip(file: Any, offset: int) -> None:
+    if not offset:
+        return
+    if not isinstance(file, pa.CompressedInputStream):
+        file.seek(offset, io.SEEK_SET)
+        return
+    while offset:
+        offset -= len(file.read(min(offset, _CHUNK_BYTES))) or offset

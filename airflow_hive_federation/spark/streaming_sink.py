@@ -1,0 +1,135 @@
+"""Spark rows into an ACID table, exactly once: frames with a position, and a sink for Structured Streaming.
+
+>>> sink = HiveStreamingSink(settings, "sales.orders", name="orders")  # doctest: +SKIP
+>>> stream.writeStream.foreachBatch(sink).option("checkpointLocation", "…").start()  # doctest: +SKIP
+
+One micro-batch is one transaction, written by all of Spark's tasks. Its number is committed with its rows:
+what Spark repeats after a restart is recognised and left out.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.acid.transactions import Transaction
+from airflow_hive_federation.acid.writer import WriteResult, append
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.ingest.position import check_key, committed_position, ensure_position
+from airflow_hive_federation.metastore.client import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.settings import MetastoreSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+log = logging.getLogger(__name__)
+
+# Set by Spark in the thread that runs a query (StreamExecution.QUERY_ID_KEY); kept in its checkpoint.
+_QUERY_ID = "sql.streaming.queryId"
+
+
+class HiveStreamingSink:
+    """Writes micro-batches; give it to ``foreachBatch``.
+
+    :param table: ``database.table``, transactional.
+    :param name: names the position that is kept with the table. Two queries into one table need two names.
+    :param partition: static values of partition keys; the others come from the rows.
+    :param storage_options: options of the store the table lies in.
+    """
+
+    def __init__(
+        self,
+        settings: MetastoreSettings,
+        table: str,
+        *,
+        name: str,
+        partition: Mapping[str, Any] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._settings, self._table = settings, table
+        self._key = check_key(f"_meta.spark.{name}")
+        self._partition, self._storage_options = partition, storage_options
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        """Write a micro-batch, unless it was committed before.
+
+        :raises ConfigurationError: the position is that of another query (another checkpoint).
+        :raises HiveFederationError: it could not be written; nothing of it is visible.
+        """
+        query_id = rows.sparkSession.sparkContext.getLocalProperty(_QUERY_ID) or ""
+        before = self.committed()
+        if before is not None:
+            self._check_query(before, query_id)
+            if batch_id <= before["batch"]:
+                log.info("%s: batch %d was committed before", self._table, batch_id)
+                return
+        position = json.dumps({"query": query_id, "batch": batch_id})
+        write_frame(
+            rows,
+            self._settings,
+            self._table,
+            key=self._key,
+            position=position,
+            partition=self._partition,
+            storage_options=self._storage_options,
+        )
+
+    def committed(self) -> dict[str, Any] | None:
+        """Return query and number of the micro-batch that was committed last."""
+        database, _, table = self._table.partition(".")
+        with MetastoreClient(self._settings) as client:
+            text = committed_position(client, database, table, self._key)
+        return None if text is None else dict(json.loads(text))
+
+    def _check_query(self, before: Mapping[str, Any], query_id: str) -> None:
+        if before["query"] != query_id:
+            raise ConfigurationError(
+                f"{self._table}: {self._key} is the position of query {before['query']}, not of {query_id}.",
+                remedy="Go on from that query's checkpoint, or give the new query another name.",
+            )
+
+
+def write_frame(
+    rows: DataFrame,
+    settings: MetastoreSettings,
+    table: str,
+    *,
+    key: str,
+    position: str,
+    partition: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> WriteResult:
+    """Append rows and set a position, both or neither.
+
+    :param table: ``database.table``.
+    :param key: table parameter (``_meta…``) that keeps the position.
+    :raises HiveFederationError: see :func:`~airflow_hive_federation.acid.writer.append`.
+    """
+    database, _, name = table.partition(".")
+    with _PositioningClient(settings) as client:
+        ensure_position(client, database, name, key)
+        client.key_value = types.CommitTxnKeyValue(
+            tableId=client.get_table(database, name).id, key=check_key(key), value=position
+        )
+        with Transaction(client) as transaction:
+            return append(
+                rows.sparkSession,
+                client,
+                table,
+                rows,
+                partition=partition,
+                transaction=transaction,
+                storage_options=storage_options,
+            )
+
+
+class _PositioningClient(MetastoreClient):
+    """A client whose commits set a position."""
+
+    key_value: types.CommitTxnKeyValue | None = None
+
+    def commit_txn(self, txn_id: int, **rest: Any) -> None:
+        super().commit_txn(txn_id, **{"key_value": self.key_value, **rest})

@@ -1,0 +1,96 @@
+"""Files found, and read from any place in them."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_hive_federation.errors import ConfigurationError, FileVanishedError
+from airflow_hive_federation.ingest import inputs
+from airflow_hive_federation.ingest.files import _Origins
+from airflow_hive_federation.ingest.inputs import (
+    Position,
+    find_inputs,
+    parquet_batches,
+    remaining,
+    text_records,
+)
+
+
+def test_files_are_in_the_order_of_their_names(tmp_path: Path) -> None:
+    for name in ("b.csv", "a.csv", ".hidden", "_begun", "below/c.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("1\n")
+    found = [Path(one.uri).name for one in find_inputs([str(tmp_path)])]
+    assert found == ["a.csv", "b.csv", "c.csv"]
+    found = [Path(one.uri).name for one in find_inputs([f"{tmp_path}/b*.csv", f"{tmp_path}/a.csv"])]
+    assert found == ["a.csv", "b.csv"]
+    with pytest.raises(FileVanishedError):
+        find_inputs([f"{tmp_path}/absent"])
+
+
+def test_what_remains() -> None:
+    files = [inputs.InputFile(uri=uri, size_bytes=1) for uri in ("a", "b", "c")]
+    assert [file.uri for file, _ in remaining(files, None)] == ["a", "b", "c"]
+    assert [(file.uri, at.offset) for file, at in remaining(files, Position(uri="b", offset=7, line=2))] == [
+        ("b", 7),
+        ("c", 0),
+    ]
+    assert [file.uri for file, _ in remaining(files, Position(uri="b", offset=None))] == ["c"]
+
+
+def test_a_position_travels_as_text() -> None:
+    position = Position(uri="s3://a/ü", offset=12, line=3)
+    assert Position.of(position.to_text()) == position
+    assert Position.of("") is None
+    with pytest.raises(ConfigurationError, match="another position key"):
+        Position.of("12")
+
+
+@pytest.mark.parametrize("name", ["f.csv", "f.csv.gz"])
+@pytest.mark.parametrize("ended", [True, False])
+def test_text_is_read_on_from_any_position(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, ended: bool
+) -> None:
+    monkeypatch.setattr(inputs, "_CHUNK_BYTES", 64)
+    chance = random.Random(7)
+    lines = [b"id,msg", *(bytes(chance.choices(b"abc,", k=chance.randint(0, 40))) for _ in range(300)), b"z"]
+    content = b"\r\n".join(lines) + (b"\r\n" if ended else b"")
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    start = Position(uri=str(tmp_path / name), offset=0)
+    pieces = list(text_records(start, None, header=True))
+    assert [one for records, _ in pieces for one in records] == lines[1:]
+    for place in range(0, len(pieces), 17):
+        again = [one for records, _ in text_records(pieces[place][1], None, header=True) for one in records]
+        assert again == [one for records, _ in pieces[place + 1 :] for one in records]
+    assert pieces[-1][1].line == len(lines)
+
+
+def test_an_empty_file_has_no_records(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"")
+    assert not list(text_records(Position(uri=str(tmp_path / "f"), offset=0), None, header=False))
+
+
+def test_parquet_is_read_on(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": range(1000)}), tmp_path / "f.parquet", row_group_size=300)
+    pieces = list(parquet_batches(Position(uri=str(tmp_path / "f.parquet"), offset=450)))
+    assert [one for batch, _ in pieces for one in batch.column(0).to_pylist()] == list(range(450, 1000))
+    (tmp_path / "no.parquet").write_text("no")
+    with pytest.raises(ConfigurationError, match="Parquet"):
+        list(parquet_batches(Position(uri=str(tmp_path / "no.parquet"), offset=0)))
+
+
+def test_a_record_knows_its_line() -> None:
+    origins = _Origins()
+    origins.begin()
+    origins.add(Position(uri="a", offset=1, line=11), 10)
+    origins.add(Position(uri="b", offset=1, line=5), 5)
+    assert origins.of(1) == ("a", 2)
+    assert origins.of(10) == ("a", 11)
+    assert origins.of(11) == ("b", 1)
+    assert origins.of(15) == ("b", 5)
