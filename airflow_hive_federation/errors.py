@@ -30,6 +30,18 @@
     │   ├── EventsLostError               events a cycle needs are gone, and nothing else tells what they did
     │   ├── SourceWentBackError           the source's event ids are lower than what the target has seen
     │   └── VerificationError             source and replica differ; ``differences`` names them
+    ├── RemoteError                   a remote table or database; ``remote`` names it
+    │   ├── StatementError                no statement; ``line``, ``column`` and ``expected`` say why
+    │   ├── NameTakenError                the local name belongs to something else
+    │   ├── NotARemoteError               what the statement names is no remote
+    │   ├── CyclicRemoteError             the remote leads back to where it is made
+    │   ├── RemoteUnsupportedError        a table that cannot be linked, with the reason
+    │   ├── RemoteDroppedError            the table or database is gone at the remote
+    │   └── RemoteUnavailableError        the remote does not answer               (retryable)
+    ├── TunnelError                   an SSH route; ``hop`` names where it failed
+    │   ├── HostKeyError                  a host whose key is unknown, or another than the known one
+    │   ├── TunnelAuthenticationError     a hop refuses the user and key
+    │   └── TunnelUnreachableError        a hop, or the metastore behind it, does not answer  (retryable)
     ├── SparkJobError                 a Spark job of ours failed
     └── EmbeddedError                 the local metastore
         ├── JavaNotFoundError · JarDownloadError
@@ -226,6 +238,58 @@ class SourceWentBackError(ReplicationError):
 
 class VerificationError(ReplicationError):
     """Source and replica differ; ``differences`` names every difference."""
+
+
+class RemoteError(HiveFederationError):
+    """Base of the errors of remotes; ``remote`` names the remote where there is one."""
+
+
+class StatementError(RemoteError):
+    """A statement that cannot be parsed: ``line`` and ``column`` (from 1), and what was ``expected``."""
+
+
+class NameTakenError(RemoteError):
+    """The local name belongs to a table or database that is not this remote."""
+
+
+class NotARemoteError(RemoteError):
+    """The statement names a table or database that is no remote, or that does not exist."""
+
+
+class CyclicRemoteError(RemoteError):
+    """The remote table or database is itself a remote that leads back to the local metastore."""
+
+
+class RemoteUnsupportedError(RemoteError):
+    """A table that cannot be linked: a view, or kept by a storage handler."""
+
+
+class RemoteDroppedError(RemoteError):
+    """The remote's table or database does not exist (any more)."""
+
+
+class RemoteUnavailableError(RemoteError):
+    """The remote does not answer, or did not a moment ago."""
+
+    retryable = True
+
+
+class TunnelError(HiveFederationError):
+    """An SSH route failed; ``hop`` names where."""
+
+
+class HostKeyError(TunnelError):
+    """A host's key is not among the known ones, or is another."""
+
+
+class TunnelAuthenticationError(TunnelError):
+    """A hop refuses the user and key, or the key cannot be used."""
+
+
+class TunnelUnreachableError(TunnelError):
+    """A hop, or what lies behind the last one, does not answer."""
+
+    retryable = True
 
 
 class SparkJobError(HiveFederationError):

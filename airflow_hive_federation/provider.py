@@ -23,10 +23,10 @@ def get_provider_info() -> dict[str, Any]:
                 "tags": ["apache"],
             }
         ],
-        "operators": [_modules("operators.replication", "operators.compaction")],
-        "sensors": [_modules("sensors.transactions")],
-        "hooks": [_modules("hooks.metastore", "hooks.spark")],
-        "triggers": [_modules("triggers.transactions")],
+        "operators": [_modules("operators.replication", "operators.compaction", "operators.remote")],
+        "sensors": [_modules("sensors.transactions", "sensors.remote")],
+        "hooks": [_modules("hooks.metastore", "hooks.spark", "hooks.tunnel")],
+        "triggers": [_modules("triggers.transactions", "triggers.remote")],
         "connection-types": [_CONNECTION_TYPE],
     }
 
@@ -82,6 +82,13 @@ _CONNECTION_TYPE = {
         "http_bearer_token": _field(
             "HTTP bearer token", "Sent with every request of the HTTP transport", format="password"
         ),
+        "ssh_route": _field("SSH route", "user@host -> user@host, as many hops as there are"),
+        "ssh_key_files": _field(
+            "SSH key files", "Files of private keys, comma-separated: one for each hop, or one for all"
+        ),
+        "ssh_known_hosts": _field("SSH known hosts", "Files of known host keys (~/.ssh/known_hosts)"),
+        "ssh_timeout_s": _field("SSH timeout", "Seconds to connect one hop (60)", "number", minimum=0),
+        "ssh_passphrase": _field("SSH passphrase", "Of the private keys", format="password"),
         "storage_options": _field(
             "Storage options",
             'Options of the file systems, as fsspec takes them: {"endpoint_url": "https://…"}; where they '

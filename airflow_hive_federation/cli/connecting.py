@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from airflow_hive_federation.hooks.remotes import AirflowConnections
     from airflow_hive_federation.metastore import MetastoreSettings
+    from airflow_hive_federation.remotes.session import Remotes
 
 
 @dataclass(frozen=True)
@@ -64,3 +67,33 @@ def common_storage_options(source: End, target: End) -> dict[str, Any]:
     return merged_storage_options(
         (source.name, source.storage_options), (target.name, target.storage_options)
     )
+
+
+def remotes_for(connection: str, *, database: str = "default") -> Remotes:
+    """The remotes of a metastore; connections that their properties name are Airflow's. Close them.
+
+    :param connection: URIs, comma-separated, or the id of an Airflow connection.
+    :param database: the current database.
+    :raises ConfigurationError: neither.
+    """
+    from airflow_hive_federation.remotes.session import Remotes
+
+    return Remotes(settings_for(connection), connections=_LateConnections(), database=database)
+
+
+class _LateConnections:
+    """Airflow's connections, imported when a property names one: Airflow takes a second to import."""
+
+    def metastore(self, connection_id: str) -> MetastoreSettings:
+        return self._airflow().metastore(connection_id)
+
+    def passphrase(self, connection_id: str) -> str | None:
+        return self._airflow().passphrase(connection_id)
+
+    def session(self, connection_id: str) -> Mapping[str, Any]:
+        return self._airflow().session(connection_id)
+
+    def _airflow(self) -> AirflowConnections:
+        from airflow_hive_federation.hooks.remotes import AirflowConnections
+
+        return AirflowConnections()

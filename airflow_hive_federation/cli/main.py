@@ -18,6 +18,8 @@ COMMANDS = {
     "compact": "airflow_hive_federation.cli.compact",
     "doctor": "airflow_hive_federation.cli.doctor",
     "replicate": "airflow_hive_federation.cli.replicate",
+    "remote": "airflow_hive_federation.cli.remote",
+    "sql": "airflow_hive_federation.cli.sql",
 }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseHook, mask_secret, redact
 
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
+from airflow_hive_federation.hooks.tunnel import tunnel_settings
 
 if TYPE_CHECKING:
     from hmsclient import HMSClient
@@ -33,6 +34,11 @@ EXTRAS = frozenset(
         "http_path",
         "http_bearer_token",
         "http_headers",
+        "ssh_route",
+        "ssh_key_files",
+        "ssh_known_hosts",
+        "ssh_timeout_s",
+        "ssh_passphrase",
         "storage_options",
         "secret_storage_options",
     }
@@ -139,6 +145,10 @@ def settings_from_connection(connection: Any) -> MetastoreSettings:
     }
     if tls:
         optional["tls"] = TlsSettings(**tls)
+    if (route := tunnel_settings(connection.conn_id, extras)) is not None:
+        from airflow_hive_federation.tunnel.tunnel import Tunnel
+
+        optional["dialer"] = Tunnel(route)
     return MetastoreSettings(
         uris=_uris(connection, extras),
         user=connection.login or None,

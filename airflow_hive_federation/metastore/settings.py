@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from airflow_hive_federation.errors import ConfigurationError
@@ -96,6 +97,41 @@ class Endpoint:
         return f"{self.scheme}://{host}:{self.port}{self.path}"
 
 
+class Wire(Protocol):
+    """What is asked of a connection that is no socket of this machine, a channel of a tunnel for instance."""
+
+    def settimeout(self, seconds: float | None) -> None:
+        """Wait no longer than this for each of the following calls, which raise :class:`TimeoutError`."""
+
+    def send(self, data: bytes | memoryview) -> int:
+        """Send some of the bytes; return how many."""
+
+    def recv(self, size: int) -> bytes:
+        """Return between 1 and ``size`` bytes, none at the end."""
+
+    def recv_into(self, buffer: Any) -> int:
+        """Read into a buffer; return how many bytes."""
+
+    def has_input(self) -> bool:
+        """Whether the peer has said something, or closed."""
+
+    def close(self) -> None:
+        """Close; never fails."""
+
+
+class Dialer(Protocol):
+    """Another way to a server than a TCP connection from here."""
+
+    def dial(self, host: str, port: int, timeout_s: float) -> Wire:
+        """Connect to a server.
+
+        :raises HiveFederationError: if the way there fails.
+        """
+
+    def close(self) -> None:
+        """Give up the way; never fails."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class MetastoreSettings:
     """Where a metastore is and how to speak to it.
@@ -112,6 +148,7 @@ class MetastoreSettings:
     :param catalog: Hive catalog that calls mean where none is named.
     :param capabilities: what the caller can do with the tables it asks for; see ``CAPABILITIES``.
     :param identifier: name under which the server's log knows the caller.
+    :param dialer: how to get to the servers; ``None`` is by TCP from here. TLS does not go through it.
     """
 
     uris: tuple[str, ...]
@@ -124,6 +161,7 @@ class MetastoreSettings:
     catalog: str = "hive"
     capabilities: tuple[str, ...] = CAPABILITIES
     identifier: str = "airflow-hive-federation"
+    dialer: Dialer | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "http_headers", MappingProxyType(dict(self.http_headers)))
@@ -134,7 +172,12 @@ class MetastoreSettings:
         for name in ("connect_timeout_s", "call_timeout_s"):
             if getattr(self, name) <= 0:
                 raise ConfigurationError(f"{name} is {getattr(self, name)}.", remedy="Give seconds above 0.")
-        self.endpoints()
+        endpoints = self.endpoints()
+        if self.dialer is not None and (self.tls or any(one.is_tls for one in endpoints)):
+            raise ConfigurationError(
+                "TLS through a tunnel is not supported.",
+                remedy="Use thrift:// or http://: the tunnel is encrypted up to its last hop.",
+            )
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the URIs taken apart.

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings, TlsSettings
+from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings, TlsSettings, Wire
 
 USER_HEADER = (
     "x-actor-username"  # org.apache.hadoop.hive.metastore.utils.MetaStoreUtils.USER_NAME_HTTP_HEADER
@@ -88,8 +88,13 @@ def open_channel(endpoint: Endpoint, settings: MetastoreSettings, deadline: Dead
     """Connect to one server.
 
     :raises OSError: if nothing answers there, or TLS fails (:class:`ssl.SSLError`).
+    :raises HiveFederationError: if the way there, a tunnel for instance, fails.
     """
-    sock = _connect(endpoint, settings.tls, deadline)
+    sock: socket.socket | Wire
+    if settings.dialer is not None:
+        sock = settings.dialer.dial(endpoint.host, endpoint.port, deadline.remaining_s())
+    else:
+        sock = _connect(endpoint, settings.tls, deadline)
     if endpoint.is_http:
         headers = {USER_HEADER: settings.effective_user(), **settings.http_headers}
         return HttpChannel(sock, endpoint, headers)
@@ -101,7 +106,7 @@ class SocketChannel:
 
     needs_greeting = True
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket | Wire) -> None:
         self._sock = sock
 
     def send(self, request: bytes, deadline: Deadline) -> None:
@@ -129,7 +134,7 @@ class HttpChannel:
 
     needs_greeting = False
 
-    def __init__(self, sock: socket.socket, endpoint: Endpoint, headers: Mapping[str, str]) -> None:
+    def __init__(self, sock: socket.socket | Wire, endpoint: Endpoint, headers: Mapping[str, str]) -> None:
         self._sock = sock
         self._endpoint = endpoint
         self._headers = headers
@@ -184,7 +189,7 @@ class HttpChannel:
 class _DeadlineFile(io.RawIOBase):
     """What http.client reads an answer from: the socket, each wait cut at the deadline."""
 
-    def __init__(self, sock: socket.socket, deadline: Deadline) -> None:
+    def __init__(self, sock: socket.socket | Wire, deadline: Deadline) -> None:
         self._sock = sock
         self._deadline = deadline
 
@@ -246,7 +251,7 @@ def _wait(sock: socket.socket, deadline: Deadline, event: int) -> None:
     poll.poll(deadline.remaining_s() * 1000)
 
 
-def _send_all(sock: socket.socket, data: bytes, deadline: Deadline) -> None:
+def _send_all(sock: socket.socket | Wire, data: bytes, deadline: Deadline) -> None:
     rest = memoryview(data)
     while rest:
         sock.settimeout(deadline.remaining_s())
@@ -256,7 +261,7 @@ def _send_all(sock: socket.socket, data: bytes, deadline: Deadline) -> None:
             raise deadline.passed() from error
 
 
-def _receive(sock: socket.socket, size: int, deadline: Deadline) -> bytes:
+def _receive(sock: socket.socket | Wire, size: int, deadline: Deadline) -> bytes:
     sock.settimeout(deadline.remaining_s())
     try:
         data = sock.recv(size)
@@ -267,7 +272,9 @@ def _receive(sock: socket.socket, size: int, deadline: Deadline) -> bytes:
     return data
 
 
-def _readable(sock: socket.socket) -> bool:
+def _readable(sock: socket.socket | Wire) -> bool:
+    if not isinstance(sock, socket.socket):
+        return sock.has_input()
     if sock.fileno() < 0:
         return True
     poll = select.poll()

@@ -115,7 +115,7 @@ def test_secrets_among_the_options_that_are_shown(connection: Define, name: str)
 
 def test_airflow_hides_our_secrets_by_their_names() -> None:
     """As text of the form, and wherever Airflow shows extras: UI, API, command line."""
-    secret = {"tls_key_password", "http_bearer_token", "secret_storage_options"}
+    secret = {"tls_key_password", "http_bearer_token", "ssh_passphrase", "secret_storage_options"}
     assert {name for name in EXTRAS if redact("a text", name) == "***"} == secret
     assert redact({"http_headers": {"Authorization": "Bearer x"}}) == {
         "http_headers": {"Authorization": "***"}

@@ -1,0 +1,79 @@
+"""A remote that is down fails at once and by its own name, instead of costing every caller its deadline."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from airflow_hive_federation.errors import HiveFederationError, RemoteUnavailableError
+
+
+class CircuitBreaker:
+    """Counts a remote's failures in a row, and stops asking for a while after too many.
+
+    Only retryable errors count: an answer, even one that refuses, shows that the remote is there.
+
+    :param remote: the remote's name, for errors.
+    :param failures: how many in a row open the circuit.
+    :param pause_s: seconds until it is asked again.
+    """
+
+    def __init__(
+        self,
+        remote: str,
+        *,
+        failures: int = 3,
+        pause_s: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.remote = remote
+        self._failures = failures
+        self._pause_s = pause_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._count = 0
+        self._open_until = 0.0
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """Ask the remote within this context.
+
+        :raises RemoteUnavailableError: if it does not answer, or has not lately.
+        """
+        with self._lock:
+            left = self._open_until - self._clock()
+        if left > 0:
+            raise RemoteUnavailableError(
+                f"Remote {self.remote} did not answer {self._failures} times in a row; it is asked again in "
+                f"{left:.0f} s.",
+                remedy="Look at the remote. Others are not touched.",
+                remote=self.remote,
+            )
+        try:
+            yield
+        except RemoteUnavailableError:
+            raise
+        except HiveFederationError as error:
+            if not error.retryable:
+                self._answered()
+                raise
+            self._failed()
+            raise RemoteUnavailableError(
+                f"Remote {self.remote} does not answer: {error.message}",
+                remedy=error.remedy or "Look at the remote.",
+                remote=self.remote,
+            ) from error
+        self._answered()
+
+    def _answered(self) -> None:
+        with self._lock:
+            self._count = 0
+
+    def _failed(self) -> None:
+        with self._lock:
+            self._count += 1
+            if self._count >= self._failures:
+                self._count = 0
+                self._open_until = self._clock() + self._pause_s

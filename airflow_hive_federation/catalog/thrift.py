@@ -1,0 +1,132 @@
+"""The factories of Hive metastores over Thrift, straight and through SSH."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from airflow_hive_federation.catalog.factories import CONNECTION, Factory, Opening
+from airflow_hive_federation.catalog.hive import HiveCatalog
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore import MetastoreSettings, TlsSettings
+from airflow_hive_federation.metastore.doctor import parse_duration_s
+from airflow_hive_federation.tunnel.route import (
+    DEFAULT_TIMEOUT_S,
+    KNOWN_HOSTS,
+    TunnelSettings,
+    by_configuration,
+    parse_route,
+)
+from airflow_hive_federation.tunnel.tunnel import Tunnel
+
+URIS = "hive.metastore.uris"
+TIMEOUT = "hive.metastore.client.socket.timeout"
+ROUTE = "ssh.tunnel.route"
+SSH_CONNECTION = "ssh.tunnel.connection"
+#: A remote must not hold up its callers as long as the own metastore may.
+CALL_TIMEOUT_S = 120.0
+
+PROPERTIES = {
+    URIS: "URIs of the metastore, comma-separated",
+    CONNECTION: "id of an Airflow connection of type hive_federation, instead of URIs",
+    TIMEOUT: "time a call may take, its whole answer included (120s)",
+    "metastore.catalog.default": "Hive catalog of the remote (hive)",
+    "hive.metastore.use.SSL": "true for TLS with the system's authorities",
+}
+
+
+def metastore_settings(opening: Opening) -> MetastoreSettings:
+    """Settings of the remote metastore.
+
+    :raises ConfigurationError: if a property has no possible value.
+    """
+    properties = opening.properties
+    if properties.get(CONNECTION):
+        settings = opening.connections.metastore(properties[CONNECTION])
+    else:
+        uris = tuple(uri.strip() for uri in properties[URIS].split(",") if uri.strip())
+        settings = MetastoreSettings(uris=uris, call_timeout_s=CALL_TIMEOUT_S)
+    if settings.user is None:
+        settings = replace(settings, user=opening.user)
+    if "metastore.catalog.default" in properties:
+        settings = replace(settings, catalog=properties["metastore.catalog.default"])
+    if TIMEOUT in properties:
+        settings = replace(settings, call_timeout_s=duration_s(properties, TIMEOUT))
+    if properties.get("hive.metastore.use.SSL", "").lower() == "true" and settings.tls is None:
+        settings = replace(settings, tls=TlsSettings())
+    return settings
+
+
+def duration_s(properties: Mapping[str, str], name: str) -> float:
+    """Seconds of a property that is a duration as Hive writes it.
+
+    :raises ConfigurationError: if it is none.
+    """
+    seconds = parse_duration_s(properties[name])
+    if not seconds:
+        raise ConfigurationError(
+            f"The property {name!r} is {properties[name]!r}, which is no duration.",
+            remedy="Write it as Hive does: 30s, 5m.",
+        )
+    return seconds
+
+
+def _by_tunnel(opening: Opening) -> HiveCatalog:
+    tunnel = Tunnel(tunnel_settings(opening))
+    return HiveCatalog(replace(metastore_settings(opening), dialer=tunnel))
+
+
+def tunnel_settings(opening: Opening) -> TunnelSettings:
+    """The SSH route of a remote.
+
+    :raises ConfigurationError: if a property has no possible value.
+    """
+    properties = opening.properties
+    keys = _listed(properties.get("ssh.tunnel.private.keys", ""))
+    hops = parse_route(properties[ROUTE], keys)
+    known = _listed(properties.get("ssh.tunnel.known.hosts", "")) or (KNOWN_HOSTS,)
+    if "ssh.tunnel.config" in properties:
+        hops, configured = by_configuration(hops, properties["ssh.tunnel.config"])
+        known = known if "ssh.tunnel.known.hosts" in properties else configured or known
+    timeout_s = DEFAULT_TIMEOUT_S
+    if "ssh.tunnel.timeout" in properties:
+        timeout_s = duration_s(properties, "ssh.tunnel.timeout")
+    return TunnelSettings(
+        hops=hops,
+        known_hosts=known,
+        timeout_s=timeout_s,
+        agent=properties.get("ssh.tunnel.agent", "").lower() == "true",
+        passphrase=opening.connections.passphrase(properties[SSH_CONNECTION])
+        if SSH_CONNECTION in properties
+        else None,
+    )
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(one.strip() for one in text.split(",") if one.strip())
+
+
+SSH = Factory(
+    name="ssh",
+    class_names=("SSHThriftHiveMetastoreClientFactory",),
+    properties={
+        **PROPERTIES,
+        ROUTE: "user@host[:port] -> user@host…, as many hops as there are",
+        "ssh.tunnel.private.keys": "files of private keys, comma-separated: one a hop, or one for all",
+        "ssh.tunnel.known.hosts": "files of known host keys, comma-separated (~/.ssh/known_hosts)",
+        "ssh.tunnel.timeout": "time to connect one hop, and to open a channel (60s)",
+        "ssh.tunnel.localhost": "taken and not used: no local port is opened",
+        "ssh.tunnel.agent": "true to ask an SSH agent for keys as well",
+        "ssh.tunnel.config": "an OpenSSH configuration file to complete the hops by",
+        SSH_CONNECTION: "id of an Airflow connection whose password is the keys' passphrase",
+    },
+    required=((URIS, CONNECTION), (ROUTE,)),
+    open=_by_tunnel,
+)
+THRIFT = Factory(
+    name="thrift",
+    class_names=("ThriftHiveMetastoreClientFactory",),
+    properties=PROPERTIES,
+    required=((URIS, CONNECTION),),
+    open=lambda opening: HiveCatalog(metastore_settings(opening)),
+)

@@ -1,0 +1,71 @@
+"""``hive-federation remote``: list, describe and refresh remotes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from airflow_hive_federation.cli.connecting import remotes_for
+from airflow_hive_federation.cli.sql import print_answer
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command to ``hive-federation``."""
+    parser = subparsers.add_parser("remote", help="list, describe and refresh remote tables and databases")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="the remotes of a database, or of all")
+    listing.add_argument("database", nargs="?", help="database; all by default")
+    describe = actions.add_parser("describe", help="a remote, by the remote itself")
+    sync = actions.add_parser("sync", help="bring a remote to what it stands for")
+    for one in (describe, sync):
+        one.add_argument("name", help="database.table, or a database")
+    describe.add_argument("--extended", action="store_true", help="with location, formats and parameters")
+    sync.add_argument("--whole", action="store_true", help="compare everything, not only what events name")
+    sync.add_argument(
+        "--on-dropped", choices=["drop", "keep", "fail"], help="what becomes of links whose table is gone"
+    )
+    for one in (listing, describe, sync):
+        one.add_argument(
+            "--metastore",
+            default="hive_federation_default",
+            help="URI(s) of the local metastore, or the id of an Airflow connection",
+        )
+        one.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry it out."""
+    from airflow_hive_federation.remotes.describe import show_remotes
+    from airflow_hive_federation.remotes.statement import Kind, parse_name
+    from airflow_hive_federation.remotes.sync import OnDropped
+
+    with remotes_for(args.metastore) as remotes:
+        if args.action == "list":
+            answer = show_remotes(remotes.links(args.database))
+        else:
+            kind = Kind.TABLE if "." in args.name else Kind.DATABASE
+            name = parse_name(kind, args.name)
+            if args.action == "sync":
+                on_dropped = OnDropped(args.on_dropped) if args.on_dropped else None
+                report = remotes.refresh(kind, name, on_dropped=on_dropped, whole=args.whole)
+                _print_report(report.to_json(), as_json=args.json)
+                return 0
+            answer = remotes.describe(kind, name, extended=args.extended)
+    if args.json:
+        print(json.dumps({"columns": answer.columns, "rows": answer.rows}, indent=1))
+    else:
+        print_answer(answer)
+    return 0
+
+
+def _print_report(report: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(report, indent=1))
+        return
+    counts = [f"{len(report[name])} {name}" for name in ("created", "altered", "dropped")]
+    parts = [f"{report[f'partitions_{name}']} {name}" for name in ("added", "altered", "dropped")]
+    print(f"{report['remote']}: tables: {', '.join(counts)}; partitions: {', '.join(parts)}")
+    for name, why in report["skipped"].items():
+        print(f"{name}: left out: {why}", file=sys.stderr)

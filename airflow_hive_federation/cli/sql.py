@@ -1,0 +1,45 @@
+"""``hive-federation sql``: statements of remotes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.cli.connecting import remotes_for
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.remotes.describe import Answer
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command to ``hive-federation``."""
+    parser = subparsers.add_parser("sql", help="run statements of remotes: CREATE REMOTE TABLE …")
+    parser.add_argument("sql", help="statements, with semicolons between them; - reads standard input")
+    parser.add_argument(
+        "--metastore",
+        default="hive_federation_default",
+        help="URI(s) of the local metastore, or the id of an Airflow connection",
+    )
+    parser.add_argument("--database", default="default", help="database of tables named without one")
+    parser.add_argument("--json", action="store_true", help="print the answers as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the statements and print their answers."""
+    script = sys.stdin.read() if args.sql == "-" else args.sql
+    with remotes_for(args.metastore, database=args.database) as remotes:
+        answers = remotes.run(script)
+    if args.json:
+        print(json.dumps([{"columns": one.columns, "rows": one.rows} for one in answers], indent=1))
+    else:
+        for answer in answers:
+            print_answer(answer)
+    return 0
+
+
+def print_answer(answer: Answer) -> None:
+    """Print rows with tabs between the values, as Hive's own shell does."""
+    for row in answer.rows:
+        print("\t".join(row).rstrip())

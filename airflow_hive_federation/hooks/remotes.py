@@ -1,0 +1,73 @@
+"""Remotes of a metastore that an Airflow connection names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreSettings
+    from airflow_hive_federation.remotes.session import Remotes
+
+
+class AirflowConnections:
+    """What properties of remotes name: Airflow's connections."""
+
+    def metastore(self, connection_id: str) -> MetastoreSettings:
+        """Settings of a metastore, from a connection of type ``hive_federation``.
+
+        :raises ConfigurationError: if there is no such connection.
+        """
+        _found(connection_id)
+        return HiveMetastoreHook(connection_id).settings
+
+    def passphrase(self, connection_id: str) -> str | None:
+        """The password of a connection.
+
+        :raises ConfigurationError: if there is no such connection.
+        """
+        password: str | None = _found(connection_id).password
+        return password
+
+    def session(self, connection_id: str) -> Mapping[str, Any]:
+        """Keyword arguments of a ``boto3`` session, from a connection of type ``aws``.
+
+        :raises ConfigurationError: if there is no such connection.
+        """
+        connection = _found(connection_id)
+        extras = connection.extra_dejson
+        found = {
+            "aws_access_key_id": connection.login,
+            "aws_secret_access_key": connection.password,
+            "aws_session_token": extras.get("aws_session_token"),
+            "region_name": extras.get("region_name"),
+            "profile_name": extras.get("profile_name"),
+        }
+        return {name: value for name, value in found.items() if value}
+
+
+def remotes_of(metastore_conn_id: str, *, database: str = "default") -> Remotes:
+    """The remotes of a metastore; close them.
+
+    :param metastore_conn_id: connection of the local metastore.
+    :param database: the current database.
+    """
+    from airflow_hive_federation.remotes.session import Remotes
+
+    settings = HiveMetastoreHook(metastore_conn_id).settings
+    return Remotes(settings, connections=AirflowConnections(), database=database)
+
+
+def _found(connection_id: str) -> Any:
+    try:
+        return BaseHook.get_connection(connection_id)
+    except AirflowNotFoundException:
+        raise ConfigurationError(
+            f"There is no Airflow connection {connection_id!r}, which a remote's properties name.",
+            remedy="Define it, or ALTER REMOTE … SET another.",
+        ) from None

@@ -1,0 +1,99 @@
+"""SSH routes of Airflow connections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import BaseHook, mask_secret
+
+from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.tunnel.route import TunnelSettings
+    from airflow_hive_federation.tunnel.tunnel import Tunnel
+
+
+class SSHTunnelHook(BaseHook):
+    """The SSH route of a connection of type ``hive_federation``, by its extras ``ssh_…``.
+
+    :param metastore_conn_id: the connection.
+    """
+
+    conn_name_attr = "metastore_conn_id"
+    default_conn_name = "hive_federation_default"
+
+    def __init__(self, metastore_conn_id: str = default_conn_name, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.metastore_conn_id = metastore_conn_id
+
+    @cached_property
+    def settings(self) -> TunnelSettings:
+        """The route.
+
+        :raises ConfigurationError: the connection has none, or one that cannot be.
+        """
+        connection = self.get_connection(self.metastore_conn_id)
+        found = tunnel_settings(connection.conn_id, connection.extra_dejson)
+        if found is None:
+            raise ConfigurationError(
+                f"Connection {self.metastore_conn_id!r} has no SSH route.",
+                remedy="Set its extra 'ssh_route': user@host -> user@host.",
+            )
+        return found
+
+    def get_conn(self) -> Tunnel:
+        """A tunnel over the route; connects when it is first needed. Close it."""
+        from airflow_hive_federation.tunnel.tunnel import Tunnel
+
+        return Tunnel(self.settings)
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Whether all hops let us in."""
+        try:
+            with self.get_conn() as tunnel:
+                tunnel.connect()
+        except HiveFederationError as error:
+            return False, str(error)
+        return True, f"All {len(self.settings.hops)} hop(s) of {self.settings} answer."
+
+
+def tunnel_settings(conn_id: str, extras: Mapping[str, Any]) -> TunnelSettings | None:
+    """The SSH route in a connection's extras; ``None`` if there is none.
+
+    :raises ConfigurationError: if it cannot be, or there are settings of a route and no route.
+    """
+    from airflow_hive_federation.tunnel.route import (
+        DEFAULT_TIMEOUT_S,
+        KNOWN_HOSTS,
+        TunnelSettings,
+        parse_route,
+    )
+
+    given = {name: value for name, value in extras.items() if name.startswith("ssh_") and value}
+    if not given:
+        return None
+    if "ssh_route" not in given:
+        raise ConfigurationError(
+            f"Connection {conn_id!r} has {', '.join(sorted(given))} and no 'ssh_route'.",
+            remedy="Set it: user@host -> user@host.",
+        )
+    if "ssh_passphrase" in given:
+        mask_secret(str(given["ssh_passphrase"]))
+    try:
+        timeout_s = float(given.get("ssh_timeout_s", DEFAULT_TIMEOUT_S))
+    except (TypeError, ValueError):
+        raise ConfigurationError(
+            f"Connection {conn_id!r}: the extra 'ssh_timeout_s' is no number.", remedy="Give seconds."
+        ) from None
+    return TunnelSettings(
+        hops=parse_route(str(given["ssh_route"]), _listed(given.get("ssh_key_files"))),
+        known_hosts=_listed(given.get("ssh_known_hosts")) or (KNOWN_HOSTS,),
+        timeout_s=timeout_s,
+        passphrase=given.get("ssh_passphrase"),
+    )
+
+
+def _listed(value: Any) -> tuple[str, ...]:
+    return tuple(one.strip() for one in str(value or "").split(",") if one.strip())

@@ -1,0 +1,239 @@
+"""Remote tables and databases, as Airflow tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow.providers.common.compat.sdk import BaseOperator
+
+from airflow_hive_federation.hooks.failing import as_airflow_error
+from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
+from airflow_hive_federation.hooks.remotes import remotes_of
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_hive_federation.remotes.describe import Answer
+
+KindName = Literal["table", "database"]
+
+
+class _RemoteOperator(BaseOperator):
+    """What all of them have in common.
+
+    :param metastore_conn_id: connection of the local metastore. (templated)
+    :param database: database of tables that are named without one. (templated)
+    """
+
+    template_fields: Sequence[str] = ("metastore_conn_id", "database")
+    ui_color = "#dde8f4"
+
+    def __init__(
+        self,
+        *,
+        metastore_conn_id: str = HiveMetastoreHook.default_conn_name,
+        database: str = "default",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.metastore_conn_id = metastore_conn_id
+        self.database = database
+
+
+class _CreateRemoteOperator(_RemoteOperator):
+    template_fields: Sequence[str] = (
+        *_RemoteOperator.template_fields,
+        "remote",
+        "connected_to",
+        "via",
+        "properties",
+    )
+    kind: KindName = "table"
+
+    def __init__(
+        self,
+        *,
+        remote: str,
+        connected_to: str | None = None,
+        via: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        if_not_exists: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.remote = remote
+        self.connected_to = connected_to
+        self.via = via
+        self.properties = properties
+        self.if_not_exists = if_not_exists
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        from airflow_hive_federation.remotes.statement import CreateRemote, Kind, parse_name
+
+        kind = Kind(self.kind)
+        with as_airflow_error(), remotes_of(self.metastore_conn_id, database=self.database) as remotes:
+            report = remotes.create(
+                CreateRemote(
+                    kind=kind,
+                    name=parse_name(kind, self.remote),
+                    if_not_exists=self.if_not_exists,
+                    connected_to=parse_name(kind, self.connected_to) if self.connected_to else None,
+                    via=self.via,
+                    properties=dict(self.properties or {}),
+                )
+            )
+        self.log.info("Remote %s %s at event %d.", kind, report.remote, report.event_id)
+        return report.to_json()
+
+
+class CreateRemoteTableOperator(_CreateRemoteOperator):
+    """Makes a table of another metastore or catalog a local one (``CREATE REMOTE TABLE``).
+
+    Returns what was done: ``{"remote", "event_id", "created", "partitions_added", …}``.
+
+    :param remote: local name, ``[database.]table``. (templated)
+    :param connected_to: name at the remote; by default the local one. (templated)
+    :param via: factory, by class or short name; by default ``thrift``. (templated)
+    :param properties: of the factory. Secrets come by a connection, which a property names. (templated)
+    :param if_not_exists: leave a remote of that name alone, and go on with one that is not complete.
+    """
+
+    kind: KindName = "table"
+
+
+class CreateRemoteDatabaseOperator(_CreateRemoteOperator):
+    """Makes a database of another metastore or catalog a local one, with all its tables.
+
+    Parameters and result are those of :class:`CreateRemoteTableOperator`.
+    """
+
+    kind: KindName = "database"
+
+
+class DropRemoteOperator(_RemoteOperator):
+    """Drops a remote; the remote's data and definitions stay. Returns whether there was one.
+
+    :param remote: local name. (templated)
+    :param kind: ``table`` or ``database``. (templated)
+    :param if_exists: do nothing where there is none.
+    """
+
+    template_fields: Sequence[str] = (*_RemoteOperator.template_fields, "remote", "kind")
+
+    def __init__(
+        self, *, remote: str, kind: KindName = "table", if_exists: bool = True, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.remote = remote
+        self.kind = kind
+        self.if_exists = if_exists
+
+    def execute(self, context: Context) -> bool:
+        from airflow_hive_federation.remotes.statement import Kind, parse_name
+
+        kind = Kind(self.kind)
+        with as_airflow_error(), remotes_of(self.metastore_conn_id, database=self.database) as remotes:
+            return remotes.drop(kind, parse_name(kind, self.remote), if_exists=self.if_exists)
+
+
+class SyncRemoteOperator(_RemoteOperator):
+    """Brings a remote to what it stands for: what its events name, or all where there are none.
+
+    Returns what was done, as :class:`CreateRemoteTableOperator` does.
+
+    :param remote: local name. (templated)
+    :param kind: ``table`` or ``database``. (templated)
+    :param on_dropped: what becomes of links whose table is gone: ``drop``, ``keep`` or ``fail``. By default
+        tables of a remote database are dropped, and a remote table fails.
+    :param whole: compare everything, even where events tell what changed.
+    """
+
+    template_fields: Sequence[str] = (*_RemoteOperator.template_fields, "remote", "kind")
+
+    def __init__(
+        self,
+        *,
+        remote: str,
+        kind: KindName = "database",
+        on_dropped: Literal["drop", "keep", "fail"] | None = None,
+        whole: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.remote = remote
+        self.kind = kind
+        self.on_dropped = on_dropped
+        self.whole = whole
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        from airflow_hive_federation.remotes.statement import Kind, parse_name
+        from airflow_hive_federation.remotes.sync import OnDropped
+
+        kind = Kind(self.kind)
+        with as_airflow_error(), remotes_of(self.metastore_conn_id, database=self.database) as remotes:
+            report = remotes.refresh(
+                kind,
+                parse_name(kind, self.remote),
+                on_dropped=OnDropped(self.on_dropped) if self.on_dropped else None,
+                whole=self.whole,
+            )
+        for name, why in report.skipped.items():
+            self.log.warning("%s is left out: %s", name, why)
+        return report.to_json()
+
+
+class DescribeRemoteOperator(_RemoteOperator):
+    """Describes a remote. Returns ``{"columns": […], "rows": [[…]]}``.
+
+    :param remote: local name. (templated)
+    :param kind: ``table`` or ``database``. (templated)
+    :param extended: with location, formats and parameters.
+    """
+
+    template_fields: Sequence[str] = (*_RemoteOperator.template_fields, "remote", "kind")
+
+    def __init__(
+        self, *, remote: str, kind: KindName = "table", extended: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.remote = remote
+        self.kind = kind
+        self.extended = extended
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        from airflow_hive_federation.remotes.statement import Kind, parse_name
+
+        kind = Kind(self.kind)
+        with as_airflow_error(), remotes_of(self.metastore_conn_id, database=self.database) as remotes:
+            return _plain(remotes.describe(kind, parse_name(kind, self.remote), extended=self.extended))
+
+
+class RemoteSqlOperator(_RemoteOperator):
+    """Runs statements of remotes: ``CREATE REMOTE TABLE …``, ``SHOW REMOTES``, several with semicolons.
+
+    All are parsed before the first is run; the first that fails ends it. Returns the answers, each
+    ``{"columns": […], "rows": [[…]]}``.
+
+    :param sql: the statements, or a file of them. (templated)
+    """
+
+    template_fields: Sequence[str] = (*_RemoteOperator.template_fields, "sql")
+    template_ext: Sequence[str] = (".sql", ".hql")
+    template_fields_renderers = {"sql": "sql"}
+
+    def __init__(self, *, sql: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.sql = sql
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        with as_airflow_error(), remotes_of(self.metastore_conn_id, database=self.database) as remotes:
+            answers = remotes.run(self.sql)
+        for answer in answers:
+            for row in answer.rows:
+                self.log.info("%s", "\t".join(row))
+        return [_plain(answer) for answer in answers]
+
+
+def _plain(answer: Answer) -> dict[str, Any]:
+    return {"columns": list(answer.columns), "rows": [list(row) for row in answer.rows]}

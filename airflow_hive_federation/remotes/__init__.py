@@ -1,0 +1,1 @@
+"""Remotes: tables and databases of other metastores and catalogs under local names."""

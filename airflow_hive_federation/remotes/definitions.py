@@ -1,0 +1,217 @@
+"""Definitions of a remote made into definitions of local tables. Pure.
+
+A table whose files any engine may read becomes an external table over the remote's location. A transactional
+one would give wrong rows that way, for which rows are valid only the owning metastore knows: it gets an input
+format that does not exist, and whose name says what to do. Hive, Spark and others fail on it; the description
+stays right.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.remotes.links import DEFINITION, EVENT, MEMBER, NAME, PATH, PREFIX, READ_BY
+
+#: The name is what engines show when they fail on it.
+UNREADABLE = "airflow_hive_federation.RemoteAcidTable_ReadItWith_read_remote_table"
+#: Its schema is the metastore's in Hive and Spark alike, so that DESCRIBE works.
+_PLAIN_SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
+FORMAT = f"{PREFIX}format"
+ACCURATE = "COLUMN_STATS_ACCURATE"
+
+#: Parameters that belong to the remote, or that would make a local service act on its data.
+_DROPPED = frozenset(
+    {
+        ACCURATE,
+        "EXTERNAL",
+        "TRANSLATED_TO_EXTERNAL",
+        "auto.purge",
+        "discover.partitions",
+        "external.table.purge",
+        "last_modified_by",
+        "last_modified_time",
+        "partition.retention.period",
+        "transactional",
+        "transactional_properties",
+        "transient_lastDdlTime",
+    }
+)
+_DROPPED_PREFIXES = ("hive.federation.", "hive.repl.", "repl.", "compactor.", "compactorthreshold.")
+_LINK_STATE = frozenset({NAME, PATH, EVENT, DEFINITION, MEMBER})
+
+
+def why_not(table: Any) -> str | None:
+    """Say why a remote's table cannot be linked; ``None`` if it can.
+
+    :param table: wire ``Table``.
+    """
+    if table.tableType in {"VIRTUAL_VIEW", "MATERIALIZED_VIEW"}:
+        return "it is a view, whose text names databases of the remote"
+    handler = _lower(table.parameters).get("storage_handler")
+    if handler and not is_iceberg(table):
+        return f"it is kept by {handler}, not in files"
+    if table.sd is None or not table.sd.location:
+        return "it has no location"
+    return None
+
+
+def is_iceberg(table: Any) -> bool:
+    """Whether a wire ``Table`` is an entry of an Iceberg table."""
+    return _lower(table.parameters).get("table_type", "").lower() == "iceberg"
+
+
+def is_acid(table: Any) -> bool:
+    """Whether only the owning metastore knows which rows of a wire ``Table`` are valid."""
+    return _lower(table.parameters).get("transactional", "").lower() == "true"
+
+
+def local_table(table: Any, *, database: str, name: str, owner: str, link: Mapping[str, str]) -> Any:
+    """The local table that stands for a remote's.
+
+    :param table: wire ``Table`` of the remote, column statistics included where it has them.
+    :param database: local database.
+    :param name: local name.
+    :param owner: who makes the link.
+    :param link: parameters of the link.
+    """
+    made = type(table)(
+        dbName=database,
+        tableName=name,
+        owner=owner,
+        tableType="EXTERNAL_TABLE",
+        sd=copy.deepcopy(table.sd),
+        partitionKeys=copy.deepcopy(table.partitionKeys or []),
+        retention=table.retention,
+    )
+    made.parameters = {
+        **_kept(table.parameters),
+        "EXTERNAL": "TRUE",
+        # Whoever drops the table drops the link.
+        "external.table.purge": "false",
+        # Hive refuses INSERT INTO by it; nothing keeps all engines from writing.
+        "immutable": "true",
+        READ_BY: "read_table" if is_acid(table) else "files",
+        **link,
+    }
+    if is_acid(table):
+        _make_unreadable(made.sd)
+        made.parameters[FORMAT] = str(table.sd.inputFormat)
+    elif table.colStats is not None and table.colStats.statsObj:
+        made.colStats = copy.deepcopy(table.colStats)
+        made.colStats.statsDesc.dbName = database
+        made.colStats.statsDesc.tableName = name
+        made.colStats.statsDesc.catName = None
+    return made
+
+
+def local_partition(partition: Any, *, database: str, name: str, acid: bool) -> Any:
+    """The local partition that stands for a remote's.
+
+    :param partition: wire ``Partition`` of the remote.
+    :param acid: the table is transactional at the remote.
+    """
+    made = type(partition)(
+        values=list(partition.values),
+        dbName=database,
+        tableName=name,
+        createTime=partition.createTime,
+        sd=copy.deepcopy(partition.sd),
+        parameters=_kept(partition.parameters),
+    )
+    if acid:
+        _make_unreadable(made.sd)
+    return made
+
+
+def has_column_statistics(table: Any) -> bool:
+    """Whether a remote's own flag calls column statistics of a wire ``Table`` accurate."""
+    return bool("COLUMN_STATS" in (table.parameters or {}).get(ACCURATE, ""))
+
+
+def digest(made: Any, table: Any) -> str:
+    """Digest of what a local table takes over; the state of the link is not part of it.
+
+    Column statistics count by the remote's flag alone, which changes with them: many tables are read at once
+    without them.
+
+    :param made: what :func:`local_table` made of it.
+    :param table: wire ``Table`` of the remote.
+    """
+    described = to_json(made)
+    parameters = {
+        key: value
+        for key, value in (made.parameters or {}).items()
+        if key not in _LINK_STATE and key not in _DROPPED
+    }
+    told = {
+        "sd": described.get("sd"),
+        "keys": described.get("partitionKeys"),
+        "parameters": parameters,
+        "statistics": (table.parameters or {}).get(ACCURATE, ""),
+    }
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def same_partition(left: Any, right: Any) -> bool:
+    """Whether two local partitions say the same; what a metastore adds by itself does not count."""
+    return bool(_partition_facts(left) == _partition_facts(right))
+
+
+def schema_changed(left: Any, right: Any) -> bool:
+    """Whether two wire ``Table`` objects differ in columns or formats, which partitions repeat."""
+
+    def facts(table: Any) -> Any:
+        sd = table.sd
+        return (_columns(sd), sd.inputFormat, sd.outputFormat, sd.serdeInfo and sd.serdeInfo.serializationLib)
+
+    return bool(facts(left) != facts(right))
+
+
+def keys_changed(left: Any, right: Any) -> bool:
+    """Whether two wire ``Table`` objects are partitioned by different keys, which no metastore can alter."""
+
+    def keys(table: Any) -> list[tuple[str, str]]:
+        return [(key.name.lower(), key.type) for key in table.partitionKeys or []]
+
+    return keys(left) != keys(right)
+
+
+def _partition_facts(partition: Any) -> Any:
+    sd = partition.sd
+    return (
+        sd.location,
+        _columns(sd),
+        sd.inputFormat,
+        sd.outputFormat,
+        sd.serdeInfo.serializationLib if sd.serdeInfo else None,
+        dict((sd.serdeInfo.parameters if sd.serdeInfo else None) or {}),
+        _kept(partition.parameters),
+    )
+
+
+def _columns(sd: Any) -> list[tuple[str, str, str]]:
+    return [(column.name.lower(), column.type, column.comment or "") for column in sd.cols or []]
+
+
+def _make_unreadable(sd: Any) -> None:
+    sd.inputFormat = UNREADABLE
+    sd.outputFormat = UNREADABLE
+    if sd.serdeInfo is not None:
+        sd.serdeInfo.serializationLib = _PLAIN_SERDE
+
+
+def _kept(parameters: Mapping[str, str] | None) -> dict[str, str]:
+    return {
+        key: value
+        for key, value in (parameters or {}).items()
+        if key not in _DROPPED and not key.startswith(_DROPPED_PREFIXES)
+    }
+
+
+def _lower(parameters: Mapping[str, str] | None) -> dict[str, str]:
+    return {key.lower(): value for key, value in (parameters or {}).items()}

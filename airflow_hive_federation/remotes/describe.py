@@ -1,0 +1,128 @@
+"""What DESCRIBE and SHOW answer: the remote's description, the remote configuration after it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_hive_federation.catalog.factories import shown_properties
+from airflow_hive_federation.remotes.links import NO_EVENT, THRIFT, Link
+
+Row = tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Rows under column names, as a SQL shell shows them."""
+
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+_DESCRIBED = ("col_name", "data_type", "comment")
+
+
+def describe_table(table: Any, link: Link, owner: Link, *, extended: bool, down: str = "") -> Answer:
+    """Describe a remote table.
+
+    :param table: wire ``Table``: the remote's own, or the local one while the remote is down.
+    :param link: its link.
+    :param owner: the link that has factory and properties: itself, or its database's.
+    :param extended: with location, formats and parameters.
+    :param down: why the remote does not answer, empty if it did.
+    """
+    rows: list[Row] = [_column(column) for column in table.sd.cols or []]
+    if table.partitionKeys:
+        rows += [_title("Partition Information"), *(_column(key) for key in table.partitionKeys)]
+    if extended:
+        rows += [_title("Detailed Table Information"), *_details(table)]
+    rows += _remote_rows(link, owner, down)
+    return Answer(columns=_DESCRIBED, rows=tuple(rows))
+
+
+def describe_database(database: Any, link: Link, *, extended: bool, down: str = "") -> Answer:
+    """Describe a remote database; parameters as for :func:`describe_table`."""
+    rows: list[Row] = [
+        ("Database:", str(database.name), ""),
+        ("Comment:", database.description or "", ""),
+        ("Location:", database.locationUri or "", ""),
+        ("Owner:", database.ownerName or "", ""),
+    ]
+    if extended:
+        rows += _parameters(database.parameters)
+    rows += _remote_rows(link, link, down)
+    return Answer(columns=_DESCRIBED, rows=tuple(rows))
+
+
+def show_remotes(links: Iterable[Link]) -> Answer:
+    """List remotes."""
+    rows = [
+        (
+            link.kind.value,
+            str(link.local),
+            str(link.remote),
+            "" if link.member else link.via or THRIFT,
+            "of the remote database" if link.member else _state(link),
+        )
+        for link in links
+    ]
+    return Answer(columns=("kind", "name", "connected_to", "via", "state"), rows=tuple(sorted(rows)))
+
+
+def show_create(link: Link) -> Answer:
+    """Give the statement that makes a remote, its secrets hidden."""
+    return Answer(
+        columns=("createremote_stmt",), rows=((link.statement(shown_properties(link.properties)),),)
+    )
+
+
+def message(text: str) -> Answer:
+    """An answer of one line."""
+    return Answer(columns=("result",), rows=((text,),))
+
+
+def _remote_rows(link: Link, owner: Link, down: str) -> list[Row]:
+    rows = [
+        _title("Remote Information"),
+        ("Connected To:", str(link.remote), ""),
+        ("Via:", owner.via or THRIFT, ""),
+        *((f"  {name}", value, "") for name, value in sorted(shown_properties(owner.properties).items())),
+        ("State:", _state(owner), ""),
+    ]
+    if down:
+        rows.append(("Remote Is Down:", f"shown as of the last refresh; {down}", ""))
+    return rows
+
+
+def _state(link: Link) -> str:
+    if link.event_id is None:
+        return "not complete: REFRESH REMOTE goes on"
+    return "no events" if link.event_id == NO_EVENT else f"event {link.event_id}"
+
+
+def _details(table: Any) -> Sequence[Row]:
+    sd = table.sd
+    return [
+        ("Location:", sd.location or "", ""),
+        ("Table Type:", table.tableType or "", ""),
+        ("Owner:", table.owner or "", ""),
+        ("InputFormat:", sd.inputFormat or "", ""),
+        ("OutputFormat:", sd.outputFormat or "", ""),
+        ("SerDe Library:", (sd.serdeInfo and sd.serdeInfo.serializationLib) or "", ""),
+        *_parameters(table.parameters),
+    ]
+
+
+def _parameters(parameters: Any) -> list[Row]:
+    shown = shown_properties(parameters or {})
+    own = "hive.federation.remote."
+    return [(f"  {name}", value, "") for name, value in sorted(shown.items()) if not name.startswith(own)]
+
+
+def _column(column: Any) -> Row:
+    return (column.name or "", column.type or "", column.comment or "")
+
+
+def _title(text: str) -> Row:
+    return (f"# {text}", "", "")

@@ -1,0 +1,433 @@
+"""Runs the statements of remotes against a local metastore.
+
+>>> with Remotes(settings) as remotes:  # doctest: +SKIP
+...     remotes.run("CREATE REMOTE TABLE sales VIA 'thrift' 'hive.metastore.uris' = 'thrift://far:9083'")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, singledispatchmethod
+from types import TracebackType
+from typing import Any, Self
+
+from airflow_hive_federation.catalog.breaker import CircuitBreaker
+from airflow_hive_federation.catalog.factories import Connections
+from airflow_hive_federation.catalog.hive import HiveCatalog
+from airflow_hive_federation.catalog.open import Catalogs
+from airflow_hive_federation.catalog.roles import Catalog
+from airflow_hive_federation.errors import (
+    AlreadyExistsError,
+    NoSuchObjectError,
+    NotARemoteError,
+    RemoteDroppedError,
+    RemoteError,
+    RemoteUnavailableError,
+)
+from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.metastore.calls.base import batches
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.remotes import describe
+from airflow_hive_federation.remotes.describe import Answer
+from airflow_hive_federation.remotes.links import Link, link_of, path_behind, refuse_cycle
+from airflow_hive_federation.remotes.statement import (
+    AlterRemote,
+    CreateRemote,
+    DescribeRemote,
+    DropRemote,
+    Kind,
+    Name,
+    RefreshRemote,
+    ShowCreateRemote,
+    ShowRemotes,
+    Statement,
+    Use,
+    parse_script,
+)
+from airflow_hive_federation.remotes.sync import (
+    TABLES_A_CALL,
+    Ends,
+    OnDropped,
+    SyncReport,
+    drop_link,
+    name_taken,
+    refresh,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenRemote:
+    """A remote with its catalog.
+
+    :param link: the link.
+    :param owner: the link that has factory and properties: itself, or its database's.
+    """
+
+    link: Link
+    owner: Link
+    catalog: Catalog
+    breaker: CircuitBreaker
+
+
+class Remotes:
+    """The remotes of one local metastore.
+
+    :param settings: the local metastore; its user owns what is created, and asks the remotes.
+    :param connections: where connections that properties name are looked up.
+    :param database: the current database.
+    :param catalogs: the kinds of catalogs; closed with this object.
+    """
+
+    def __init__(
+        self,
+        settings: MetastoreSettings,
+        *,
+        connections: Connections | None = None,
+        database: str = "default",
+        catalogs: Catalogs | None = None,
+    ) -> None:
+        self.database = database.lower()
+        self._local = HiveCatalog(settings)
+        self._user = settings.effective_user()
+        self._catalogs = catalogs or Catalogs(connections, user=settings.user)
+
+    # -- statements ----------------------------------------------------------------------------------------
+
+    def run(self, script: str) -> list[Answer]:
+        """Run the statements of a script in order; the first that fails ends it.
+
+        :raises StatementError: before anything is run, if one of them cannot be parsed.
+        """
+        return [self.execute(statement) for statement in parse_script(script)]
+
+    @singledispatchmethod
+    def execute(self, statement: Statement) -> Answer:
+        """Run one statement.
+
+        :raises RemoteError: (its subclasses) for what the remote or the local name does not allow.
+        :raises ConfigurationError: if the factory or its properties are none.
+        """
+        raise TypeError(f"{statement!r} is no statement")
+
+    @execute.register
+    def _(self, statement: CreateRemote) -> Answer:
+        report = self.create(statement)
+        return describe.message(_created(statement.kind, report))
+
+    @execute.register
+    def _(self, statement: AlterRemote) -> Answer:
+        report = self.alter(statement.kind, statement.name, statement.properties)
+        return describe.message(_refreshed(report))
+
+    @execute.register
+    def _(self, statement: DropRemote) -> Answer:
+        dropped = self.drop(statement.kind, statement.name, if_exists=statement.if_exists)
+        local = self._qualified(statement.name)
+        return describe.message(
+            f"Remote {statement.kind} {local} {'dropped' if dropped else 'did not exist'}."
+        )
+
+    @execute.register
+    def _(self, statement: RefreshRemote) -> Answer:
+        return describe.message(_refreshed(self.refresh(statement.kind, statement.name)))
+
+    @execute.register
+    def _(self, statement: ShowRemotes) -> Answer:
+        return describe.show_remotes(self.links(statement.database))
+
+    @execute.register
+    def _(self, statement: ShowCreateRemote) -> Answer:
+        link = self.link(statement.kind, statement.name)
+        return describe.show_create(self._with_properties(link))
+
+    @execute.register
+    def _(self, statement: DescribeRemote) -> Answer:
+        return self.describe(statement.kind, statement.name, extended=statement.extended)
+
+    @execute.register
+    def _(self, statement: Use) -> Answer:
+        self._local.get_database(statement.database)
+        self.database = statement.database
+        return describe.message(f"Database {statement.database}.")
+
+    # -- what they do --------------------------------------------------------------------------------------
+
+    def create(self, statement: CreateRemote) -> SyncReport:
+        """Create a remote, or go on with one whose creation was interrupted.
+
+        :raises NameTakenError: if the local name belongs to something else.
+        :raises RemoteDroppedError: if the remote has no such table or database.
+        :raises CyclicRemoteError: if the remote leads back here.
+        :raises RemoteUnsupportedError: if the table is of a kind that cannot be linked.
+        """
+        local = self._qualified(statement.name)
+        link = Link(
+            kind=statement.kind,
+            local=local,
+            remote=_completed(statement.connected_to or local, local),
+            via=statement.via,
+            properties=statement.properties,
+        )
+        self._catalogs.factory(link.via).check(link.properties)
+        exists, present = self._present(link.kind, local)
+        if exists and (present is None or not (present.leads_to_the_same(link) or statement.if_not_exists)):
+            raise name_taken(f"{link.kind.value.title()} {local}")
+        if present is not None and present.event_id is not None:
+            if statement.if_not_exists:
+                return SyncReport(remote=str(local), event_id=present.event_id)
+            raise name_taken(f"Remote {link.kind} {local}")
+        opened = self._open(link, link)
+        if present is None and link.kind is Kind.DATABASE:
+            opened = self._create_database(opened)
+        return self._refresh(opened, OnDropped.FAIL if link.kind is Kind.TABLE else None)
+
+    def alter(self, kind: Kind, name: Name, properties: Mapping[str, str]) -> SyncReport:
+        """Change properties of a remote, and refresh it by the new ones before they are kept.
+
+        :raises ConfigurationError: if they are not the factory's, or the remote belongs to a database.
+        """
+        link = self.link(kind, name)
+        if link.member:
+            raise NotARemoteError(
+                f"{link.local} is part of the remote database {link.local.database}.",
+                remedy=f"ALTER REMOTE DATABASE {link.local.database} SET ….",
+                remote=str(link.local),
+            )
+        changed = replace(link, properties={**link.properties, **properties}, event_id=None)
+        opened = self._open(changed, changed)
+        # Another metastore numbers its events in its own way: everything is compared.
+        return self._refresh(opened, None)
+
+    def drop(self, kind: Kind, name: Name, *, if_exists: bool = False) -> bool:
+        """Drop a remote; nothing of the remote's data or definitions is touched.
+
+        :return: whether there was one.
+        :raises NotARemoteError: if the name belongs to something else, or to nothing.
+        """
+        try:
+            link = self.link(kind, name)
+        except NotARemoteError as error:
+            if if_exists and error.facts.get("absent"):
+                return False
+            raise
+        with self._local.client() as client:
+            if kind is Kind.TABLE:
+                drop_link(client, link.local)
+                return True
+        self._drop_database(link)
+        return True
+
+    def refresh(
+        self, kind: Kind, name: Name, *, on_dropped: OnDropped | None = None, whole: bool = False
+    ) -> SyncReport:
+        """Bring a remote to what it stands for; see :func:`.sync.refresh`."""
+        opened = self.open(kind, name)
+        if opened.link.member:
+            database = Name(database=opened.link.local.database)
+            opened = self.open(Kind.DATABASE, database)
+        return self._refresh(opened, on_dropped, whole=whole)
+
+    def describe(self, kind: Kind, name: Name, *, extended: bool = False) -> Answer:
+        """Describe a remote: by the remote, and as of the last refresh if that does not answer."""
+        opened = self.open(kind, name)
+        found, down = self._described(opened)
+        if kind is Kind.DATABASE:
+            return describe.describe_database(found, opened.link, extended=extended, down=down)
+        return describe.describe_table(found, opened.link, opened.owner, extended=extended, down=down)
+
+    def links(self, database: str | None = None) -> list[Link]:
+        """The remotes of a database, or of all.
+
+        :raises NoSuchObjectError: if there is no such database.
+        """
+        with self._local.client() as client:
+            names = [database.lower()] if database else client.list_databases()
+        return [link for name in names for link in self._links_in(name)]
+
+    def link(self, kind: Kind, name: Name) -> Link:
+        """The link behind a local name.
+
+        :raises NotARemoteError: if there is none.
+        """
+        local = self._qualified(name)
+        exists, link = self._present(kind, local)
+        if link is None:
+            what = "is no remote" if exists else "does not exist"
+            raise NotARemoteError(
+                f"{kind.value.title()} {local} {what}.",
+                remedy="SHOW REMOTES lists the remotes.",
+                remote=str(local),
+                absent=not exists,
+            )
+        return link
+
+    def open(self, kind: Kind, name: Name) -> OpenRemote:
+        """A remote with its catalog, which is not asked yet.
+
+        :raises NotARemoteError: if there is no such remote.
+        """
+        link = self.link(kind, name)
+        return self._open(link, self._with_properties(link))
+
+    def local_partition_names(self, name: Name) -> list[str]:
+        """Names of the partitions that a link has."""
+        return self._local.list_partition_names(name.database or "", name.table or "")
+
+    def close(self) -> None:
+        """Close all connections; never fails."""
+        self._catalogs.close()
+        self._local.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- parts ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _here(self) -> str | None:
+        return self._local.identity()
+
+    def _qualified(self, name: Name) -> Name:
+        return name if name.database else replace(name, database=self.database)
+
+    def _open(self, link: Link, owner: Link) -> OpenRemote:
+        catalog, breaker = self._catalogs.open(owner.via, owner.properties, remote=str(owner.local))
+        return OpenRemote(link=link, owner=owner, catalog=catalog, breaker=breaker)
+
+    def _refresh(
+        self, opened: OpenRemote, on_dropped: OnDropped | None, *, whole: bool = False
+    ) -> SyncReport:
+        ends = Ends(
+            local=self._local,
+            here=self._here,
+            owner=self._user,
+            remote=opened.catalog,
+            breaker=opened.breaker,
+        )
+        return refresh(ends, opened.link, on_dropped=on_dropped, whole=whole)
+
+    def _present(self, kind: Kind, local: Name) -> tuple[bool, Link | None]:
+        """Whether there is something of that name, and its link if it is a remote."""
+        try:
+            found: Any = (
+                self._local.get_database(local.database or "")
+                if kind is Kind.DATABASE
+                else self._local.get_table(local.database or "", local.table or "")
+            )
+        except NoSuchObjectError:
+            return False, None
+        return True, link_of(kind, local, found.parameters)
+
+    def _with_properties(self, link: Link) -> Link:
+        if not link.member:
+            return link
+        owner = self.link(Kind.DATABASE, Name(database=link.local.database))
+        return replace(link, via=owner.via, properties=owner.properties, event_id=owner.event_id)
+
+    def _links_in(self, database: str) -> Iterator[Link]:
+        found = link_of(Kind.DATABASE, Name(database=database), self._local.get_database(database).parameters)
+        if found is not None:
+            yield found
+        for some in batches(self._local.list_tables(database), TABLES_A_CALL):
+            for table in self._local.get_tables(database, some):
+                name = Name(database=database, table=table.tableName)
+                if (link := link_of(Kind.TABLE, name, table.parameters)) is not None:
+                    yield link
+
+    def _create_database(self, opened: OpenRemote) -> OpenRemote:
+        remote: Any = self._remote_database(opened)
+        path = path_behind(opened.catalog.identity(), remote.parameters)
+        link = replace(opened.link, path=path)
+        refuse_cycle(link.local, link.remote, path, self._here)
+        database = types.Database(
+            name=link.local.database,
+            description=remote.description,
+            ownerName=self._user,
+            ownerType=types.PrincipalType.USER,
+            parameters=link.parameters(),
+        )
+        with self._local.client() as client:
+            try:
+                client.create_database(database)
+            except AlreadyExistsError as error:
+                raise name_taken(f"Database {link.local}") from error
+        return replace(opened, link=link)
+
+    def _remote_database(self, opened: OpenRemote) -> Any:
+        with opened.breaker.guard():
+            try:
+                return opened.catalog.get_database(opened.link.remote.database or "")
+            except NoSuchObjectError as error:
+                raise RemoteDroppedError(
+                    f"The remote of {opened.link.local} has no database {opened.link.remote}.",
+                    remedy="Name one that it has by CONNECTED TO.",
+                    remote=str(opened.link.local),
+                ) from error
+
+    def _drop_database(self, link: Link) -> None:
+        database = link.local.database or ""
+        with self._local.client() as client:
+            names = client.list_tables(database)
+            members = {one.local.table for one in self._links_in(database) if one.kind is Kind.TABLE}
+            if others := sorted(set(names) - members):
+                raise RemoteError(
+                    f"Remote database {database} holds tables that are no remotes: {', '.join(others)}.",
+                    remedy="Drop or move them first.",
+                    remote=database,
+                )
+            for name in names:
+                drop_link(client, Name(database=database, table=name))
+            client.drop_database(database, delete_data=False, if_exists=True)
+
+    def _described(self, opened: OpenRemote) -> tuple[Any, str]:
+        link = opened.link
+        try:
+            if link.kind is Kind.DATABASE:
+                return self._remote_database(opened), ""
+            with opened.breaker.guard():
+                return opened.catalog.get_table(link.remote.database or "", link.remote.table or ""), ""
+        except NoSuchObjectError as error:
+            raise RemoteDroppedError(
+                f"{link.remote}, which {link.local} stands for, is gone at the remote.",
+                remedy=f"DROP REMOTE TABLE {link.local}, or restore it.",
+                remote=str(link.local),
+            ) from error
+        except RemoteUnavailableError as error:
+            down = error.message
+        if link.kind is Kind.DATABASE:
+            return self._local.get_database(link.local.database or ""), down
+        return self._local.get_table(link.local.database or "", link.local.table or ""), down
+
+
+def _completed(remote: Name, local: Name) -> Name:
+    """A remote table named without a database is in one of the local database's name."""
+    return remote if remote.database else replace(remote, database=local.database)
+
+
+def _created(kind: Kind, report: SyncReport) -> str:
+    if not report.changed and kind is Kind.TABLE:
+        return f"Remote table {report.remote} exists."
+    tables = "" if kind is Kind.TABLE else f" with {len(report.created)} table(s)"
+    return f"Remote {kind} {report.remote} created{tables}.{_skipped(report)}"
+
+
+def _refreshed(report: SyncReport) -> str:
+    counts = (
+        f"{len(report.created)} created, {len(report.altered)} altered, {len(report.dropped)} dropped; "
+        f"partitions: {report.partitions_added} added, {report.partitions_altered} altered, "
+        f"{report.partitions_dropped} dropped"
+    )
+    return f"Remote {report.remote} refreshed: tables: {counts}.{_skipped(report)}"
+
+
+def _skipped(report: SyncReport) -> str:
+    if not report.skipped:
+        return ""
+    told = "; ".join(f"{name} ({why.rstrip('.')})" for name, why in sorted(report.skipped.items()))
+    return f" Left out: {told}."

@@ -1,0 +1,434 @@
+"""Brings links to what their remotes are: the tables and partitions that changed, and nothing else.
+
+The position, the remote's last event that a link contains, is noted before anything is read and written after
+everything is applied. Whoever is interrupted begins again at the old position and finds done what is done.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from airflow_hive_federation.catalog.breaker import CircuitBreaker
+from airflow_hive_federation.catalog.hive import POOL_SIZE, HiveCatalog
+from airflow_hive_federation.catalog.roles import Catalog, EventSource
+from airflow_hive_federation.errors import (
+    CyclicRemoteError,
+    InvalidOperationError,
+    NameTakenError,
+    NoSuchObjectError,
+    RemoteDroppedError,
+    RemoteUnsupportedError,
+)
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.calls.base import batches
+from airflow_hive_federation.model.partitions import partition_name
+from airflow_hive_federation.remotes import definitions
+from airflow_hive_federation.remotes.changes import TableChange, fold
+from airflow_hive_federation.remotes.links import NO_EVENT, READ_BY, Link, link_of, path_behind, refuse_cycle
+from airflow_hive_federation.remotes.statement import Kind, Name
+
+log = logging.getLogger(__name__)
+
+TABLES_A_CALL = 100
+#: The metastore must not count files: that would list the remote's store.
+_KEEP_STATISTICS = {"DO_NOT_UPDATE_STATS": "true"}
+_EVERYTHING = TableChange(all_partitions=True)
+
+
+class OnDropped(StrEnum):
+    """What becomes of a link whose table is gone at the remote."""
+
+    DROP = "drop"
+    KEEP = "keep"
+    FAIL = "fail"
+
+
+@dataclass(kw_only=True)
+class SyncReport:
+    """What a refresh did.
+
+    :param remote: local name of the remote.
+    :param event_id: the remote's last event that it contains now; -1 for a catalog without events.
+    :param whole: everything was compared, not only what events named.
+    :param created: local names of tables that were created, and so on.
+    :param gone: tables that the remote has no more and whose links were kept.
+    :param skipped: tables that were left out, with the reason.
+    """
+
+    remote: str
+    event_id: int = NO_EVENT
+    whole: bool = False
+    created: list[str] = field(default_factory=list)
+    altered: list[str] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    partitions_added: int = 0
+    partitions_altered: int = 0
+    partitions_dropped: int = 0
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was changed."""
+        counts = self.partitions_added + self.partitions_altered + self.partitions_dropped
+        return bool(self.created or self.altered or self.dropped or counts)
+
+    def to_json(self) -> dict[str, Any]:
+        """As an XCom or for ``--json``."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ends:
+    """What a refresh works between.
+
+    :param local: the local metastore.
+    :param here: its id.
+    :param owner: who makes the links.
+    :param remote: the remote's catalog.
+    :param breaker: its circuit breaker.
+    """
+
+    local: HiveCatalog
+    here: str | None
+    owner: str
+    remote: Catalog
+    breaker: CircuitBreaker
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Outcome:
+    name: str
+    action: str = ""  # a list of SyncReport, or nothing
+    why_skipped: str = ""
+    added: int = 0
+    altered: int = 0
+    dropped: int = 0
+
+
+def refresh(
+    ends: Ends, link: Link, *, on_dropped: OnDropped | None = None, whole: bool = False
+) -> SyncReport:
+    """Bring a link to what its remote is now.
+
+    :param on_dropped: by default, tables of a remote database are dropped, and a remote table fails.
+    :param whole: compare everything, even where events tell what changed.
+    :raises RemoteUnavailableError: if the remote does not answer; what was applied stays.
+    :raises RemoteDroppedError: if what it stands for is gone.
+    :raises RemoteUnsupportedError: if the remote's table has become one that cannot be linked.
+    """
+    with ends.breaker.guard():
+        position = ends.remote.last_event_id() if isinstance(ends.remote, EventSource) else NO_EVENT
+        changes = None if whole else _changes(ends.remote, link, position)
+    report = SyncReport(remote=str(link.local), event_id=position, whole=changes is None)
+    work = _Work(ends=ends, link=link, on_dropped=on_dropped or _default(link))
+    outcomes = work.database(changes) if link.kind is Kind.DATABASE else work.table(changes)
+    for outcome in outcomes:
+        _count(report, outcome)
+    if link.event_id != position and not (link.kind is Kind.TABLE and report.dropped):
+        _publish(ends, link, position)
+    return report
+
+
+def _default(link: Link) -> OnDropped:
+    return OnDropped.DROP if link.kind is Kind.DATABASE else OnDropped.FAIL
+
+
+def _changes(remote: Catalog, link: Link, position: int) -> Mapping[str, TableChange] | None:
+    """The tables to look at; ``None`` for all."""
+    if not isinstance(remote, EventSource) or link.event_id is None or link.event_id > position:
+        return None
+    if not remote.has_events_after(link.event_id):
+        log.warning("%s: the remote has lost events after %s.", link.local, link.event_id)
+        return None
+    return fold(remote.events(link.event_id, position), link.remote.database or "")
+
+
+def _publish(ends: Ends, link: Link, position: int) -> None:
+    """Write the position. The rest of the object is as it was read a moment before."""
+    with ends.local.client() as client:
+        if link.kind is Kind.DATABASE:
+            database = client.get_database(link.local.database or "")
+            database.parameters = {
+                **(database.parameters or {}),
+                **replace(link, event_id=position).parameters(),
+            }
+            client.alter_database(link.local.database or "", database)
+            return
+        table = client.get_table(link.local.database or "", link.local.table or "")
+        kept = link_of(link.kind, link.local, table.parameters)
+        if kept is not None:
+            made = replace(link, event_id=position, path=kept.path, definition=kept.definition)
+            table.parameters = {**(table.parameters or {}), **made.parameters()}
+            _alter(client, table)
+
+
+def _alter(client: MetastoreClient, table: Any) -> None:
+    client.alter_table(table.dbName, table.tableName, table, environment=_KEEP_STATISTICS)
+
+
+def _count(report: SyncReport, outcome: _Outcome) -> None:
+    if outcome.action:
+        getattr(report, outcome.action).append(outcome.name)
+    if outcome.why_skipped:
+        report.skipped[outcome.name] = outcome.why_skipped
+    report.partitions_added += outcome.added
+    report.partitions_altered += outcome.altered
+    report.partitions_dropped += outcome.dropped
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Work:
+    ends: Ends
+    link: Link
+    on_dropped: OnDropped
+
+    # -- which tables --------------------------------------------------------------------------------------
+
+    def table(self, changes: Mapping[str, TableChange] | None) -> list[_Outcome]:
+        change = _EVERYTHING if changes is None else changes.get(self.link.remote.table or "")
+        if change is None:
+            return []
+        link = self.link
+        present = self._local_tables([link.local.table or ""])
+        remote = self._ask(lambda: self.ends.remote.get_table(*_names(link.remote)))
+        return [self._apply(link, remote, present.get(link.local.table or ""), change)]
+
+    def database(self, changes: Mapping[str, TableChange] | None) -> list[_Outcome]:
+        database = self.link.remote.database or ""
+        if self._ask(lambda: self.ends.remote.get_database(database)) is None:
+            raise RemoteDroppedError(
+                f"Database {database}, which {self.link.local} stands for, is gone at the remote.",
+                remedy=f"DROP REMOTE DATABASE {self.link.local}, or restore it.",
+                remote=str(self.link.local),
+            )
+        if changes is None:
+            return self._side_by_side(self._everything(database))
+        present = self._local_tables(list(changes))
+        return self._side_by_side(
+            (name, self._ask(lambda name=name: self.ends.remote.get_table(database, name)), present, change)  # type: ignore[misc]
+            for name, change in sorted(changes.items())
+        )
+
+    def _everything(self, database: str) -> Iterator[tuple[str, Any, Mapping[str, Any], TableChange]]:
+        with self.ends.breaker.guard():
+            names = sorted(name.lower() for name in self.ends.remote.list_tables(database))
+        with self.ends.local.client() as client:
+            here = {name.lower() for name in client.list_tables(self.link.local.database or "")}
+        for some in batches(sorted(here - set(names)), TABLES_A_CALL):
+            present = self._local_tables(some)
+            yield from ((name, None, present, _EVERYTHING) for name in some)
+        for some in batches(names, TABLES_A_CALL):
+            with self.ends.breaker.guard():
+                found = {
+                    (one.tableName or "").lower(): one for one in self.ends.remote.get_tables(database, some)
+                }
+            present = self._local_tables([name for name in some if name in here])
+            yield from ((name, found.get(name), present, _EVERYTHING) for name in some)
+
+    def _side_by_side(
+        self, tables: Iterable[tuple[str, Any, Mapping[str, Any], TableChange]]
+    ) -> list[_Outcome]:
+        with ThreadPoolExecutor(POOL_SIZE, thread_name_prefix="remote") as threads:
+            running = [threads.submit(self._member, *one) for one in tables]
+            try:
+                return [one.result() for one in running]
+            finally:
+                for one in running:
+                    one.cancel()
+
+    def _member(self, name: str, remote: Any, present: Mapping[str, Any], change: TableChange) -> _Outcome:
+        link = Link(
+            kind=Kind.TABLE,
+            local=Name(database=self.link.local.database, table=name),
+            remote=Name(database=self.link.remote.database, table=name),
+            member=True,
+        )
+        table = present.get(name)
+        if table is not None:
+            found = link_of(Kind.TABLE, link.local, table.parameters)
+            if found is None or not found.member:
+                return _Outcome(name=name, why_skipped="the local name belongs to another table")
+            link = found
+        try:
+            return self._apply(link, remote, table, change)
+        except (RemoteUnsupportedError, CyclicRemoteError) as error:
+            return _Outcome(name=name, why_skipped=error.message)
+
+    # -- one table -----------------------------------------------------------------------------------------
+
+    def _apply(self, link: Link, remote: Any, table: Any, change: TableChange) -> _Outcome:
+        if remote is None:
+            return self._gone(link, table)
+        if reason := definitions.why_not(remote):
+            raise RemoteUnsupportedError(
+                f"{link.remote} cannot be linked: {reason}.",
+                remedy="Link the tables that it reads." if "view" in reason else "",
+                remote=str(link.local),
+            )
+        path = path_behind(self.ends.remote.identity(), remote.parameters)
+        refuse_cycle(link.local, link.remote, path, self.ends.here)
+        made, link = self._made(replace(link, path=path), remote)
+        if table is None:
+            return self._create(link, remote, made)
+        return self._alter(link, remote, made, table, change)
+
+    def _made(self, link: Link, remote: Any) -> tuple[Any, Link]:
+        def make(link: Link) -> Any:
+            return definitions.local_table(
+                remote,
+                database=link.local.database or "",
+                name=link.local.table or "",
+                owner=self.ends.owner,
+                link=link.parameters(),
+            )
+
+        link = replace(link, definition=definitions.digest(make(link), remote))
+        return make(link), link
+
+    def _gone(self, link: Link, table: Any) -> _Outcome:
+        name = link.local.table or ""
+        if self.on_dropped is OnDropped.FAIL:
+            raise RemoteDroppedError(
+                f"{link.remote}, which {link.local} stands for, is gone at the remote.",
+                remedy=f"DROP REMOTE TABLE {link.local}, or restore it.",
+                remote=str(link.local),
+            )
+        if table is None:
+            return _Outcome(name=name)
+        if self.on_dropped is OnDropped.KEEP:
+            log.warning("%s is gone at the remote; its link is kept.", link.remote)
+            return _Outcome(name=name, action="gone")
+        with self.ends.local.client() as client:
+            drop_link(client, link.local)
+        return _Outcome(name=name, action="dropped")
+
+    def _create(self, link: Link, remote: Any, made: Any) -> _Outcome:
+        self._with_statistics(made, remote, link)
+        partitions = self._remote_partitions(link, remote, None)
+        with self.ends.local.client() as client:
+            client.create_table(made, environment=_KEEP_STATISTICS)
+            client.add_partitions(partitions, environment=_KEEP_STATISTICS)
+        return _Outcome(name=link.local.table or "", action="created", added=len(partitions))
+
+    def _alter(self, link: Link, remote: Any, made: Any, table: Any, change: TableChange) -> _Outcome:
+        before = link_of(Kind.TABLE, link.local, table.parameters)
+        same = before is not None and before.definition == link.definition and before.path == link.path
+        if not same and not self._replace(link, remote, made, table):
+            with self.ends.local.client() as client:
+                drop_link(client, link.local)
+            return replace(self._create(link, remote, made), action="altered")
+        outcome = _Outcome(name=link.local.table or "", action="" if same else "altered")
+        if not remote.partitionKeys:
+            return outcome
+        everything = change.all_partitions or definitions.schema_changed(made, table)
+        keys = [key.name or "" for key in remote.partitionKeys]
+        return self._partitions(link, remote, None if everything else change.partition_names(keys), outcome)
+
+    def _replace(self, link: Link, remote: Any, made: Any, table: Any) -> bool:
+        """Alter the local table; ``False`` if it has to be made anew."""
+        turned = table.parameters.get(READ_BY) != made.parameters[READ_BY]
+        if turned or definitions.keys_changed(made, table):
+            return False
+        self._with_statistics(made, remote, link)
+        statistics, made.colStats = made.colStats, None
+        made.createTime = table.createTime
+        with self.ends.local.client() as client:
+            try:
+                _alter(client, made)
+            except InvalidOperationError as error:
+                # A change of types that metastore.disallow.incompatible.col.type.changes forbids.
+                log.info("%s is made anew: %s", link.local, error.message)
+                return False
+            if statistics is not None:
+                client.set_column_statistics([statistics])
+        return True
+
+    def _with_statistics(self, made: Any, remote: Any, link: Link) -> None:
+        if made.colStats is None and definitions.has_column_statistics(remote) and not remote.partitionKeys:
+            with_statistics = self._ask(lambda: self.ends.remote.get_table(*_names(link.remote)))
+            if with_statistics is not None:
+                made.colStats = definitions.local_table(
+                    with_statistics, database=made.dbName, name=made.tableName, owner="", link={}
+                ).colStats
+
+    # -- its partitions ------------------------------------------------------------------------------------
+
+    def _partitions(self, link: Link, remote: Any, names: list[str] | None, outcome: _Outcome) -> _Outcome:
+        if names == []:
+            return outcome
+        keys = [key.name or "" for key in remote.partitionKeys]
+
+        def by_name(partitions: Iterable[Any]) -> dict[str, Any]:
+            return {partition_name(keys, one.values): one for one in partitions}
+
+        wanted = by_name(self._remote_partitions(link, remote, names))
+        with self.ends.local.client() as client:
+            present = by_name(client.iter_partitions(*_names(link.local), names=names))
+            added = [one for name, one in wanted.items() if name not in present]
+            altered = [
+                one
+                for name, one in wanted.items()
+                if name in present and not definitions.same_partition(one, present[name])
+            ]
+            dropped = sorted(present.keys() - wanted.keys())
+            client.add_partitions(added, environment=_KEEP_STATISTICS)
+            client.alter_partitions(*_names(link.local), altered, environment=_KEEP_STATISTICS)
+            client.drop_partitions(*_names(link.local), dropped, delete_data=False)
+        return replace(outcome, added=len(added), altered=len(altered), dropped=len(dropped))
+
+    def _remote_partitions(self, link: Link, remote: Any, names: list[str] | None) -> list[Any]:
+        if not remote.partitionKeys:
+            return []
+        with self.ends.breaker.guard():
+            found = self.ends.remote.get_partitions(*_names(link.remote), names)
+        acid = definitions.is_acid(remote)
+        database, name = _names(link.local)
+        return [definitions.local_partition(one, database=database, name=name, acid=acid) for one in found]
+
+    # -- both sides ----------------------------------------------------------------------------------------
+
+    def _local_tables(self, names: list[str]) -> dict[str, Any]:
+        with self.ends.local.client() as client:
+            found = client.get_tables(self.link.local.database or "", names)
+        return {(table.tableName or "").lower(): table for table in found}
+
+    def _ask(self, question: Callable[[], Any]) -> Any:
+        """Ask the remote for one thing; ``None`` if there is no such thing."""
+        with self.ends.breaker.guard():
+            try:
+                return question()
+            except NoSuchObjectError:
+                return None
+
+
+def _names(name: Name) -> tuple[str, str]:
+    return name.database or "", name.table or ""
+
+
+def drop_link(client: MetastoreClient, name: Name) -> None:
+    """Drop a local table that is a link, and no file.
+
+    The partitions go first: told to leave the data alone, Hive 4.2 forgets them, and then fails on its own
+    foreign key (``HMSHandler.drop_table_core``). Told to delete the data it would rely on the table's
+    ``external.table.purge``, which anybody may have altered.
+    """
+    database, table = _names(name)
+    try:
+        names = client.list_partition_names(database, table)
+    except NoSuchObjectError:
+        return
+    client.drop_partitions(database, table, names, delete_data=False)
+    client.drop_table(database, table, delete_data=False, if_exists=True)
+
+
+def name_taken(what: str) -> NameTakenError:
+    """The error for a local name that belongs to something else."""
+    return NameTakenError(
+        f"{what} exists, and is not this remote.", remedy="Choose another name, or drop it.", remote=what
+    )

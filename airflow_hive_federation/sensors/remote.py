@@ -1,0 +1,129 @@
+"""Waiting for what happens at a remote."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow.providers.common.compat.sdk import AirflowException, AirflowSkipException, BaseSensorOperator
+
+from airflow_hive_federation.hooks.failing import airflow_error, as_airflow_error
+from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
+from airflow_hive_federation.hooks.remotes import remotes_of
+from airflow_hive_federation.triggers.remote import RemoteTrigger
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+#: The deferral outlives the trigger's own deadline by this many seconds.
+_GRACE_S = 60.0
+
+
+class _RemoteSensor(BaseSensorOperator):
+    """What both have in common.
+
+    :param remote: local name of the remote. (templated)
+    :param metastore_conn_id: connection of the local metastore. (templated)
+    :param database: database of a table that is named without one. (templated)
+    :param deferrable: wait in the triggerer instead of a worker slot.
+    """
+
+    template_fields: Sequence[str] = ("metastore_conn_id", "database", "remote", "kind", "partition")
+    ui_color = "#dde8f4"
+
+    def __init__(
+        self,
+        *,
+        remote: str,
+        metastore_conn_id: str = HiveMetastoreHook.default_conn_name,
+        database: str = "default",
+        deferrable: bool = True,
+        poke_interval: float = 30.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(poke_interval=poke_interval, **kwargs)
+        self.remote = remote
+        self.metastore_conn_id = metastore_conn_id
+        self.database = database
+        self.deferrable = deferrable
+        self.kind: str = "table"
+        self.partition: str | None = None
+
+    def poke(self, context: Context) -> bool:
+        from airflow_hive_federation.remotes.probes import partition_exists, pending
+        from airflow_hive_federation.remotes.statement import Kind, parse_name
+
+        kind = Kind(self.kind)
+        with as_airflow_error(), remotes_of(self.metastore_conn_id, database=self.database) as remotes:
+            name = parse_name(kind, self.remote)
+            if self.partition:
+                return partition_exists(remotes, name, self.partition)
+            return pending(remotes, kind, name)
+
+    def execute(self, context: Context) -> None:
+        if not self.deferrable:
+            super().execute(context)
+            return
+        if self.poke(context):
+            return
+        timeout_s = _seconds(self.timeout)
+        self.defer(
+            trigger=RemoteTrigger(
+                metastore_conn_id=self.metastore_conn_id,
+                database=self.database,
+                remote=self.remote,
+                kind=self.kind,
+                partition=self.partition,
+                poll_s=_seconds(self.poke_interval),
+                deadline_s=time.time() + timeout_s,
+            ),
+            method_name="execute_complete",
+            # The trigger ends by itself; this only catches a triggerer that is gone.
+            timeout=timedelta(seconds=timeout_s + _GRACE_S),
+        )
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> None:
+        """Called when the trigger has seen it, given up, or failed."""
+        if event["state"] == "error":
+            raise airflow_error(event["message"], retryable=event["retryable"])
+        if event["state"] == "timeout":
+            message = f"{self.remote}: it did not happen within {_seconds(self.timeout):g} s."
+            raise AirflowSkipException(message) if self.soft_fail else AirflowException(message)
+
+
+class RemotePartitionSensor(_RemoteSensor):
+    """Waits until a partition exists at the remote of a remote table.
+
+    The remote itself is asked: the link may not have the partition before it is refreshed.
+
+    :param partition: its name, ``day=2026-01-01/hour=7``. (templated)
+
+    The other parameters are ``remote``, ``metastore_conn_id``, ``database``, ``deferrable``, and those of
+    Airflow's sensors.
+    """
+
+    def __init__(self, *, partition: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.partition = partition
+
+
+class RemoteTableChangedSensor(_RemoteSensor):
+    """Waits until a remote has changed since its link was refreshed last.
+
+    By the remote's events, and where it has none by comparing its definition with the link. A
+    ``SyncRemoteOperator`` after it takes the change over, and the next run waits for the next one.
+
+    :param kind: ``table`` or ``database``. (templated)
+
+    The other parameters are those of :class:`RemotePartitionSensor`.
+    """
+
+    def __init__(self, *, kind: Literal["table", "database"] = "table", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.kind = kind
+
+
+def _seconds(value: Any) -> float:
+    return value.total_seconds() if isinstance(value, timedelta) else float(value)

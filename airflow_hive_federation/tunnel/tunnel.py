@@ -1,0 +1,342 @@
+"""A tunnel: one SSH connection through all hops, and a channel of it for each connection to a metastore.
+
+No local port is opened: the channel is the transport. A hop that is killed breaks the channels at once. One
+that is frozen is noticed when a call passes its deadline, or when no new channel can be opened: then the
+tunnel is built anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import paramiko
+
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    HostKeyError,
+    TunnelAuthenticationError,
+    TunnelUnreachableError,
+)
+from airflow_hive_federation.tunnel.route import DEFAULT_PORT, Hop, TunnelSettings
+
+log = logging.getLogger(__name__)
+
+#: With paramiko's 2 MB a long answer waits for the window to be opened again and again.
+_WINDOW_BYTES = 16 << 20
+_PACKET_BYTES = 1 << 15
+#: Keeps routers from forgetting an idle connection; it does not notice a frozen peer.
+_KEEPALIVE_S = 30
+#: A tunnel that stands opens a channel in milliseconds; one that takes longer is taken for frozen.
+_PROBE_S = 10.0
+_GROUP_AND_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+class Tunnel:
+    """A route that is connected when it is first needed, and shared by many connections and threads.
+
+    :param settings: the route.
+    """
+
+    def __init__(self, settings: TunnelSettings) -> None:
+        self.settings = settings
+        self._lock = threading.Lock()
+        self._clients: list[paramiko.SSHClient] = []
+
+    def dial(self, host: str, port: int, timeout_s: float) -> TunnelSocket:
+        """Connect to what is behind the last hop.
+
+        :param timeout_s: seconds for all of it.
+        :raises TunnelError: (its subclasses) if a hop fails; ``hop`` names it.
+        """
+        transport = self._standing()
+        if transport is not None:
+            try:
+                return self._channel(transport, host, port, min(timeout_s, _PROBE_S))
+            except _Frozen:
+                log.warning("The SSH route %s does not answer: it is built anew.", self.settings)
+                self._drop(transport)
+        transport = self._connected()
+        try:
+            return self._channel(transport, host, port, min(timeout_s, self.settings.timeout_s))
+        except _Frozen as error:
+            self._drop(transport)
+            raise _unreachable(self.settings.hops[-1], f"it opens no channel to {host}:{port}") from error
+
+    def connect(self) -> None:
+        """Connect all hops now instead of when they are first needed.
+
+        :raises TunnelError: (its subclasses) if a hop fails; ``hop`` names it.
+        """
+        self._connected()
+
+    def close(self) -> None:
+        """Close the connections of all hops; never fails. The next :meth:`dial` connects anew."""
+        with self._lock:
+            self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process has connections of its own.
+        return Tunnel, (self.settings,)
+
+    # -- the connection ------------------------------------------------------------------------------------
+
+    def _standing(self) -> paramiko.Transport | None:
+        with self._lock:
+            return self._last_transport()
+
+    def _connected(self) -> paramiko.Transport:
+        with self._lock:
+            if (transport := self._last_transport()) is not None:
+                return transport
+            self._close()
+            for number, hop in enumerate(self.settings.hops):
+                try:
+                    self._clients.append(self._connect(hop, self._way_to(hop)))
+                except BaseException:
+                    self._close()
+                    raise
+                log.debug("Hop %d of %s is connected.", number + 1, self.settings)
+            return self._transport(self._clients[-1])
+
+    def _last_transport(self) -> paramiko.Transport | None:
+        if not self._clients:
+            return None
+        transports = [client.get_transport() for client in self._clients]
+        if not all(transport is not None and transport.is_active() for transport in transports):
+            return None
+        return transports[-1]
+
+    def _transport(self, client: paramiko.SSHClient) -> paramiko.Transport:
+        transport = client.get_transport()
+        if transport is None:
+            raise _unreachable(self.settings.hops[-1], "its connection was closed at once")
+        return transport
+
+    def _way_to(self, hop: Hop) -> Any:
+        port = hop.port or DEFAULT_PORT
+        if self._clients:
+            before = self.settings.hops[len(self._clients) - 1]
+            with _translated(before):
+                return self._transport(self._clients[-1]).open_channel(
+                    "direct-tcpip", (hop.host, port), ("127.0.0.1", 0), timeout=self.settings.timeout_s
+                )
+        try:
+            plain = socket.create_connection((hop.host, port), timeout=self.settings.timeout_s)
+        except OSError as error:
+            raise _unreachable(hop, str(error)) from error
+        return _PromptSocket.of(plain)
+
+    def _connect(self, hop: Hop, way: Any) -> paramiko.SSHClient:
+        client = paramiko.SSHClient()
+        try:
+            self._trust(client)
+            for key in hop.keys:
+                _check_key(hop, key, self.settings.passphrase)
+            with _translated(hop):
+                client.connect(
+                    hop.host,
+                    port=hop.port or DEFAULT_PORT,
+                    username=hop.effective_user,
+                    key_filename=[str(Path(key).expanduser()) for key in hop.keys],
+                    passphrase=self.settings.passphrase,
+                    sock=way,
+                    allow_agent=self.settings.agent,
+                    look_for_keys=False,
+                    timeout=self.settings.timeout_s,
+                    banner_timeout=self.settings.timeout_s,
+                    auth_timeout=self.settings.timeout_s,
+                    channel_timeout=self.settings.timeout_s,
+                    transport_factory=partial(
+                        paramiko.Transport,
+                        default_window_size=_WINDOW_BYTES,
+                        default_max_packet_size=_PACKET_BYTES,
+                    ),
+                )
+        except BaseException:
+            client.close()
+            way.close()
+            raise
+        self._transport(client).set_keepalive(_KEEPALIVE_S)
+        return client
+
+    def _trust(self, client: paramiko.SSHClient) -> None:
+        client.set_missing_host_key_policy(paramiko.RejectPolicy())
+        for path in self.settings.known_hosts:
+            try:
+                client.load_system_host_keys(str(Path(path).expanduser()))
+                # With a name given, a missing file is an error; without, it is not.
+            except (OSError, UnicodeDecodeError, paramiko.SSHException) as error:
+                raise ConfigurationError(
+                    f"The file of known hosts {path} cannot be read: {error}.",
+                    remedy="Make it with ssh-keyscan, and verify the keys out of band.",
+                ) from error
+
+    def _channel(self, transport: paramiko.Transport, host: str, port: int, timeout_s: float) -> TunnelSocket:
+        last = self.settings.hops[-1]
+        try:
+            channel = transport.open_channel(
+                "direct-tcpip", (host, port), ("127.0.0.1", 0), timeout=timeout_s
+            )
+        except paramiko.ChannelException as error:
+            raise _unreachable(last, f"{host}:{port} cannot be reached from there: {error.text}") from error
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            raise _Frozen(str(error)) from error
+        return TunnelSocket(channel)
+
+    def _drop(self, transport: paramiko.Transport) -> None:
+        with self._lock:
+            # Another thread may have built it anew.
+            if self._clients and self._clients[-1].get_transport() is transport:
+                self._close()
+
+    def _close(self) -> None:
+        while self._clients:
+            self._clients.pop().close()
+
+
+class _Frozen(Exception):  # noqa: N818 - internal signal
+    pass
+
+
+class TunnelSocket:
+    """A channel with what a metastore's client asks of a socket."""
+
+    def __init__(self, channel: paramiko.Channel) -> None:
+        self._channel = channel
+
+    def settimeout(self, seconds: float | None) -> None:
+        """Wait no longer than this for each :meth:`send` and :meth:`recv`."""
+        self._channel.settimeout(seconds)
+
+    def send(self, data: bytes | memoryview) -> int:
+        """Send some of the bytes; return how many.
+
+        :raises ConnectionError: if the channel is closed.
+        """
+        try:
+            return int(self._channel.send(bytes(data[:_WINDOW_BYTES])))
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise ConnectionResetError("the SSH channel is closed") from error
+
+    def recv(self, size: int) -> bytes:
+        """Return between 1 and ``size`` bytes, none at the end."""
+        return bytes(self._channel.recv(size))
+
+    def recv_into(self, buffer: Any) -> int:
+        """Read into a buffer; return how many bytes."""
+        data = self.recv(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def has_input(self) -> bool:
+        """Whether the peer has said something, or closed."""
+        return bool(self._channel.recv_ready() or self._channel.eof_received or self._channel.closed)
+
+    def close(self) -> None:
+        """Close the channel; the tunnel stays."""
+        self._channel.close()
+
+
+class _PromptSocket(socket.socket):
+    """A socket that neither collects small writes nor delays acknowledgements: both together cost 40 ms."""
+
+    @classmethod
+    def of(cls, plain: socket.socket) -> _PromptSocket:
+        """Take over a connected socket."""
+        timeout = plain.gettimeout()
+        made = cls(plain.family, plain.type, plain.proto, fileno=plain.detach())
+        made.settimeout(timeout)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return made
+
+    def recv(self, size: int, flags: int = 0, /) -> bytes:
+        """Receive, and acknowledge the next at once: the kernel forgets the wish after a while."""
+        data = super().recv(size, flags)
+        if hasattr(socket, "TCP_QUICKACK"):
+            self.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        return data
+
+
+def _check_key(hop: Hop, path: str, passphrase: str | None) -> None:
+    """As ``ssh`` does: a key that others can read is none. One that cannot be used is named as well."""
+    file = Path(path).expanduser()
+    try:
+        mode = file.stat().st_mode
+    except OSError as error:
+        raise TunnelAuthenticationError(
+            f"{hop}: the private key {path} cannot be read: {error.strerror}.",
+            remedy="Give one that is there on every worker.",
+            hop=str(hop),
+        ) from error
+    if mode & _GROUP_AND_OTHERS:
+        raise TunnelAuthenticationError(
+            f"{hop}: the private key {path} can be read by others (mode {stat.S_IMODE(mode):o}).",
+            remedy="chmod 600, and think of it as known.",
+            hop=str(hop),
+        )
+    try:
+        paramiko.PKey.from_path(file, passphrase.encode() if passphrase else None)
+    except (paramiko.SSHException, paramiko.pkey.UnknownKeyType, ValueError, TypeError) as error:
+        raise TunnelAuthenticationError(
+            f"{hop}: the private key {path} cannot be used: {error}.",
+            remedy="Give a private key; the passphrase of one that has it comes by a connection.",
+            hop=str(hop),
+        ) from error
+
+
+@contextmanager
+def _translated(hop: Hop) -> Iterator[None]:
+    facts = {"hop": str(hop)}
+    try:
+        yield
+    except paramiko.BadHostKeyException as error:
+        raise HostKeyError(
+            f"{hop} shows another host key ({error.key.fingerprint}) than the known one.",
+            remedy="Find out why before you trust it: somebody may stand in between.",
+            **facts,
+        ) from error
+    except paramiko.AuthenticationException as error:
+        raise TunnelAuthenticationError(
+            f"{hop} refuses user and key: {error}", remedy="Correct user, key or passphrase.", **facts
+        ) from error
+    except paramiko.SSHException as error:
+        if "known_hosts" in str(error):
+            raise HostKeyError(
+                f"The host key of {hop} is not known.",
+                remedy="Verify it out of band, and add it to the file of known hosts.",
+                **facts,
+            ) from error
+        if "authentication" in str(error).lower():
+            raise TunnelAuthenticationError(
+                f"{hop}: {error}", remedy="Give a private key for this hop, or an agent.", **facts
+            ) from error
+        if isinstance(error, paramiko.ChannelException):
+            raise _unreachable(hop, f"it does not reach the next hop: {error.text}") from error
+        raise _unreachable(hop, str(error)) from error
+    except (OSError, EOFError, ValueError) as error:
+        raise _unreachable(hop, str(error) or type(error).__name__) from error
+
+
+def _unreachable(hop: Hop, why: str) -> TunnelUnreachableError:
+    return TunnelUnreachableError(
+        f"{hop} of the SSH route: {why}.", remedy="Look at that machine and its SSH server.", hop=str(hop)
+    )

@@ -1,0 +1,326 @@
+"""Remotes between two real metastores; Hive's SQL engine joins local and remote tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql, HiveSqlError
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    CyclicRemoteError,
+    NameTakenError,
+    NoSuchObjectError,
+    NotARemoteError,
+    RemoteDroppedError,
+    RemoteUnavailableError,
+    RemoteUnsupportedError,
+)
+from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.remotes.session import Remotes
+from airflow_hive_federation.remotes.statement import Kind, Name
+from airflow_hive_federation.remotes.sync import drop_link
+from airflow_hive_federation.storage.filesystem import local_path
+from tests.integration.small_source import connected
+
+FAR = "remote_far"
+NEAR = "remote_near"
+
+
+@pytest.fixture(scope="module")
+def far(source: EmbeddedMetastore) -> EmbeddedMetastore:
+    """The metastore that remotes lead to: text tables with rows, one of them partitioned, and a view."""
+    with connected(source) as client:
+        client.create_database(types.Database(name=FAR, description="far away"))
+        text_table(source, FAR, "city", rows={"": "1,Berlin\n2,Wien\n"})
+        text_table(source, FAR, "visit", rows={"p=a": "1,x\n1,y\n", "p=b": "2,z\n"})
+        view = types.Table(
+            dbName=FAR,
+            tableName="seen",
+            owner="root",
+            sd=storage(None),
+            partitionKeys=[],
+            parameters={},
+            tableType="VIRTUAL_VIEW",
+            viewOriginalText=f"SELECT id FROM {FAR}.city",
+            viewExpandedText=f"SELECT `city`.`id` FROM `{FAR}`.`city`",
+        )
+        client.create_table(view)
+    return source
+
+
+@pytest.fixture(scope="module")
+def near(target: EmbeddedMetastore) -> EmbeddedMetastore:
+    """The local metastore, with a table of its own."""
+    with connected(target) as client:
+        client.create_database(types.Database(name=NEAR))
+    text_table(target, NEAR, "own", rows={"": "1,ours\n2,also\n"})
+    return target
+
+
+@pytest.fixture
+def remotes(far: EmbeddedMetastore, near: EmbeddedMetastore) -> Iterator[Remotes]:
+    with Remotes(MetastoreSettings(uris=(near.uri,), user="ada"), database=NEAR) as opened:
+        yield opened
+
+
+def storage(location: str | None) -> types.StorageDescriptor:
+    return types.StorageDescriptor(
+        cols=[types.FieldSchema(name="id", type="int"), types.FieldSchema(name="name", type="string")],
+        location=location,
+        inputFormat="org.apache.hadoop.mapred.TextInputFormat",
+        outputFormat="org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat",
+        numBuckets=-1,
+        serdeInfo=types.SerDeInfo(
+            serializationLib="org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe",
+            parameters={"field.delim": ",", "serialization.format": ","},
+        ),
+        bucketCols=[],
+        sortCols=[],
+        parameters={},
+    )
+
+
+def text_table(metastore: EmbeddedMetastore, database: str, name: str, *, rows: dict[str, str]) -> Path:
+    """An external text table; ``rows`` by partition ``p=…``, or under the empty name."""
+    place = metastore.external_warehouse / database / name
+    partitioned = "" not in rows
+    with connected(metastore) as client:
+        client.create_table(
+            types.Table(
+                dbName=database,
+                tableName=name,
+                owner="root",
+                sd=storage(f"file:{place}"),
+                partitionKeys=[types.FieldSchema(name="p", type="string")] if partitioned else [],
+                parameters={"EXTERNAL": "TRUE", "external.table.purge": "TRUE", "colour": "red"},
+                tableType="EXTERNAL_TABLE",
+            )
+        )
+    for partition, text in rows.items():
+        (place / partition).mkdir(parents=True, exist_ok=True)
+        (place / partition / "data").write_text(text, encoding="utf-8")
+        if partitioned:
+            add_partition(metastore, database, name, partition)
+    return place
+
+
+def add_partition(metastore: EmbeddedMetastore, database: str, name: str, partition: str) -> None:
+    place = metastore.external_warehouse / database / name / partition
+    with connected(metastore) as client:
+        client.add_partitions(
+            [
+                types.Partition(
+                    dbName=database,
+                    tableName=name,
+                    values=[partition.partition("=")[2]],
+                    sd=storage(f"file:{place}"),
+                    parameters={},
+                )
+            ]
+        )
+
+
+def via(metastore: EmbeddedMetastore) -> str:
+    return (
+        "VIA 'org.apache.hadoop.hive.metastore.ThriftHiveMetastoreClientFactory'"
+        f" 'hive.metastore.uris' = '{metastore.uri}'"
+    )
+
+
+def table(metastore: EmbeddedMetastore, database: str, name: str) -> Any:
+    with connected(metastore) as client:
+        return client.get_table(database, name)
+
+
+@pytest.mark.slow
+def test_hive_joins_a_local_and_a_remote_table(
+    remotes: Remotes, far: EmbeddedMetastore, near: EmbeddedMetastore, hive_sql_target: HiveSql
+) -> None:
+    (answer,) = remotes.run(f"CREATE REMOTE TABLE town CONNECTED TO {FAR}.city {via(far)}")
+    assert answer.rows == ((f"Remote table {NEAR}.town created.",),)
+    remotes.run(f"CREATE REMOTE TABLE {NEAR}.visit CONNECTED TO {FAR}.visit {via(far)}")
+    joined = f"""SELECT t.name, o.name, v.p, count(*) FROM {NEAR}.town t JOIN {NEAR}.own o ON t.id = o.id
+        JOIN {NEAR}.visit v ON v.id = t.id GROUP BY t.name, o.name, v.p"""
+    assert sorted(hive_sql_target.execute(joined)) == [
+        ("Berlin", "ours", "a", "2"),
+        ("Wien", "also", "b", "1"),
+    ]
+    with pytest.raises(HiveSqlError, match="immutable"):
+        hive_sql_target.execute(f"INSERT INTO {NEAR}.town VALUES (3, 'Graz')")
+    # Hive drops a link, not what it leads to; nor do we.
+    hive_sql_target.execute(f"DROP TABLE {NEAR}.town")
+    remotes.run(f"DROP REMOTE TABLE {NEAR}.visit")
+    for name in ("city/data", "visit/p=a/data", "visit/p=b/data"):
+        assert (far.external_warehouse / FAR / name).exists()
+    assert table(far, FAR, "city").parameters["colour"] == "red"
+
+
+def test_a_link_has_what_the_remote_has(
+    remotes: Remotes, far: EmbeddedMetastore, near: EmbeddedMetastore
+) -> None:
+    remotes.run(f"CREATE REMOTE TABLE whole CONNECTED TO {FAR}.visit {via(far)}")
+    made, there = table(near, NEAR, "whole"), table(far, FAR, "visit")
+    assert made.tableType == "EXTERNAL_TABLE"
+    assert made.sd.location == there.sd.location
+    assert made.sd.serdeInfo.parameters == there.sd.serdeInfo.parameters
+    assert made.parameters["external.table.purge"] == "false"
+    assert made.parameters["colour"] == "red"
+    assert made.owner == "ada"
+    with connected(near) as client:
+        places = {one.sd.location for one in client.iter_partitions(NEAR, "whole")}
+    with connected(far) as client:
+        assert places == {one.sd.location for one in client.iter_partitions(FAR, "visit")}
+    # The same statement again changes nothing with IF NOT EXISTS, and fails without.
+    remotes.run(f"CREATE REMOTE TABLE IF NOT EXISTS whole CONNECTED TO {FAR}.visit {via(far)}")
+    with pytest.raises(NameTakenError):
+        remotes.run(f"CREATE REMOTE TABLE whole CONNECTED TO {FAR}.visit {via(far)}")
+    remotes.run("DROP REMOTE TABLE whole; DROP REMOTE TABLE IF EXISTS whole")
+
+
+def test_a_refresh_applies_what_changed(
+    remotes: Remotes, far: EmbeddedMetastore, near: EmbeddedMetastore
+) -> None:
+    text_table(far, FAR, "growing", rows={"p=a": "1,x\n", "p=b": "2,y\n"})
+    remotes.run(f"CREATE REMOTE TABLE growing CONNECTED TO {FAR}.growing {via(far)}")
+    name = Name(table="growing")
+    assert not remotes.refresh(Kind.TABLE, name).changed
+    add_partition(far, FAR, "growing", "p=c")
+    with connected(far) as client:
+        client.drop_partitions(FAR, "growing", ["p=a"], delete_data=False)
+        (moved,) = client.iter_partitions(FAR, "growing", names=["p=b"])
+        moved.sd.location += "_moved"  # type: ignore[union-attr,operator]
+        client.alter_partitions(FAR, "growing", [moved])
+    report = remotes.refresh(Kind.TABLE, name)
+    assert not report.whole
+    assert (report.partitions_added, report.partitions_altered, report.partitions_dropped) == (1, 1, 1)
+    with connected(near) as client:
+        here = {one.values[0]: one.sd.location for one in client.iter_partitions(NEAR, "growing")}  # type: ignore[union-attr,index]
+    assert sorted(here) == ["b", "c"]
+    assert here["b"].endswith("_moved")  # type: ignore[union-attr]
+    # A column more, and then a type that no metastore lets a table change to.
+    for columns in (("id int", "name string", "more string"), ("id boolean", "name int")):
+        with connected(far) as client:
+            there: Any = client.get_table(FAR, "growing")
+            there.sd.cols = [types.FieldSchema(name=one.split()[0], type=one.split()[1]) for one in columns]
+            drop_link(client, Name(database=FAR, table="growing"))
+            client.create_table(there)
+        report = remotes.refresh(Kind.TABLE, name)
+        assert report.altered == ["growing"]
+        assert [f"{one.name} {one.type}" for one in table(near, NEAR, "growing").sd.cols] == list(columns)
+    # All partitions went with the tables.
+    with connected(near) as client:
+        assert client.list_partition_names(NEAR, "growing") == []
+    remotes.run("DROP REMOTE TABLE growing")
+    with connected(far) as client:
+        client.drop_table(FAR, "growing", delete_data=False)
+
+
+def test_a_remote_database_carries_all_tables(
+    remotes: Remotes, far: EmbeddedMetastore, near: EmbeddedMetastore
+) -> None:
+    (answer,) = remotes.run(f"CREATE REMOTE DATABASE mirror CONNECTED TO {FAR} {via(far)}")
+    assert "2 table(s)" in answer.rows[0][0]
+    assert "seen (remote_far.seen cannot be linked: it is a view" in answer.rows[0][0]
+    text_table(far, FAR, "late", rows={"": "7,late\n"})
+    report = remotes.refresh(Kind.DATABASE, Name(database="mirror"))
+    assert (report.whole, report.created) == (False, ["late"])
+    with connected(far) as client:
+        renamed: Any = client.get_table(FAR, "late")
+        renamed.tableName = "later"
+        client.alter_table(FAR, "late", renamed)
+    report = remotes.refresh(Kind.TABLE, Name(database="mirror", table="late"))
+    assert (report.created, report.dropped) == (["later"], ["late"])
+    # Somebody's own table in it stays out of it, and keeps the database from being dropped.
+    text_table(near, "mirror", "ours", rows={"": "1,ours\n"})
+    text_table(far, FAR, "ours", rows={"": "1,theirs\n"})
+    report = remotes.refresh(Kind.DATABASE, Name(database="mirror"))
+    assert report.skipped == {"ours": "the local name belongs to another table"}
+    with pytest.raises(Exception, match="holds tables that are no remotes: ours"):
+        remotes.run("DROP REMOTE DATABASE mirror")
+    with connected(near) as client:
+        client.drop_table("mirror", "ours", delete_data=False)
+    with connected(far) as client:
+        client.drop_table(FAR, "ours", delete_data=False)
+        client.drop_table(FAR, "later", delete_data=False)
+    shown = remotes.run("SHOW REMOTES IN mirror")[0].rows
+    assert [row[1] for row in shown] == ["mirror", "mirror.city", "mirror.later", "mirror.visit"]
+    report = remotes.refresh(Kind.DATABASE, Name(database="mirror"), whole=True)
+    assert (report.whole, report.dropped, report.created, report.altered) == (True, ["later"], [], [])
+    remotes.run("DROP REMOTE DATABASE mirror")
+    with connected(near) as client:
+        assert "mirror" not in client.list_databases()
+    assert (far.external_warehouse / FAR / "city" / "data").exists()
+
+
+def test_describe_and_show(remotes: Remotes, far: EmbeddedMetastore, near: EmbeddedMetastore) -> None:
+    remotes.run(f"CREATE REMOTE TABLE shown CONNECTED TO {FAR}.visit {via(far)}")
+    described = remotes.run("DESCRIBE FORMATTED shown")[0].rows
+    assert described[:4] == (
+        ("id", "int", ""),
+        ("name", "string", ""),
+        ("# Partition Information", "", ""),
+        ("p", "string", ""),
+    )
+    assert ("  hive.metastore.uris", far.uri, "") in described
+    assert not any(row[0] == "Remote Is Down:" for row in described)
+    created = remotes.run("SHOW CREATE REMOTE TABLE shown")[0].rows[0][0]
+    remotes.run("DROP REMOTE TABLE shown")
+    remotes.run(created)
+    # The remote goes away: the link still describes it, and says so.
+    with connected(near) as client:
+        link: Any = client.get_table(NEAR, "shown")
+        gone = link.parameters["hive.federation.remote.properties"].replace(str(far.port), "1")
+        link.parameters["hive.federation.remote.properties"] = gone
+        client.alter_table(NEAR, "shown", link)
+    described = remotes.run("DESCRIBE shown")[0].rows
+    assert described[0] == ("id", "int", "")
+    assert any(row[0] == "Remote Is Down:" and "127.0.0.1:1" in row[1] for row in described)
+    with pytest.raises(RemoteUnavailableError, match=f"Remote {NEAR}.shown does not answer"):
+        remotes.run("REFRESH REMOTE TABLE shown")
+    remotes.run(f"ALTER REMOTE TABLE shown SET 'hive.metastore.uris' = '{far.uri}'")
+    assert not remotes.refresh(Kind.TABLE, Name(table="shown")).changed
+    remotes.run("DROP REMOTE TABLE shown")
+
+
+def test_what_is_refused(remotes: Remotes, far: EmbeddedMetastore, near: EmbeddedMetastore) -> None:
+    for statement, error in (
+        (f"CREATE REMOTE TABLE own CONNECTED TO {FAR}.city {via(far)}", NameTakenError),
+        (f"CREATE REMOTE TABLE IF NOT EXISTS own CONNECTED TO {FAR}.city {via(far)}", NameTakenError),
+        (f"CREATE REMOTE DATABASE {NEAR} CONNECTED TO {FAR} {via(far)}", NameTakenError),
+        (f"CREATE REMOTE TABLE v CONNECTED TO {FAR}.seen {via(far)}", RemoteUnsupportedError),
+        (f"CREATE REMOTE TABLE n CONNECTED TO {FAR}.nothing {via(far)}", RemoteDroppedError),
+        (f"CREATE REMOTE DATABASE n CONNECTED TO nothing {via(far)}", RemoteDroppedError),
+        (f"CREATE REMOTE TABLE nowhere.n CONNECTED TO {FAR}.city {via(far)}", NoSuchObjectError),
+        ("CREATE REMOTE TABLE n VIA 'thrifft'", ConfigurationError),
+        ("CREATE REMOTE TABLE n", ConfigurationError),
+        ("CREATE REMOTE TABLE n 'hive.metastore.uri' = 'thrift://h:1'", ConfigurationError),
+        ("DROP REMOTE TABLE own", NotARemoteError),
+        ("DROP REMOTE TABLE IF EXISTS own", NotARemoteError),
+        ("REFRESH REMOTE DATABASE nothing", NotARemoteError),
+        ("DESCRIBE own", NotARemoteError),
+    ):
+        with pytest.raises(error):
+            remotes.run(statement)
+    with connected(near) as client:
+        assert client.list_tables(NEAR) == ["own"]
+
+
+def test_a_remote_that_leads_back_is_refused(
+    remotes: Remotes, far: EmbeddedMetastore, near: EmbeddedMetastore
+) -> None:
+    with Remotes(MetastoreSettings(uris=(far.uri,)), database=FAR) as there:
+        there.run(f"CREATE REMOTE TABLE back CONNECTED TO {NEAR}.own {via(near)}")
+        try:
+            with pytest.raises(CyclicRemoteError, match="leads back"):
+                remotes.run(f"CREATE REMOTE TABLE circle CONNECTED TO {FAR}.back {via(far)}")
+        finally:
+            there.run("DROP REMOTE TABLE back")
+    place = local_path(table(near, NEAR, "own").sd.location)
+    assert place is not None
+    assert (Path(place) / "data").exists()

@@ -1,0 +1,152 @@
+"""From VIA to a catalog: names, properties, and what is kept out of the metastore."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.catalog.factories import HIDDEN, Factory, Opening, shown_properties
+from airflow_hive_federation.catalog.hive import HiveCatalog
+from airflow_hive_federation.catalog.memory import MemoryCatalog
+from airflow_hive_federation.catalog.open import FACTORIES, Catalogs
+from airflow_hive_federation.catalog.thrift import metastore_settings, tunnel_settings
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore import MetastoreSettings
+
+URIS = {"hive.metastore.uris": "thrift://far:9083"}
+ROUTE = {**URIS, "ssh.tunnel.route": "a@b -> c@d:2222"}
+
+
+class Known:
+    """Connections of a test."""
+
+    def metastore(self, connection_id: str) -> MetastoreSettings:
+        return MetastoreSettings(uris=(f"thrift://{connection_id}:9083",), user="conn")
+
+    def passphrase(self, connection_id: str) -> str:
+        return f"phrase of {connection_id}"
+
+    def session(self, connection_id: str) -> Mapping[str, Any]:
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("via", "name"),
+    [
+        (None, "thrift"),
+        ("Thrift", "thrift"),
+        ("org.apache.hadoop.hive.metastore.ThriftHiveMetastoreClientFactory", "thrift"),
+        ("org.apache.hadoop.hive.metastore.SSHThriftHiveMetastoreClientFactory", "ssh"),
+        ("ssh", "ssh"),
+    ],
+)
+def test_factories_by_short_name_and_class(via: str | None, name: str) -> None:
+    assert Catalogs().factory(via).name == name
+
+
+@pytest.mark.parametrize(
+    ("via", "nearest"), [("thrifft", "thrift"), ("x.SSHThriftHiveMetastoreClient", "SSHThrift")]
+)
+def test_an_unknown_factory_gets_a_suggestion(via: str, nearest: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"Did you mean '{nearest}"):
+        Catalogs().factory(via)
+
+
+def test_properties_are_checked() -> None:
+    thrift = Catalogs().factory(None)
+    thrift.check(URIS)
+    with pytest.raises(ConfigurationError, match=r"Did you mean 'hive\.metastore\.uris'"):
+        thrift.check({"hive.metastore.uri": "thrift://far:9083"})
+    with pytest.raises(ConfigurationError, match=r"needs the property 'hive\.metastore\.uris' or"):
+        thrift.check({})
+    with pytest.raises(ConfigurationError, match=r"needs the property 'ssh\.tunnel\.route'"):
+        Catalogs().factory("ssh").check(URIS)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("hive.metastore.uris", "thrift://user:pass@far:9083"),
+        ("ssh.tunnel.private.keys", "-----BEGIN OPENSSH PRIVATE KEY-----\nabc"),
+    ],
+)
+def test_secrets_are_refused_and_hidden(name: str, value: str) -> None:
+    ssh = Catalogs().factory("ssh")
+    with pytest.raises(ConfigurationError, match="secret") as caught:
+        ssh.check({**ROUTE, name: value})
+    assert "abc" not in str(caught.value)
+    assert "pass@" not in str(caught.value)
+    assert HIDDEN in shown_properties({name: value})[name]
+    assert "pass" not in shown_properties({name: value})[name]
+
+
+def test_what_is_shown() -> None:
+    shown = shown_properties({**ROUTE, "aws.secret.key": "x", "my.token": "y"})
+    assert shown == {**ROUTE, "aws.secret.key": HIDDEN, "my.token": HIDDEN}
+
+
+def test_settings_of_a_remote() -> None:
+    opening = Opening(
+        remote="r",
+        properties={
+            "hive.metastore.uris": "thrift://a:1, thrift://b:2",
+            "hive.metastore.client.socket.timeout": "5m",
+            "metastore.catalog.default": "other",
+        },
+        user="ada",
+    )
+    settings = metastore_settings(opening)
+    assert settings.uris == ("thrift://a:1", "thrift://b:2")
+    assert (settings.user, settings.catalog, settings.call_timeout_s) == ("ada", "other", 300)
+    by_connection = Opening(
+        remote="r", properties={"hive.federation.connection": "far"}, connections=Known(), user="ada"
+    )
+    assert metastore_settings(by_connection).uris == ("thrift://far:9083",)
+    assert metastore_settings(by_connection).user == "conn"
+    with pytest.raises(ConfigurationError, match="cannot be looked up here"):
+        metastore_settings(Opening(remote="r", properties={"hive.federation.connection": "far"}))
+    with pytest.raises(ConfigurationError, match="no duration"):
+        metastore_settings(
+            Opening(remote="r", properties={**URIS, "hive.metastore.client.socket.timeout": "soon"})
+        )
+
+
+def test_the_route_of_a_remote() -> None:
+    properties = {
+        **ROUTE,
+        "ssh.tunnel.private.keys": "/k/1, /k/2",
+        "ssh.tunnel.known.hosts": "/k/known",
+        "ssh.tunnel.timeout": "5s",
+        "ssh.tunnel.connection": "keys",
+    }
+    settings = tunnel_settings(Opening(remote="r", properties=properties, connections=Known()))
+    assert str(settings) == "a@b -> c@d:2222"
+    assert [hop.keys for hop in settings.hops] == [("/k/1",), ("/k/2",)]
+    assert (settings.known_hosts, settings.timeout_s) == (("/k/known",), 5)
+    assert settings.passphrase == "phrase of keys"
+
+
+def test_tls_does_not_go_through_a_tunnel() -> None:
+    with pytest.raises(ConfigurationError, match="TLS"):
+        Catalogs().open("ssh", {**ROUTE, "hive.metastore.uris": "thrift+tls://far:9083"}, remote="r")
+
+
+def test_each_configuration_has_its_own_connections() -> None:
+    with Catalogs() as catalogs:
+        one, its_breaker = catalogs.open(None, URIS, remote="one")
+        assert catalogs.open("thrift", URIS, remote="two") == (one, its_breaker)
+        other, other_breaker = catalogs.open(None, {"hive.metastore.uris": "thrift://x:1"}, remote="three")
+        assert isinstance(other, HiveCatalog)
+        assert other is not one
+        assert other_breaker is not its_breaker
+
+
+def test_others_add_factories() -> None:
+    mine = MemoryCatalog()
+    factory = Factory(
+        name="mine", class_names=(), properties={"a": ""}, open=lambda _: mine, prefixes=("b.",)
+    )
+    catalogs = Catalogs(factories=(*FACTORIES, factory))
+    assert catalogs.open("mine", {"b.c": "1"}, remote="r")[0] is mine

@@ -1,0 +1,81 @@
+"""What events say about where to look; the golden ones were written by real Hive."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+from airflow_hive_federation.remotes.changes import TableChange, fold
+
+
+def event(
+    event_type: str, table: str | None = "t", *, database: str = "d", **message: Any
+) -> SimpleNamespace:
+    return SimpleNamespace(
+        eventId=1,
+        eventType=event_type,
+        dbName=database,
+        tableName=table,
+        message=json.dumps(message),
+        messageFormat="json-0.2",
+    )
+
+
+def altered(old: str, new: str, *, old_database: str = "d", database: str = "d") -> SimpleNamespace:
+    before = json.dumps({"1": {"str": old}, "2": {"str": old_database}})
+    return event("ALTER_TABLE", new, database=database, tableObjBeforeJson=before)
+
+
+def test_partitions_are_named() -> None:
+    found = fold(
+        [
+            event("ADD_PARTITION", partitions=[{"Year": "2026", "month": "1"}]),
+            event("ALTER_PARTITION", keyValues={"year": "2026", "month": "a/b"}),
+            event("DROP_PARTITION", partitions=[{"year": "2025", "month": "2"}]),
+        ],
+        "D",
+    )
+    assert found is not None
+    assert not found["t"].all_partitions
+    assert found["t"].partition_names(["Year", "month"]) == [
+        "year=2025/month=2",
+        "year=2026/month=1",
+        "year=2026/month=a%2Fb",
+    ]
+    # Of the table that had the name before.
+    assert found["t"].partition_names(["day"]) == []
+
+
+def test_tables_that_come_and_go_are_looked_at_whole() -> None:
+    found = fold(
+        [event("CREATE_TABLE", "a"), event("DROP_TABLE", "b"), altered("c", "c"), altered("e", "f")], "d"
+    )
+    whole = TableChange(all_partitions=True)
+    assert found == {"a": whole, "b": whole, "c": TableChange(), "e": whole, "f": whole}
+
+
+def test_a_table_that_moves_to_another_database_is_gone_here() -> None:
+    assert fold([altered("t", "t", database="other")], "d") == {"t": TableChange(all_partitions=True)}
+    assert fold([altered("t", "t", old_database="other")], "d") == {"t": TableChange(all_partitions=True)}
+
+
+def test_what_changes_no_definition_is_left_out() -> None:
+    found = fold(
+        [
+            event("CREATE_TABLE", database="other"),
+            event("OPEN_TXN", None, txnIds=[1]),
+            event("ALLOC_WRITE_ID_EVENT", txnIdList=[1], writeIdList=[1]),
+            event("COMMIT_COMPACTION_EVENT"),
+        ],
+        "d",
+    )
+    assert found == {}
+
+
+def test_what_cannot_be_read_means_everything() -> None:
+    assert fold([event("NEW_KIND_OF_EVENT")], "d") is None
+    assert fold([event("NEW_KIND_OF_EVENT", database="other")], "d") == {}
+    assert fold([event("ADD_PARTITION")], "d") is None
+    assert fold([event("ALTER_TABLE")], "d") is None
+    assert fold([event("DROP_PARTITION", partitions=["x"])], "d") is None

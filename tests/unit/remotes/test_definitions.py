@@ -1,0 +1,117 @@
+"""What a local table takes over of a remote's, and what it must not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.remotes import definitions
+from airflow_hive_federation.remotes.links import EVENT, Link
+from airflow_hive_federation.remotes.statement import Kind, Name
+from tests.catalog_contract import tables
+
+LINK = Link(
+    kind=Kind.TABLE, local=Name(database="l", table="n"), remote=Name(database="contract", table="plain")
+)
+
+
+def made_of(table: types.Table, link: Link = LINK) -> Any:
+    return definitions.local_table(table, database="l", name="n", owner="ada", link=link.parameters())
+
+
+def remote(**parameters: str) -> Any:
+    table: Any = tables("file:/far")["plain"][0]
+    table.parameters.update(parameters)
+    return table
+
+
+def test_an_external_table_over_the_same_place() -> None:
+    table = remote(
+        **{
+            "external.table.purge": "TRUE",
+            "discover.partitions": "true",
+            "repl.last.id": "7",
+            "hive.federation.remote.name": "x.y",
+            "totalSize": "10",
+            "bucketing_version": "2",
+        }
+    )
+    made = made_of(table)
+    assert (made.dbName, made.tableName, made.owner, made.tableType) == ("l", "n", "ada", "EXTERNAL_TABLE")
+    assert made.sd == table.sd
+    assert made.sd is not table.sd
+    assert made.parameters == {
+        "EXTERNAL": "TRUE",
+        "external.table.purge": "false",
+        "immutable": "true",
+        "note": "plain",
+        "totalSize": "10",
+        "bucketing_version": "2",
+        "hive.federation.remote.read-by": "files",
+        **LINK.parameters(),
+    }
+
+
+@pytest.mark.parametrize("properties", ["default", "insert_only"])
+def test_a_transactional_table_can_be_described_and_not_read(properties: str) -> None:
+    table = remote(transactional="true", transactional_properties=properties)
+    assert definitions.is_acid(table)
+    made = made_of(table)
+    assert made.sd.cols == table.sd.cols
+    assert made.sd.inputFormat == made.sd.outputFormat == definitions.UNREADABLE
+    assert not {"transactional", "transactional_properties"} & made.parameters.keys()
+    assert made.parameters["hive.federation.remote.read-by"] == "read_table"
+    (partition, *_) = tables("file:/far")["parted"][1]
+    local: Any = definitions.local_partition(partition, database="l", name="n", acid=True)
+    assert local.sd.inputFormat == definitions.UNREADABLE
+    assert partition.sd.inputFormat != definitions.UNREADABLE  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"tableType": "VIRTUAL_VIEW"}, "view"),
+        ({"tableType": "MATERIALIZED_VIEW"}, "view"),
+        ({"parameters": {"storage_handler": "org.apache.hive.storage.jdbc.JdbcStorageHandler"}}, "Jdbc"),
+        ({"sd": None}, "no location"),
+        ({"parameters": {"storage_handler": "x.HiveIcebergStorageHandler", "table_type": "ICEBERG"}}, None),
+        ({}, None),
+    ],
+)
+def test_what_cannot_be_linked(change: dict[str, Any], why: str | None) -> None:
+    table = remote()
+    for name, value in change.items():
+        setattr(table, name, value)
+    reason = definitions.why_not(table)
+    assert (reason is None) if why is None else (reason is not None and why in reason)
+
+
+def test_the_digest_is_of_what_is_taken_over() -> None:
+    table = remote()
+    before = definitions.digest(made_of(table), table)
+    later = Link(
+        kind=LINK.kind, local=LINK.local, remote=LINK.remote, event_id=9, definition="x", path=("p",)
+    )
+    assert definitions.digest(made_of(table, later), table) == before
+    assert EVENT in made_of(table, later).parameters
+    assert definitions.digest(made_of(remote(transient_lastDdlTime="5")), remote()) == before
+    for other in (remote(note="other"), remote(COLUMN_STATS_ACCURATE='{"COLUMN_STATS":{"id":"true"}}')):
+        assert definitions.digest(made_of(other), other) != before
+
+
+def test_partitions_are_compared_by_what_they_say() -> None:
+    (partition, *_) = tables("file:/far")["parted"][1]
+
+    def made() -> Any:
+        return definitions.local_partition(partition, database="l", name="n", acid=False)
+
+    stored = made()
+    stored.parameters["transient_lastDdlTime"] = "5"
+    stored.catName = "hive"
+    assert definitions.same_partition(made(), stored)
+    for change in ("location", "inputFormat"):
+        moved = made()
+        setattr(moved.sd, change, "elsewhere")
+        assert not definitions.same_partition(made(), moved)
