@@ -12,10 +12,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.errors import NoSuchObjectError
+from airflow_hive_federation.errors import HiveFederationError, MetastoreError, NoSuchObjectError
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication import external_tables, statistics
@@ -29,7 +30,7 @@ from airflow_hive_federation.replication.contents import (
 )
 from airflow_hive_federation.replication.definitions import TableKind, not_replicated, table_kind
 from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
-from airflow_hive_federation.replication.lease import LeaseKeeper, open_lease
+from airflow_hive_federation.replication.lease import LeaseKeeper, end_lease, open_lease
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.transactions import DrainStart, valid_transactions
 
@@ -73,18 +74,24 @@ def dump_bootstrap(
         progress(f"Dump {directory.uri} is finished already.")
         return _summary(directory)
     lease = open_lease(pool, policy=policy.name)
-    with LeaseKeeper(pool, lease):
-        directory.write_json("_begun.json", {"policy": policy.to_json(), **start.to_json()})
-        totals = _Dump(pool, policy, directory, progress).write(threads)
-    directory.finish_dump(
-        {
-            "kind": "BOOTSTRAP",
-            "policy": policy.to_json(),
-            "event_id": start.event_id,
-            "lease": lease,
-            **totals,
-        }
-    )
+    try:
+        with LeaseKeeper(pool, lease):
+            directory.write_json("_begun.json", {"policy": policy.to_json(), **start.to_json()})
+            totals = _Dump(pool, policy, directory, progress).write(threads)
+        directory.finish_dump(
+            {
+                "kind": "BOOTSTRAP",
+                "policy": policy.to_json(),
+                "event_id": start.event_id,
+                "lease": lease,
+                **totals,
+            }
+        )
+    except HiveFederationError:
+        # The next run takes a lease of its own. If the source is what failed, this one ends by its timeout.
+        with suppress(MetastoreError):
+            end_lease(pool, lease)
+        raise
     return _summary(directory)
 
 
@@ -151,10 +158,15 @@ class _Dump:
     def _tables(self, client: MetastoreClient) -> tuple[list[Any], dict[str, str]]:
         """The tables to dump, and for each of the others why it is left out."""
         found: list[Any] = list(client.get_tables(self._database, client.list_tables(self._database)))
-        skipped = {table.tableName: why for table in found if (why := not_replicated(table))}
+        skipped = {table.tableName: why for table in found if (why := self._reason_to_skip(table))}
         for name, why in sorted(skipped.items()):
             self._progress(f"{self._database}.{name} is not replicated: {why}.")
         return [table for table in found if table.tableName not in skipped], skipped
+
+    def _reason_to_skip(self, table: Any) -> str | None:
+        if not self._policy.replicates(table.tableName):
+            return "the policy leaves it out"
+        return not_replicated(table)
 
     def _write_table(
         self, named: Any, write_ids: ValidWriteIds | None, transactions: ValidTxns

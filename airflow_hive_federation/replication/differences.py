@@ -14,6 +14,7 @@ from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.contents import readable_write_ids
 from airflow_hive_federation.replication.definitions import definition
 from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.homes import Homes
 from airflow_hive_federation.replication.layout import TargetLayout
 from airflow_hive_federation.replication.transactions import valid_transactions
 
@@ -43,17 +44,15 @@ class Difference:
         return f"{place}: {self.what}: expected {self.expected}, found {self.found}"
 
 
-def metadata_differences(
-    client: MetastoreClient, layout: TargetLayout, directory: DumpDirectory
-) -> list[Difference]:
+def metadata_differences(client: MetastoreClient, layout: TargetLayout, homes: Homes) -> list[Difference]:
     """Compare a loaded dump with the target's tables, partitions and write ids.
 
     :param client: client of the target.
     :param layout: where the dump's tables lie on the target.
-    :param directory: the dump.
+    :param homes: the dump's tables.
     """
     database = layout.policy.target_database
-    tables = {facts["name"] for facts in directory.manifest()["tables"]}
+    tables = set(homes)
     found: dict[str, Any] = {
         str(table.tableName): table for table in client.get_tables(database, client.list_tables(database))
     }
@@ -66,6 +65,7 @@ def metadata_differences(
         if name not in found:
             differences.append(Difference(table=name, what="table", expected="a table", found="none"))
             continue
+        directory = homes.of(name)
         document = directory.read_json(table_file("tables", name, ".json"))
         differences += definition_differences(layout.table(document, {}), found[name])
         differences += _write_id_differences(name, document["write_ids"], write_ids.get(name))

@@ -46,6 +46,7 @@ class DumpDirectory:
 
     def __init__(self, uri: str, options: Mapping[str, Any] | None = None) -> None:
         self.uri = uri.rstrip("/")
+        self.options = options
         self._filesystem, self._path = open_filesystem(self.uri, options)
         self._digests: dict[str, str] = {}
         self._expected: dict[str, str] | None = None
@@ -68,6 +69,10 @@ class DumpDirectory:
 
         self._write(name, lines())
         return count
+
+    def add_lines(self, name: str, values: Iterable[Any]) -> None:
+        """Write JSON lines beside a dump that is finished: no part of its manifest."""
+        self._write(name, (json.dumps(value, sort_keys=True, ensure_ascii=False) + "\n" for value in values))
 
     def write_text(self, name: str, text: str) -> None:
         """Write a text file; it becomes part of the manifest."""

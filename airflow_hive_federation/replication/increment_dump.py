@@ -18,14 +18,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.events import Event, TableEvent, parse_event
 from airflow_hive_federation.model.write_ids import ValidTxns
-from airflow_hive_federation.replication import external_tables
+from airflow_hive_federation.replication import external_changes, external_tables
 from airflow_hive_federation.replication.contents import (
     data_places,
     name_of,
@@ -34,6 +34,7 @@ from airflow_hive_federation.replication.contents import (
 )
 from airflow_hive_federation.replication.definitions import TableKind, not_replicated, table_kind
 from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.homes import Homes
 from airflow_hive_federation.replication.increment_plan import (
     EventFold,
     TablePlan,
@@ -44,8 +45,9 @@ from airflow_hive_federation.replication.increment_plan import (
     has_gap,
     plan_table,
 )
-from airflow_hive_federation.replication.lease import LeaseKeeper, open_lease
+from airflow_hive_federation.replication.lease import LeaseKeeper, end_lease, open_lease
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.policy_changes import policy_changes
 from airflow_hive_federation.replication.position import TargetPosition
 from airflow_hive_federation.replication.transactions import valid_transactions
 
@@ -61,13 +63,14 @@ KIND = "INCREMENT"
 class IncrementSummary:
     """What an incremental dump contains. XCom-safe by :func:`dataclasses.asdict`.
 
-    :param dump: URI of the dump.
+    :param dump: URI of the dump; of an idle cycle, of the one the target was loaded from last.
     :param from_id: last event the target had.
     :param event_id: last event of the dump.
     :param events: number of events in between.
     :param tables: tables concerned.
     :param transactions: transactions that ended.
     :param lost: events were missing, so every table was looked at.
+    :param idle: there is nothing to do but to say that the target has got that far; no dump was written.
     """
 
     dump: str
@@ -80,6 +83,7 @@ class IncrementSummary:
     transactions: int
     lease: int
     lost: bool
+    idle: bool = False
 
 
 def dump_increment(
@@ -106,6 +110,10 @@ def dump_increment(
         with pool.client() as client:
             moment = _Moment.read(client, policy, position)
         folded = moment.folded
+        if moment.idle(position):
+            end_lease(pool, lease)
+            progress(f"{policy.source_database}: nothing to do up to event {folded.to_id}")
+            return _idle_summary(moment, position)
         uri = f"{policy.directory}/{folded.from_id}-{folded.to_id}-{lease}"
         directory = DumpDirectory(uri, policy.storage_options)
         dump = _Dump(pool, policy, position, moment=moment, directory=directory, progress=progress)
@@ -145,6 +153,22 @@ def summary_of(uri: str, manifest: Mapping[str, Any]) -> IncrementSummary:
     )
 
 
+def _idle_summary(moment: _Moment, position: TargetPosition) -> IncrementSummary:
+    return IncrementSummary(
+        dump=position.dump,
+        from_id=moment.folded.from_id,
+        event_id=moment.folded.to_id,
+        events=len(moment.events),
+        tables=0,
+        files=0,
+        size_bytes=0,
+        transactions=0,
+        lease=0,
+        lost=False,
+        idle=True,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Moment:
     """The source at the cycle's moment."""
@@ -156,10 +180,26 @@ class _Moment:
     plans: Mapping[str, TablePlan]
     skipped: Sequence[str]
     previous: Mapping[str, Any]
+    open_before: Mapping[int, Mapping[str, int]]
+
+    def idle(self, position: TargetPosition) -> bool:
+        """Whether nothing of the target would change, its last event excepted."""
+        folded, names = self.folded, {table.tableName for table in self.tables}
+        return not (
+            folded.ends
+            or folded.lost
+            or folded.database_changed
+            or folded.functions_changed
+            or dict(folded.open_writes) != dict(self.open_before)
+            or position.tables.keys() - names
+            or any(plan.work is not TableWork.NOTHING for plan in self.plans.values())
+        )
 
     @classmethod
     def read(cls, client: MetastoreClient, policy: ReplicationPolicy, position: TargetPosition) -> _Moment:
-        previous = DumpDirectory(position.dump, policy.storage_options).manifest()
+        last = DumpDirectory(position.dump, policy.storage_options)
+        previous = last.manifest()
+        homes, changes = Homes(last), policy_changes(previous["policy"], policy)
         database, from_id = policy.source_database, position.last_id
         transactions = valid_transactions(client.get_open_txns())
         source_id = client.get_current_notification_event_id()
@@ -168,19 +208,32 @@ class _Moment:
         kept = list(events_at(found, transactions))
         # Nothing was cut off: the events end where the source does, whether the last of them are lost or not.
         to_id = source_id if len(kept) == len(found) else _last_id(kept, before=found[len(kept)])
+        open_before = dict(previous.get("open_writes", ()))
         folded = fold(
             kept,
             database,
             from_id=from_id,
             to_id=to_id,
-            open_writes=dict(previous.get("open_writes", ())),
+            open_writes=open_before,
             transactions=transactions,
             lost=has_gap(from_id, kept, to_id),
         )
+        folded = replace(folded, functions_changed=folded.functions_changed or changes.functions_root)
         client.get_database(database)  # gone, it would look like a database without tables
         every: list[Any] = list(client.get_tables(database, client.list_tables(database)))
-        tables = [one for one in every if not not_replicated(one)]
+        tables = [one for one in every if policy.replicates(one.tableName) and not not_replicated(one)]
         write_ids = readable_write_ids(client, tables, transactions)
+
+        def silent_change(table: Any) -> bool:
+            """Whether an external table has changed without an event."""
+            name = table.tableName
+            if table_kind(table) is not TableKind.EXTERNAL or name not in homes:
+                return False
+            options = policy.storage_options
+            return changes.external_base or external_changes.files_changed(
+                homes.of(name), name, transactions, options
+            )
+
         return cls(
             transactions=transactions,
             folded=folded,
@@ -192,12 +245,13 @@ class _Moment:
                     write_ids.get(one.tableName),
                     position.tables.get(one.tableName),
                     folded,
-                    always=table_kind(one) is TableKind.EXTERNAL,
+                    always=silent_change(one),
                 )
                 for one in tables
             },
             skipped=sorted({one.tableName for one in every} - {one.tableName for one in tables}),
-            previous={facts["name"]: facts for facts in previous["tables"]},
+            previous=homes.facts,
+            open_before=open_before,
         )
 
 

@@ -17,6 +17,7 @@ Nothing but the last step says that the increment is done, and every step asks t
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +26,12 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_json
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.replication import markers
+from airflow_hive_federation.replication import cycle_history, markers
 from airflow_hive_federation.replication.bootstrap import dumped_files
 from airflow_hive_federation.replication.convergence import TableConvergence
 from airflow_hive_federation.replication.definitions import TableKind
 from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.homes import Homes, digests_file
 from airflow_hive_federation.replication.increment_copy import (
     TableCopy,
     place_staged,
@@ -43,6 +45,7 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.position import read_position
 from airflow_hive_federation.replication.replay import Replay
 from airflow_hive_federation.replication.target import find_layout
+from airflow_hive_federation.storage.filesystem import canonical
 from airflow_hive_federation.storage.listing import file_size
 from airflow_hive_federation.storage.plan_files import write_plan
 
@@ -89,6 +92,7 @@ def load_increment(
             load.drop()
             load.describe()
             load.sweep()
+            load.note_digests()
             load.publish()
     on_step("end_lease")
     end_lease(source, manifest["lease"])
@@ -124,6 +128,7 @@ class _Load:
             for facts in concerned
         }
         self._copies: dict[str, TableCopy] = {}
+        self._began_s = time.time()
 
     def is_published(self) -> bool:
         position = read_position(self._client, self._policy)
@@ -222,6 +227,23 @@ class _Load:
             self._on_step(f"describe {facts['name']}")
             self._table(facts["name"]).describe()
 
+    def note_digests(self) -> None:
+        """Keep the digests of all files of the tables concerned, for verifications to come."""
+        self._on_step("digests")
+        options = self._policy.storage_options
+        before = Homes(DumpDirectory(self._manifest["previous"], options))
+        copied = Homes(self._directory).copied(self._directory)
+        for name, document in self._documents.items():
+            if not TableKind(document["kind"]).has_files:
+                continue
+            known = {**(before.digests(name) if name in before else {}), **copied}
+            uris = (
+                canonical(self._layout.file(document, one)) for one in dumped_files(self._directory, name)
+            )
+            self._directory.add_lines(
+                digests_file(name), ({"uri": uri, "digest": known[uri]} for uri in uris if uri in known)
+            )
+
     def publish(self) -> None:
         self._on_step("publish")
         database: Any = self._client.get_database(self._database)
@@ -236,6 +258,7 @@ class _Load:
             **parameters,
             markers.LAST_ID: str(self._manifest["event_id"]),
             markers.CHECKPOINT: self._directory.uri,
+            **cycle_history.with_cycle(parameters, self._record()),
         }
         self._client.alter_database(self._database, database)
         self._progress(f"{self._database} is published at event {self._manifest['event_id']}.")
@@ -257,6 +280,20 @@ class _Load:
         )
 
     # -- inside ----------------------------------------------------------------------------------------
+
+    def _record(self) -> cycle_history.CycleRecord:
+        now_s = time.time()
+        return cycle_history.CycleRecord(
+            kind=cycle_history.INCREMENT,
+            event_id=self._manifest["event_id"],
+            ended_s=int(now_s),
+            seconds=round(now_s - self._began_s, 1),
+            events=self._manifest["events"],
+            tables=len(self._concerned),
+            files=sum(len(copy.items) for copy in self._copies.values()),
+            size_bytes=sum(item.size_bytes for copy in self._copies.values() for item in copy.items),
+            transactions=len(self._manifest["ends"]),
+        )
 
     def _table(self, name: str) -> TableConvergence:
         parameters = markers.object_markers(

@@ -13,6 +13,7 @@ Steps, in this order; each can be killed and repeated:
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication import definitions, markers, statistics, target
 from airflow_hive_federation.replication.bootstrap import dumped_files
+from airflow_hive_federation.replication.cycle_history import BOOTSTRAP, CycleRecord
 from airflow_hive_federation.replication.definitions import TableKind
 from airflow_hive_federation.replication.differences import (
     Difference,
@@ -37,6 +39,7 @@ from airflow_hive_federation.replication.differences import (
     metadata_differences,
 )
 from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.homes import Homes
 from airflow_hive_federation.replication.layout import TargetLayout
 from airflow_hive_federation.replication.lease import LeaseKeeper, end_lease
 from airflow_hive_federation.replication.markers import TargetState
@@ -54,7 +57,11 @@ CopyRunner = Callable[[str, str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class LoadSummary:
-    """What a load published. XCom-safe by :func:`dataclasses.asdict`."""
+    """What a load published. XCom-safe by :func:`dataclasses.asdict`.
+
+    :param dump: URI of the dump; of an idle cycle, of the one the target was loaded from last.
+    :param idle: there was nothing to do.
+    """
 
     dump: str
     database: str
@@ -62,6 +69,7 @@ class LoadSummary:
     tables: int
     partitions: int
     functions: int
+    idle: bool = False
 
 
 def load_bootstrap(
@@ -128,6 +136,7 @@ class _Load:
         self._event_id = int(self._manifest["event_id"])
         self._functions = list(directory.read_lines("functions.jsonl"))
         self._layout = TargetLayout(policy=policy, managed="")
+        self._began_s = time.time()
 
     @property
     def lease(self) -> int:
@@ -149,7 +158,8 @@ class _Load:
         :raises TargetChangedError: somebody else has changed the target, or the source has moved on since.
         """
         with self._pool.client() as client:
-            found = metadata_differences(client, target.find_layout(client, self._policy), self._directory)
+            layout = target.find_layout(client, self._policy)
+            found = metadata_differences(client, layout, Homes(self._directory))
         if not found:
             return
         if self._is_checkpoint():
@@ -227,8 +237,20 @@ class _Load:
     def publish(self) -> None:
         self._on_step("publish")
         with self._pool.client() as client:
-            target.publish_target(client, self._policy, self._event_id)
+            target.publish_target(client, self._policy, self._record())
         self._progress(f"{self._policy.target_database} is published at event {self._event_id}.")
+
+    def _record(self) -> CycleRecord:
+        now_s = time.time()
+        return CycleRecord(
+            kind=BOOTSTRAP,
+            event_id=self._event_id,
+            ended_s=int(now_s),
+            seconds=round(now_s - self._began_s, 1),
+            tables=len(self._manifest["tables"]),
+            files=self._manifest["dumped_files"],
+            size_bytes=self._manifest["size_bytes"],
+        )
 
     def summary(self) -> LoadSummary:
         return LoadSummary(

@@ -24,6 +24,8 @@ SOURCE_OF = "repl.source.for"
 POLICY = "hive.federation.policy"
 #: Digest of a table's definition as it was loaded: tells a change made by somebody else.
 DEFINITION = "hive.federation.definition"
+#: What the last cycles did, see :mod:`.cycle_history`.
+CYCLES = "hive.federation.cycles"
 
 #: Parameters that belong to one side: never copied from the source.
 SIDE_PARAMETERS = frozenset(
@@ -34,6 +36,7 @@ SIDE_PARAMETERS = frozenset(
         SOURCE_OF,
         POLICY,
         DEFINITION,
+        CYCLES,
         "hive.repl.first.inc.pending",
         "repl.target.last.id",
         "repl.source.last.id",

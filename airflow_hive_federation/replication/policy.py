@@ -39,6 +39,9 @@ class ReplicationPolicy:
     :param name: names the policy in the target's parameters, in dump directories and in Airflow's task group.
     :param source_database: database to replicate.
     :param target_database: its name on the target; the same by default.
+    :param include_tables: regular expression that the whole names of tables and views to replicate match, as
+        in Hive's ``REPL DUMP db.'<regex>'``; all by default.
+    :param exclude_tables: regular expression of those that stay out all the same.
     :param dump_root: URI of a directory both sides and Spark can reach; each dump gets a directory below it.
     :param external_base: URI of the directory under which external tables land: ``/ext_loc/x`` of the source
         becomes ``<external_base>/ext_loc/x``. Required where external tables exist
@@ -62,6 +65,8 @@ class ReplicationPolicy:
     open_txn_timeout_s: float = 3600.0
     bandwidth_bytes_per_s: int | None = None
     into_existing: bool = False
+    include_tables: str = ""
+    exclude_tables: str = ""
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -73,6 +78,8 @@ class ReplicationPolicy:
         for which in ("source_database", "dump_root"):
             if not getattr(self, which):
                 raise ConfigurationError(f"Policy {self.name!r} has no {which}.", remedy=f"Set {which}.")
+        for which in ("include_tables", "exclude_tables"):
+            _check_pattern(self.name, which, getattr(self, which))
         # Text where a template was rendered.
         object.__setattr__(self, "open_txn_timeout_s", duration_s(str(self.open_txn_timeout_s)))
         object.__setattr__(self, "source_database", self.source_database.lower())
@@ -88,6 +95,12 @@ class ReplicationPolicy:
     def functions_directory(self) -> str:
         """URI of the directory that receives the jars of functions."""
         return (self.functions_root or f"{self.dump_root}/functions").rstrip("/")
+
+    def replicates(self, table: str) -> bool:
+        """Whether a table or view of the source database is one of those to replicate."""
+        included = not self.include_tables or re.fullmatch(self.include_tables, table, re.IGNORECASE)
+        excluded = self.exclude_tables and re.fullmatch(self.exclude_tables, table, re.IGNORECASE)
+        return bool(included and not excluded)
 
     def to_json(self) -> dict[str, Any]:
         """The policy as plain values, without storage options (they may hold secrets)."""
@@ -110,6 +123,16 @@ class ReplicationPolicy:
             name = HIVE_OPTIONS[key]
             fields[name] = duration_s(value) if name.endswith("_s") else value
         return cls(**fields)
+
+
+def _check_pattern(policy: str, which: str, pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ConfigurationError(
+            f"Policy {policy!r}: {which} is no regular expression: {error}.",
+            remedy="Write it as for Hive: orders|order_items, tmp_.*",
+        ) from error
 
 
 def duration_s(text: str) -> float:

@@ -55,7 +55,10 @@ def read_position(client: MetastoreClient, policy: ReplicationPolicy) -> TargetP
     foreign = sorted(
         one.tableName for one in found if (one.parameters or {}).get(markers.POLICY) != policy.name
     )
-    if foreign:
+    if policy.into_existing:
+        # Adopted with what the source does not have, which stays where it is.
+        found = [one for one in found if one.tableName not in foreign]
+    elif foreign:
         raise TargetChangedError(
             f"Target database {name} holds tables that policy {policy.name!r} did not make: "
             f"{', '.join(foreign)}.",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import MetastoreError, NoSuchObjectError
 from airflow_hive_federation.replication import markers
+from airflow_hive_federation.replication.cycle_history import CycleRecord, with_cycle
 from airflow_hive_federation.replication.layout import TargetLayout
 from airflow_hive_federation.replication.markers import Target, TargetState, judge_target
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -55,9 +56,14 @@ def reserve_target(
         _alter_parameters(client, policy.target_database, parameters)
 
 
-def publish_target(client: MetastoreClient, policy: ReplicationPolicy, event_id: int) -> None:
-    """The switch: from here on the database is complete at ``event_id`` (Hive's ``REPL STATUS`` reads it)."""
-    _alter_parameters(client, policy.target_database, {markers.LAST_ID: str(event_id)})
+def publish_target(client: MetastoreClient, policy: ReplicationPolicy, record: CycleRecord) -> None:
+    """The switch: from here on the database is complete at an event (Hive's ``REPL STATUS`` reads it).
+
+    :param record: what the cycle did, and the event.
+    """
+    parameters = client.get_database(policy.target_database).parameters
+    last_id = {markers.LAST_ID: str(record.event_id)}
+    _alter_parameters(client, policy.target_database, {**last_id, **with_cycle(parameters, record)})
 
 
 def find_layout(client: MetastoreClient, policy: ReplicationPolicy) -> TargetLayout:

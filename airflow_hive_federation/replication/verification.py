@@ -4,6 +4,10 @@ Four comparisons, each naming what differs: definitions and partitions, against 
 ids a reader of the target gets; the files such a reader would open, by name, size and digest; and the rows
 both sides show, counted by Spark from the files. A replica is read the way any reader reads it, from the
 target's own metastore and listing, never from what the load believes it has done.
+
+The source goes on meanwhile. What it was at the dump's cut is in the dump; its files are still there, for
+they are never changed, until a compaction has replaced them and its cleaner has come. A table of which files
+have gone is compared by the digests that its files had when they were copied, and the report says so.
 """
 
 from __future__ import annotations
@@ -11,25 +15,28 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.errors import VerificationError
+from airflow_hive_federation.errors import CycleRunningError, NoSuchObjectError, VerificationError
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.write_ids import ValidTxns
+from airflow_hive_federation.replication import markers
 from airflow_hive_federation.replication.bootstrap import dumped_files
 from airflow_hive_federation.replication.contents import VisibleFile, readable_write_ids, visible_files
 from airflow_hive_federation.replication.definitions import TableKind
 from airflow_hive_federation.replication.differences import Difference, metadata_differences
 from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.homes import Homes
 from airflow_hive_federation.replication.layout import TargetLayout
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.target import find_layout
 from airflow_hive_federation.replication.transactions import valid_transactions
 from airflow_hive_federation.storage.digests import FileDigest, FileToDigest
 from airflow_hive_federation.storage.filesystem import canonical
-from airflow_hive_federation.storage.plan_files import read_outcomes, read_record_parts, write_records
+from airflow_hive_federation.storage.listing import list_many
+from airflow_hive_federation.storage.plan_files import read_record_parts, write_records
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
@@ -48,6 +55,7 @@ class TableReport:
         not counted, and for views.
     :param target_rows: rows a reader of the target sees now.
     :param digest_equal: all files have the digests of the source's.
+    :param note: why the rows of the source were not counted, if its files have gone.
     """
 
     name: str
@@ -57,6 +65,7 @@ class TableReport:
     files: int
     size_bytes: int
     digest_equal: bool
+    note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,40 +100,65 @@ class VerificationReport:
             )
 
 
-def verify_bootstrap(
+def verify_replica(
     pool: MetastorePool,
     policy: ReplicationPolicy,
     dump: str,
     *,
     run_verify: VerifyRunner,
+    tables: Collection[str] | None = None,
     progress: Callable[[str], None] = logger.info,
 ) -> VerificationReport:
-    """Compare a loaded dump with the target.
+    """Compare the dump that a target was loaded from with the target.
 
     :param pool: connections to the target.
-    :param dump: URI of the dump.
-    :param run_verify: reads files by Spark: digests of the target's, rows of both sides.
+    :param dump: URI of the dump, a bootstrap's or an increment's.
+    :param run_verify: reads files by Spark: digests of the target's, rows of both sides. Not called if there
+        is nothing to read.
+    :param tables: those whose files and rows are compared; all by default. Definitions, partitions and write
+        ids are compared of all in any case.
     :raises DumpCorruptError: the dump is not as it was written.
+    :raises CycleRunningError: the target was loaded from another dump meanwhile.
     """
     directory = DumpDirectory(dump, policy.storage_options)
-    verification = _Verification(pool, policy, directory, progress)
+    verification = _Verification(pool, policy, directory, tables, progress)
     with pool.client() as client:
-        differences = metadata_differences(client, find_layout(client, policy), directory)
+        differences = metadata_differences(client, find_layout(client, policy), verification.homes)
     if not differences:
         verification.read_files(run_verify)
         differences += verification.file_differences()
         differences += verification.row_differences()
+    if differences:
+        with pool.client() as client:
+            _refuse_overtaken(client, policy, directory.uri)
     report = VerificationReport(
         database=policy.target_database,
         event_id=verification.event_id,
         tables=list(verification.reports(differences)),
         differences=differences,
     )
-    directory.write_json("_verified.json", report.to_json())
+    if report.tables:
+        directory.write_json("_verified.json", report.to_json())
     progress(
         f"{policy.target_database}: {len(report.tables)} tables compared, {len(differences)} differences"
     )
     return report
+
+
+def _refuse_overtaken(client: MetastoreClient, policy: ReplicationPolicy, dump: str) -> None:
+    try:
+        parameters = client.get_database(policy.target_database).parameters or {}
+    except NoSuchObjectError:
+        return
+    loaded = parameters.get(markers.CHECKPOINT, dump)
+    if loaded != dump:
+        raise CycleRunningError(
+            f"Target database {policy.target_database} was loaded from {loaded} meanwhile: it is not "
+            f"what dump {dump} says any more.",
+            remedy="Verify it without naming a dump, or after its next cycle.",
+            policy=policy.name,
+            holder=loaded,
+        )
 
 
 class _Verification:
@@ -133,15 +167,16 @@ class _Verification:
         pool: MetastorePool,
         policy: ReplicationPolicy,
         directory: DumpDirectory,
+        tables: Collection[str] | None,
         progress: Callable[[str], None],
     ) -> None:
+        self.homes = Homes(directory)
         self._pool = pool
         self._policy = policy
         self._database = policy.target_database
         self._directory = directory
-        manifest = directory.manifest()
-        self.event_id = int(manifest["event_id"])
-        self._tables = list(manifest["tables"])
+        self.event_id = int(directory.manifest()["event_id"])
+        self._tables = [self.homes.facts[name] for name in self.homes if tables is None or name in tables]
         self._progress = progress
         self._layout = TargetLayout(policy=policy, managed="")
         self._contents: dict[str, _Contents] = {}
@@ -158,27 +193,37 @@ class _Verification:
             for facts in self._tables:
                 if TableKind(facts["kind"]).has_files:
                     self._contents[facts["name"]] = self._table_contents(client, facts["name"], transactions)
+        if not self._contents:
+            return
         # A directory for each run: a digest of yesterday verifies nothing today.
         run = f"verify/{time.time_ns()}"
         self._directory.write_lines(
             f"{run}/tables.jsonl", (line for contents in self._contents.values() for line in contents.plan())
         )
         options = self._policy.storage_options
-        files = (file for contents in self._contents.values() for file in contents.target)
-        write_records(
-            f"{self._directory.uri}/{run}/files.jsonl",
-            (FileToDigest(uri=file.uri, size_bytes=file.size_bytes) for file in files),
-            options=options,
-        )
+        write_records(f"{self._directory.uri}/{run}/files.jsonl", self._to_digest(), options=options)
         run_verify(f"{self._directory.uri}/{run}", f"{self._directory.uri}/{run}")
         for result in self._directory.read_report(f"{run}/rows.jsonl"):
             self._rows[result["table"], result["side"]] = result["rows"]
         for record in read_record_parts(f"{self._directory.uri}/{run}/digests", FileDigest, options=options):
             self._digests[canonical(record.uri)] = record.digest
 
+    def _to_digest(self) -> Iterator[FileToDigest]:
+        """The target's files, and those of the source that no load has a record of: it was killed then."""
+        for name, contents in self._contents.items():
+            known = self.homes.digests(name)
+            for file in contents.target:
+                yield FileToDigest(uri=file.uri, size_bytes=file.size_bytes)
+            for file in contents.source if not contents.note else ():
+                target = canonical(self._layout.file(contents.document, file))
+                if target not in known and not file.filtered:
+                    contents.unrecorded[target] = canonical(file.uri)
+                    yield FileToDigest(uri=file.uri, size_bytes=file.size_bytes)
+
     def _table_contents(self, client: MetastoreClient, name: str, transactions: ValidTxns) -> _Contents:
-        document = self._directory.read_json(table_file("tables", name, ".json"))
-        source = list(dumped_files(self._directory, name))
+        home = self.homes.of(name)
+        document = home.read_json(table_file("tables", name, ".json"))
+        source = list(dumped_files(home, name))
         table = client.get_table(self._database, name)
         partitions = list(client.iter_partitions(self._database, name)) if table.partitionKeys else []
         write_ids = readable_write_ids(client, [table], transactions).get(name)
@@ -192,13 +237,36 @@ class _Verification:
                 )
             ),
             target_write_ids=write_ids.text() if write_ids else None,
+            note=self._gone(name, source, immutable=TableKind(document["kind"]).transactional),
         )
+
+    def _gone(self, name: str, source: Sequence[VisibleFile], *, immutable: bool) -> str:
+        """Say that the source has not all of the dump's files any more; nothing if it has."""
+        roots = sorted({file.directory for file in source})
+        listings = list_many(roots, options=self._policy.storage_options, missing_ok=True)
+        there = {
+            (root, entry.path): (entry.size_bytes, entry.modified_ns)
+            for root, entries in listings.items()
+            for entry in entries
+        }
+
+        def lasts(file: VisibleFile) -> bool:
+            size_bytes, modified_ns = there.get((file.directory, file.path), (-1, 0))
+            return size_bytes == file.size_bytes and (immutable or modified_ns == file.modified_ns)
+
+        gone = [file for file in source if not lasts(file)]
+        if not gone:
+            return ""
+        note = f"{len(gone)} of {len(source)} files of the source are there no more, or were changed"
+        self._progress(f"{self._database}.{name}: {note}; compared by digests alone")
+        return note
 
     def file_differences(self) -> Iterator[Difference]:
         """Compare the files readers of both sides open, where the target has not compacted by itself."""
-        recorded = read_outcomes(f"{self._directory.uri}/load/outcomes", options=self._policy.storage_options)
-        digests = {canonical(target): outcome.digest for target, outcome in recorded.items()}
         for name, contents in self._contents.items():
+            recorded = self.homes.digests(name)
+            read = {uri: self._digests.get(of, "unread") for uri, of in contents.unrecorded.items()}
+            digests = {**recorded, **read}
             compacted = contents.compacted_partitions()
             expected = {
                 canonical(self._layout.file(contents.document, file))
@@ -227,11 +295,14 @@ class _Verification:
                 files=facts["files"],
                 size_bytes=facts["size_bytes"],
                 digest_equal=name not in differing,
+                note=self._contents[name].note if name in self._contents else "",
             )
 
     def row_differences(self) -> Iterator[Difference]:
         """Tables of which the two sides show different numbers of rows."""
-        for name in self._contents:
+        for name, contents in self._contents.items():
+            if contents.note:
+                continue
             source, found = self._rows.get((name, "source")), self._rows.get((name, "target"))
             if source != found:
                 yield Difference(table=name, what="rows", expected=str(source), found=str(found))
@@ -239,13 +310,19 @@ class _Verification:
 
 @dataclass(frozen=True, kw_only=True)
 class _Contents:
-    """A table's files on both sides."""
+    """A table's files on both sides.
+
+    :param note: why the source's files cannot be read.
+    :param unrecorded: file of the target → file of the source whose digest stands in for a record.
+    """
 
     document: Mapping[str, Any]
     table: Any
     source: Sequence[VisibleFile]
     target: Sequence[VisibleFile]
     target_write_ids: str | None
+    note: str = ""
+    unrecorded: dict[str, str] = field(default_factory=dict)
 
     def compacted_partitions(self) -> set[str]:
         """Partitions that the target has compacted: its files are its own, only rows can be compared."""
@@ -253,7 +330,8 @@ class _Contents:
 
     def plan(self) -> Iterator[dict[str, Any]]:
         """Lines of the Spark job's plan."""
-        yield self._line("source", self.document["table"], self.source, self.document["write_ids"])
+        if not self.note:
+            yield self._line("source", self.document["table"], self.source, self.document["write_ids"])
         yield self._line("target", to_json(self.table), self.target, self.target_write_ids)
 
     def _line(

@@ -13,7 +13,7 @@ from airflow_hive_federation.replication.bootstrap import DumpSummary, dump_boot
 from airflow_hive_federation.replication.load import LoadSummary, load_bootstrap
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.transactions import begin_drain, drain
-from airflow_hive_federation.replication.verification import VerificationReport, verify_bootstrap
+from airflow_hive_federation.replication.verification import VerificationReport, verify_replica
 from airflow_hive_federation.spark.job import run_job
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Replication:
         )
 
     def verify(self, dump: str) -> VerificationReport:
-        return verify_bootstrap(self.target, self.policy, dump, run_verify=self.read)
+        return verify_replica(self.target, self.policy, dump, run_verify=self.read)
 
     def copy(self, plan: str, outcomes: str) -> None:
         run_job(self.spark, "copy-files", ["--plan", plan, "--outcomes", outcomes])

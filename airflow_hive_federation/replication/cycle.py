@@ -1,0 +1,152 @@
+"""A cycle of a replication: a bootstrap where the target is not published yet, an increment where it is."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from airflow_hive_federation.errors import CycleRunningError, DumpIncompleteError, FileVanishedError
+from airflow_hive_federation.replication import increment_dump, markers, retention
+from airflow_hive_federation.replication.cycle_history import IDLE, CycleRecord
+from airflow_hive_federation.replication.cycle_lock import CycleLock
+from airflow_hive_federation.replication.dump_directory import DumpDirectory
+from airflow_hive_federation.replication.increment_dump import IncrementSummary, dump_increment
+from airflow_hive_federation.replication.increment_load import load_increment
+from airflow_hive_federation.replication.load import CopyRunner, LoadSummary, load_bootstrap
+from airflow_hive_federation.replication.markers import TargetState
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.position import read_position
+from airflow_hive_federation.replication.target import find_target, publish_target
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
+
+logger = logging.getLogger(__name__)
+
+
+def is_published(client: MetastoreClient, policy: ReplicationPolicy) -> bool:
+    """Whether the next cycle is an increment; else it is a bootstrap.
+
+    :param client: client of the target.
+    :raises TargetNotOursError: the target database belongs to another policy, or to nobody.
+    """
+    return find_target(client, policy).state is TargetState.LOADED
+
+
+def dump_next_increment(
+    source: MetastorePool,
+    target: MetastorePool,
+    policy: ReplicationPolicy,
+    *,
+    threads: int = 8,
+    progress: Callable[[str], None] = logger.info,
+) -> IncrementSummary:
+    """Dump the increment that goes on from where the target stands.
+
+    :param source: connections to the source.
+    :param target: connections to the target.
+    :raises HiveFederationError: as :func:`~.position.read_position` and
+        :func:`~.increment_dump.dump_increment`.
+    """
+    with target.client() as client:
+        position = read_position(client, policy)
+    return dump_increment(source, policy, position, threads=threads, progress=progress)
+
+
+def load_dump(
+    source: MetastorePool,
+    target: MetastorePool,
+    policy: ReplicationPolicy,
+    dump: str,
+    *,
+    run_copy: CopyRunner,
+    progress: Callable[[str], None] = logger.info,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> LoadSummary:
+    """Load a dump, a bootstrap's or an increment's, while no other cycle works on the target.
+
+    :param source: connections to the source.
+    :param target: connections to the target.
+    :param dump: URI of the dump.
+    :param run_copy: carries out a copy plan (URI of the plan, URI of the directory for outcomes).
+    :param on_step: told each step before it is taken; tests kill there.
+    :raises CycleRunningError: another cycle works on the target, or has published since the dump.
+    :raises DumpIncompleteError: the dump is not finished, or files that it lists are gone on the source.
+    :raises HiveFederationError: as :func:`~.load.load_bootstrap` and :func:`~.increment_load.load_increment`.
+    """
+    directory = DumpDirectory(dump, policy.storage_options)
+    manifest = directory.manifest()
+    increment = manifest["kind"] == increment_dump.KIND
+    with CycleLock(target, policy, progress=progress) as lock:
+        with target.client() as client:
+            _refuse_overtaken(client, policy, dump, previous=manifest["previous"] if increment else None)
+
+        def step(name: str) -> None:
+            lock.check()
+            on_step(name)
+
+        load = load_increment if increment else load_bootstrap
+        try:
+            summary = load(source, target, policy, dump, run_copy=run_copy, progress=progress, on_step=step)
+        except FileVanishedError as error:
+            raise DumpIncompleteError(
+                f"Dump {dump} is out of date: {error.message}",
+                remedy="Begin a new cycle: it dumps anew from where the target stands.",
+                dump=dump,
+                path=error.facts.get("path"),
+            ) from error
+    retention.forget_old_dumps(policy, directory, progress=progress)
+    return summary
+
+
+def load_idle(
+    target: MetastorePool,
+    policy: ReplicationPolicy,
+    event_id: int,
+    *,
+    progress: Callable[[str], None] = logger.info,
+) -> LoadSummary:
+    """Say on the target that it has got as far as an event, up to which nothing was to be done.
+
+    :param target: connections to the target.
+    :param event_id: the event.
+    :raises CycleRunningError: another cycle works on the target.
+    """
+    with CycleLock(target, policy, progress=progress), target.client() as client:
+        position = read_position(client, policy)
+        if position.last_id <= event_id:
+            record = CycleRecord(kind=IDLE, event_id=event_id, ended_s=int(time.time()))
+            publish_target(client, policy, record)
+    progress(f"{policy.target_database} is up to date at event {max(event_id, position.last_id)}.")
+    return LoadSummary(
+        dump=position.dump,
+        database=policy.target_database,
+        event_id=max(event_id, position.last_id),
+        tables=0,
+        partitions=0,
+        functions=0,
+        idle=True,
+    )
+
+
+def _refuse_overtaken(
+    client: MetastoreClient, policy: ReplicationPolicy, dump: str, *, previous: str | None
+) -> None:
+    """Refuse a dump that was made before another cycle published.
+
+    :param previous: the dump that an increment goes on from.
+    """
+    state = find_target(client, policy)
+    if state.state is not TargetState.LOADED:
+        return
+    loaded = (client.get_database(policy.target_database).parameters or {}).get(markers.CHECKPOINT)
+    if loaded not in {dump, previous}:
+        raise CycleRunningError(
+            f"Another cycle of policy {policy.name!r} has published event {state.last_id} on target database "
+            f"{policy.target_database} since dump {dump} was made.",
+            remedy="Begin a new cycle; this dump is not needed any more.",
+            policy=policy.name,
+            holder=loaded or "",
+        )

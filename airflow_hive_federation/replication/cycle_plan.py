@@ -1,0 +1,218 @@
+"""What a cycle would do, without doing it.
+
+A dump changes nothing but its own directory, so a dry run writes one into a temporary directory, and compares
+it with the target as a load would.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.replication.bootstrap import dump_bootstrap, dumped_files
+from airflow_hive_federation.replication.cycle import dump_next_increment, is_published
+from airflow_hive_federation.replication.cycle_history import BOOTSTRAP, IDLE, INCREMENT
+from airflow_hive_federation.replication.definitions import TableKind
+from airflow_hive_federation.replication.differences import definition_differences
+from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.homes import Homes
+from airflow_hive_federation.replication.increment_copy import TableCopy, plan_copy
+from airflow_hive_federation.replication.increment_plan import TableWork
+from airflow_hive_federation.replication.lease import LeaseKeeper, end_lease
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.position import TargetPosition, read_position
+from airflow_hive_federation.replication.target import find_layout
+from airflow_hive_federation.replication.transactions import begin_drain
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedTable:
+    """What a cycle would do with one table.
+
+    :param action: ``create``, ``replace``, ``alter``, ``continue`` (rows, files, statistics) or ``drop``.
+    :param files: how many would be copied.
+    :param changes: fields of the definition that would change.
+    """
+
+    name: str
+    action: str
+    files: int = 0
+    size_bytes: int = 0
+    partitions_added: Sequence[str] = ()
+    partitions_dropped: Sequence[str] = ()
+    changes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CyclePlan:
+    """What a cycle would do.
+
+    :param kind: ``bootstrap``, ``increment`` or ``idle``.
+    :param event_id: the event that the target would stand at.
+    :param transactions: the source's transactions that would be replayed.
+    :param waits_for: transactions that a bootstrap would wait for.
+    """
+
+    database: str
+    kind: str
+    event_id: int
+    events: int = 0
+    transactions: int = 0
+    waits_for: Sequence[int] = ()
+    tables: Sequence[PlannedTable] = field(default_factory=tuple)
+
+    @property
+    def files(self) -> int:
+        """Files that would be copied."""
+        return sum(table.files for table in self.tables)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that would be copied."""
+        return sum(table.size_bytes for table in self.tables)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "files": self.files, "size_bytes": self.size_bytes}
+
+
+def plan_cycle(
+    source: MetastorePool,
+    target: MetastorePool,
+    policy: ReplicationPolicy,
+    *,
+    progress: Callable[[str], None] = logger.debug,
+) -> CyclePlan:
+    """Say what the next cycle would do. Neither side is changed.
+
+    :param source: connections to the source.
+    :param target: connections to the target.
+    :raises HiveFederationError: what the cycle would fail with.
+    """
+    with tempfile.TemporaryDirectory(prefix="hive-federation-plan-") as directory:
+        aside = replace(policy, dump_root=f"file:{directory}", functions_root=policy.functions_directory)
+        with target.client() as client:
+            if is_published(client, policy):
+                return _plan_increment(source, target, client, aside, progress)
+        return _plan_bootstrap(source, aside, progress)
+
+
+def _plan_bootstrap(
+    source: MetastorePool, policy: ReplicationPolicy, progress: Callable[[str], None]
+) -> CyclePlan:
+    with source.client() as client:
+        start = begin_drain(client, policy.source_database)
+    dumped = dump_bootstrap(source, policy, start, progress=progress)
+    end_lease(source, dumped.lease)
+    manifest = DumpDirectory(dumped.dump).manifest()
+    return CyclePlan(
+        database=policy.target_database,
+        kind=BOOTSTRAP,
+        event_id=start.event_id,
+        waits_for=start.transactions,
+        tables=[
+            PlannedTable(
+                name=facts["name"], action="create", files=facts["files"], size_bytes=facts["size_bytes"]
+            )
+            for facts in manifest["tables"]
+        ],
+    )
+
+
+def _plan_increment(
+    source: MetastorePool,
+    target: MetastorePool,
+    client: MetastoreClient,
+    policy: ReplicationPolicy,
+    progress: Callable[[str], None],
+) -> CyclePlan:
+    dumped = dump_next_increment(source, target, policy, progress=progress)
+    if dumped.idle:
+        return CyclePlan(
+            database=policy.target_database, kind=IDLE, event_id=dumped.event_id, events=dumped.events
+        )
+    with LeaseKeeper(source, dumped.lease):
+        comparison = _Comparison(client, policy, DumpDirectory(dumped.dump, policy.storage_options))
+        tables = [*comparison.tables(), *comparison.dropped()]
+    end_lease(source, dumped.lease)
+    return CyclePlan(
+        database=policy.target_database,
+        kind=INCREMENT,
+        event_id=dumped.event_id,
+        events=dumped.events,
+        transactions=dumped.transactions,
+        tables=tables,
+    )
+
+
+class _Comparison:
+    """An increment's dump beside the target."""
+
+    def __init__(self, client: MetastoreClient, policy: ReplicationPolicy, directory: DumpDirectory) -> None:
+        self._client = client
+        self._policy = policy
+        self._directory = directory
+        self._manifest = directory.manifest()
+        self._layout = find_layout(client, policy)
+        self._position: TargetPosition = read_position(client, policy)
+        self._before = Homes(DumpDirectory(self._manifest["previous"], policy.storage_options))
+
+    def tables(self) -> Iterator[PlannedTable]:
+        for facts in self._manifest["tables"]:
+            if facts["work"] != TableWork.NOTHING.value:
+                yield self._table(facts)
+
+    def dropped(self) -> Iterator[PlannedTable]:
+        return (PlannedTable(name=name, action="drop") for name in self._manifest["dropped"])
+
+    def _table(self, facts: Mapping[str, Any]) -> PlannedTable:
+        name = facts["name"]
+        document = self._directory.read_json(table_file("tables", name, ".json"))
+        new = facts["work"] != TableWork.CONTINUE.value
+        copy = self._copy(name, document, new=new)
+        wanted = {
+            line["name"] for line in self._directory.read_lines(table_file("partitions", name, ".jsonl"))
+        }
+        changes: list[str] = []
+        there: set[str] = set()
+        if not new:
+            found: Any = self._client.get_table(self._policy.target_database, name)
+            changes = [one.what for one in definition_differences(self._layout.table(document, {}), found)]
+            if found.partitionKeys:
+                there = set(self._client.list_partition_names(self._policy.target_database, name))
+        action = facts["work"] if new or not changes else "alter"
+        return PlannedTable(
+            name=name,
+            action=action,
+            files=len(copy.items),
+            size_bytes=sum(item.size_bytes for item in copy.items),
+            partitions_added=sorted(wanted - there),
+            partitions_dropped=sorted(there - wanted),
+            changes=changes,
+        )
+
+    def _copy(self, name: str, document: Mapping[str, Any], *, new: bool) -> TableCopy:
+        if not TableKind(document["kind"]).has_files:
+            return TableCopy()
+        state = None if new else self._position.tables.get(name)
+        return plan_copy(
+            self._directory,
+            self._layout,
+            document,
+            visible=state.high_watermark if state else None,
+            before={} if new or TableKind(document["kind"]).transactional else self._files_before(name),
+            options=self._policy.storage_options,
+        )
+
+    def _files_before(self, name: str) -> Mapping[str, tuple[int, int]]:
+        if name not in self._before:
+            return {}
+        found = dumped_files(self._before.of(name), name)
+        return {file.uri: (file.size_bytes, file.modified_ns) for file in found}

@@ -1,0 +1,54 @@
+"""What a policy says now, beside what it said when the target was last loaded. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyChanges:
+    """What changed of a policy between two cycles.
+
+    Tables that came to the policy, or left it, are in no list: the next increment finds tables that the
+    target lacks, or has for nothing.
+
+    :param external_base: external tables land elsewhere now; each is moved by the next increment.
+    :param functions_root: so do the jars of functions.
+    """
+
+    external_base: bool = False
+    functions_root: bool = False
+
+
+def policy_changes(before: Mapping[str, Any], policy: ReplicationPolicy) -> PolicyChanges:
+    """Compare.
+
+    :param before: the policy in the manifest of the target's dump (:meth:`ReplicationPolicy.to_json`).
+    :raises ConfigurationError: the policy names another source database than the target was made of.
+    """
+    was = before["source_database"]
+    if was != policy.source_database:
+        raise ConfigurationError(
+            f"Policy {policy.name!r} replicates database {policy.source_database} now; target database "
+            f"{policy.target_database} was made of {was}.",
+            remedy="Give the other database a policy of its own name and target; or drop the target "
+            "database, and it is made anew.",
+            policy=policy.name,
+        )
+    return PolicyChanges(
+        external_base=_place(before.get("external_base")) != _place(policy.external_base),
+        functions_root=_functions(before) != policy.functions_directory,
+    )
+
+
+def _place(uri: str | None) -> str:
+    return (uri or "").rstrip("/")
+
+
+def _functions(before: Mapping[str, Any]) -> str:
+    return _place(before.get("functions_root") or f"{_place(before['dump_root'])}/functions")

@@ -1,0 +1,130 @@
+"""Two cycles of one target: one works, the other says so; a cycle that was killed stands in nobody's way."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.errors import CycleRunningError
+from airflow_hive_federation.metastore import MetastorePool, MetastoreSettings
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.replication import cycle_lock
+from airflow_hive_federation.replication.cycle_lock import CycleLock, holder_of
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from tests.integration.small_source import connected
+
+DATABASE = "locked_copy"
+POLICY = ReplicationPolicy(
+    name="locked", source_database="locked", target_database=DATABASE, dump_root="file:/nowhere"
+)
+
+
+@contextmanager
+def pool(metastore: EmbeddedMetastore) -> Iterator[MetastorePool]:
+    with MetastorePool(MetastoreSettings(uris=(metastore.uri,)), 2) as made:
+        yield made
+
+
+def hold(uri: str) -> None:
+    """A process that takes the lock, says so and stays."""
+    with MetastorePool(MetastoreSettings(uris=(uri,)), 2) as made, CycleLock(made, POLICY):
+        print("held", flush=True)
+        time.sleep(600)
+
+
+@contextmanager
+def holder(target: EmbeddedMetastore) -> Iterator[subprocess.Popen[str]]:
+    code = f"from tests.integration.test_cycle_lock import hold; hold({target.uri!r})"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline() == "held\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_one_works_and_the_other_says_so_until_the_first_is_killed(
+    target: EmbeddedMetastore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    with pool(target) as made:
+        with holder(target) as first:
+            with (
+                pytest.raises(CycleRunningError, match=rf"{DATABASE}: policy locked, process {first.pid} of"),
+                CycleLock(made, POLICY, progress=said.append),
+            ):
+                pass
+            # The refused one has left nothing in the queue.
+            with connected(target) as client:
+                assert len(client.show_locks(database=cycle_lock.LOCK_DATABASE)) == 1
+            first.kill()
+        # Its process is known to be gone, on this machine.
+        with CycleLock(made, POLICY, silence_s=600.0):
+            pass
+        with connected(target) as client:
+            assert holder_of(client, DATABASE) is None
+
+        # As from another machine: only its silence tells.
+        with holder(target) as second:
+            second.kill()
+        monkeypatch.setattr(cycle_lock, "_is_dead_here", lambda _: False)
+        with CycleLock(made, POLICY, silence_s=2.0, progress=said.append) as lock:
+            lock.check()
+        assert said[-1].endswith("is dead: its lock is removed.")
+
+
+def test_a_cycle_whose_lock_was_taken_over_stops(
+    target: EmbeddedMetastore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cycle_lock, "_BEAT_S", 0.1)
+    with pool(target) as made, CycleLock(made, POLICY) as lock:
+        with connected(target) as client:
+            client.unlock(holder_of(client, DATABASE).lockid)
+        lock._thread.join(timeout=30)
+        with pytest.raises(CycleRunningError, match="has lost its lock"):
+            lock.check()
+
+
+def test_of_many_at_once_one_gets_it(target: EmbeddedMetastore) -> None:
+    outcomes: list[str] = []
+    together, done = threading.Barrier(4), threading.Event()
+
+    def attempt() -> None:
+        with pool(target) as made:
+            together.wait()
+            try:
+                with CycleLock(made, POLICY):
+                    outcomes.append("held")
+                    done.wait(60)
+            except CycleRunningError:
+                outcomes.append("refused")
+                if outcomes.count("refused") == 3:
+                    done.set()
+
+    threads = [threading.Thread(target=attempt) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["held", "refused", "refused", "refused"]
+
+
+def test_readers_of_the_target_do_not_notice(target: EmbeddedMetastore) -> None:
+    with pool(target) as made, CycleLock(made, POLICY), connected(target) as client:
+        component = types.LockComponent(
+            type=types.LockType.SHARED_READ,
+            level=types.LockLevel.DB,
+            dbname=DATABASE,
+            operationType=types.DataOperationType.SELECT,
+        )
+        answer = client.lock([component])
+        assert answer.state == types.LockState.ACQUIRED
+        client.unlock(answer.lockid or 0)

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.replication.dump_directory import DumpDirectory
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.policy_changes import PolicyChanges, policy_changes
+from airflow_hive_federation.replication.retention import forget_old_dumps
+
+POLICY = ReplicationPolicy(
+    name="shop", source_database="shop", dump_root="/dumps", external_base="s3://bucket/base"
+)
+BEFORE = POLICY.to_json()
+
+
+@pytest.mark.parametrize(
+    ("fields", "changes"),
+    [
+        ({}, PolicyChanges()),
+        ({"external_base": "s3://bucket/base/"}, PolicyChanges()),
+        ({"include_tables": "a|b", "bandwidth_bytes_per_s": 7, "into_existing": True}, PolicyChanges()),
+        ({"external_base": "s3://bucket/other"}, PolicyChanges(external_base=True)),
+        ({"external_base": None}, PolicyChanges(external_base=True)),
+        ({"functions_root": "/dumps/functions/"}, PolicyChanges()),
+        ({"functions_root": "/elsewhere"}, PolicyChanges(functions_root=True)),
+        ({"dump_root": "/new"}, PolicyChanges(functions_root=True)),
+        ({"dump_root": "/new", "functions_root": "/dumps/functions"}, PolicyChanges()),
+    ],
+)
+def test_what_changed(fields: dict[str, object], changes: PolicyChanges) -> None:
+    assert policy_changes(BEFORE, replace(POLICY, **fields)) == changes  # type: ignore[arg-type]
+
+
+def test_another_source_is_another_policy() -> None:
+    with pytest.raises(ConfigurationError, match=r"replicates database store now; .* was made of shop"):
+        policy_changes(BEFORE, replace(POLICY, source_database="store", target_database="shop"))
+
+
+def test_dumps_of_before_there_were_patterns() -> None:
+    before = {name: value for name, value in BEFORE.items() if not name.endswith("_tables")}
+    assert policy_changes(before, POLICY) == PolicyChanges()
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "replicated"),
+    [
+        ("", "", {"orders", "order_items", "tmp_a"}),
+        ("order.*", "", {"orders", "order_items"}),
+        ("orders|TMP_.*", "", {"orders", "tmp_a"}),
+        ("", "tmp_.*", {"orders", "order_items"}),
+        ("order.*", ".*items", {"orders"}),
+        # The whole name has to match.
+        ("order", "", set()),
+    ],
+)
+def test_patterns(include: str, exclude: str, replicated: set[str]) -> None:
+    policy = replace(POLICY, include_tables=include, exclude_tables=exclude)
+    assert {name for name in ("orders", "order_items", "tmp_a") if policy.replicates(name)} == replicated
+
+
+def test_a_pattern_that_is_none() -> None:
+    with pytest.raises(ConfigurationError, match="include_tables is no regular expression"):
+        replace(POLICY, include_tables="(")
+
+
+def test_dumps_that_describe_nothing_any_more_go(tmp_path: Path) -> None:
+    policy = replace(POLICY, dump_root=f"file:{tmp_path}")
+
+    def dump(name: str, *homes: str, loaded: bool = True) -> DumpDirectory:
+        directory = DumpDirectory(f"{policy.directory}/{name}")
+        directory.write_text("something", "x")
+        facts = [
+            {"name": f"t{number}", "dump": f"{policy.directory}/{home}", "work": "nothing"}
+            for number, home in enumerate(homes)
+        ]
+        directory.finish_dump({"tables": facts})
+        if loaded:
+            directory.finish_load({})
+        return directory
+
+    for name in ("9-1", "10-12-3", "12-100-4", "100-101-5", "101-102-6"):
+        dump(name)
+    dump("1-2-3", loaded=False)
+    current = dump("102-103-7", "10-12-3")
+    (tmp_path / "shop" / "notes").mkdir()
+    (tmp_path / "shop" / "notes" / "_finished_load").touch()
+    gone = forget_old_dumps(policy, current, keep=2)
+    assert [uri.rpartition("/")[2] for uri in gone] == ["9-1", "12-100-4"]
+    assert sorted(path.name for path in (tmp_path / "shop").iterdir()) == [
+        "1-2-3",
+        "10-12-3",
+        "100-101-5",
+        "101-102-6",
+        "102-103-7",
+        "notes",
+    ]
+    assert forget_old_dumps(policy, current, keep=2) == []
