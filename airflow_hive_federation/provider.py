@@ -24,9 +24,9 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "operators": [_modules("operators.replication", "operators.compaction", "operators.remote")],
-        "sensors": [_modules("sensors.transactions", "sensors.remote")],
+        "sensors": [_modules("sensors.transactions", "sensors.remote", "sensors.replication")],
         "hooks": [_modules("hooks.metastore", "hooks.spark", "hooks.tunnel")],
-        "triggers": [_modules("triggers.transactions", "triggers.remote")],
+        "triggers": [_modules("triggers.transactions", "triggers.remote", "triggers.replication")],
         "connection-types": [_CONNECTION_TYPE],
     }
 

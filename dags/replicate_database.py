@@ -1,13 +1,16 @@
 """
 ## Replicate a Hive database
 
-Copies one database, ACID tables included, from one Hive metastore to another.
+Keeps one database, ACID tables included, in step between two Hive metastores. The first run copies it, each
+later one brings what has changed since; give the DAG a schedule to have that done regularly.
 
 | Task | What it does |
 |---|---|
+| **decide** | looks at the target: nothing published there means a bootstrap, otherwise an increment |
 | **drain** | notes the source's last event and waits until the transactions open then have ended |
 | **dump** | writes down what the source is: definitions, statistics, write ids, files readers see |
-| **load** | copies the files with Spark, creates the tables, and publishes the database |
+| **increment** | writes down what has happened on the source since the target's last event |
+| **load** | copies the files with Spark, creates or alters the tables, and publishes the database |
 | **verify** | compares both sides: definitions, write ids, every file's digest, and the rows Spark counts |
 
 A task that failed is simply cleared: it goes on from where it was. A target database that this DAG did not
@@ -28,7 +31,7 @@ from airflow_hive_federation.operators.replication import replicate_database
 with DAG(
     dag_id="replicate_database",
     dag_display_name="Replicate a Hive database",
-    description="Copies a Hive database, ACID tables included, to another metastore and verifies the copy",
+    description="Keeps a copy of a Hive database, ACID tables included, in another metastore and verifies it",
     schedule=None,
     catchup=False,
     max_active_runs=1,
@@ -67,6 +70,20 @@ with DAG(
             section="Details",
             description="30s, 5m, 1h; what is still open then is aborted",
         ),
+        "include_tables": Param(
+            None,
+            type=["null", "string"],
+            title="Tables to replicate",
+            section="Details",
+            description="Regular expression that whole names match: orders|order_.*; empty: all",
+        ),
+        "exclude_tables": Param(
+            None,
+            type=["null", "string"],
+            title="Tables to leave out",
+            section="Details",
+            description="Regular expression: tmp_.*; empty: none",
+        ),
         "bandwidth_bytes_per_s": Param(
             None,
             type=["null", "integer"],
@@ -95,6 +112,8 @@ with DAG(
             "open_txn_timeout_s": "{{ params.open_txn_timeout }}",
             "bandwidth_bytes_per_s": "{{ params.bandwidth_bytes_per_s }}",
             "into_existing": "{{ params.into_existing }}",
+            "include_tables": "{{ params.include_tables }}",
+            "exclude_tables": "{{ params.exclude_tables }}",
         },
         source_conn_id="{{ params.source_conn_id }}",
         target_conn_id="{{ params.target_conn_id }}",

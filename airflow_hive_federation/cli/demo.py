@@ -1,7 +1,8 @@
 """``hive-federation demo``: the main job, start to end, on this machine.
 
 Two real Hive metastores, a database that Hive itself has written, a transaction left open, and the example
-DAG in Airflow: it waits for the transaction, dumps, copies with Spark, loads and verifies.
+DAG in Airflow: it waits for the transaction, dumps, copies with Spark, loads and verifies. Then Hive changes
+the source, and the same DAG brings the target up to it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from airflow_hive_federation.errors import HiveFederationError
 
 if TYPE_CHECKING:
     from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+    from airflow_hive_federation.embedded.sql import HiveSql
     from airflow_hive_federation.metastore import MetastoreClient
 
 #: The open transaction is committed this long after the DAG was seen waiting for it.
@@ -60,12 +62,28 @@ def run(args: argparse.Namespace) -> int:
         story.stage(f"Airflow runs the DAG {DAG_ID}")
         tasks_s = airflow.run_dag(scene.conf(directory), scene.connections(), _Audience(scene, story).hear)
         report = _report(directory)
+        changes = _second_cycle(scene, directory, airflow, story)
         if args.json:
             print(json.dumps(_result(report, story.seconds)))
         else:
             story.stage("Done")
             _show(report, scene, {"set-up": set_up_s, **tasks_s, "in all": story.seconds})
-    return int(bool(report["differences"]))
+            _show_changes(changes)
+    return int(bool(report["differences"] or changes["differences"]))
+
+
+def _second_cycle(scene: _Scene, directory: Path, airflow: DemoAirflow, story: Story) -> dict[str, Any]:
+    """Let Hive change the source and run the DAG again; return the report of its verification."""
+    story.stage("Hive changes the source")
+    demo_data.change_source(scene.source_sql, story.detail)
+    story.stage(f"Airflow runs the DAG {DAG_ID} again: now it copies what has changed")
+
+    def hear(task: str, text: str) -> None:
+        story.hear(text, label=task)
+
+    tasks_s = airflow.run_dag(scene.conf(directory), scene.connections(), hear)
+    story.detail(" · ".join(f"{name} {seconds:.0f} s" for name, seconds in tasks_s.items()))
+    return _report(directory)
 
 
 # -- setting up ----------------------------------------------------------------------------------------
@@ -77,6 +95,7 @@ class _Scene:
 
     source: EmbeddedMetastore
     target: EmbeddedMetastore
+    source_sql: HiveSql
     open_txn: int
 
     def conf(self, directory: Path) -> dict[str, Any]:
@@ -113,6 +132,7 @@ class _Scene:
 def _set_up(stack: ExitStack, directory: Path, airflow: DemoAirflow, story: Story) -> _Scene:
     """What can happen side by side does: the target starts and Airflow prepares while Hive writes."""
     from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+    from airflow_hive_federation.embedded.sql import HiveSql
 
     def start(name: str) -> EmbeddedMetastore:
         return stack.enter_context(EmbeddedMetastore.start(name, directory=directory / name))
@@ -125,20 +145,18 @@ def _set_up(stack: ExitStack, directory: Path, airflow: DemoAirflow, story: Stor
     starting = aside.submit(start, "target")
     migrating = aside.submit(airflow.migrate)
     story.detail(f"source   {source.uri}")
-    open_txn = _fill(source, story)
+    sql = stack.enter_context(HiveSql(source))
+    open_txn = _fill(source, sql, story)
     target = starting.result()
     story.detail(f"target   {target.uri}")
     migrating.result()
-    return _Scene(source, target, open_txn)
+    return _Scene(source, target, sql, open_txn)
 
 
-def _fill(source: EmbeddedMetastore, story: Story) -> int:
+def _fill(source: EmbeddedMetastore, sql: HiveSql, story: Story) -> int:
     """Fill the source, abort one transaction and leave another open; return the open one."""
-    from airflow_hive_federation.embedded.sql import HiveSql
-
     story.stage(f"Hive writes the database '{demo_data.DATABASE}' into the source")
-    with HiveSql(source) as sql:
-        demo_data.fill_source(source, sql, story.detail)
+    demo_data.fill_source(source, sql, story.detail)
     with _connected(source) as client:
         write_id = demo_data.abort_a_transaction(client)
         story.detail(f"flights  write id {write_id} aborted, its rows still in the table's directory")
@@ -237,4 +255,10 @@ def _show(report: Mapping[str, Any], scene: _Scene, times_s: Mapping[str, float]
     print()
     print_report(report, title=title)
     print(" · ".join(f"{name} {seconds:.0f} s" for name, seconds in times_s.items()))
+
+
+def _show_changes(report: Mapping[str, Any]) -> None:
+    changed = [table for table in report["tables"] if table["files"]]
+    print()
+    print_report({**report, "tables": changed}, title=f"After the changes, at event {report['event_id']}")
     print("\nNext: hive-federation demo --ui (make demo UI=1) shows the same DAG in Airflow's UI.")

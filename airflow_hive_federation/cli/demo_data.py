@@ -65,6 +65,21 @@ _STATEMENTS = (
 )
 
 
+#: What happens to the source after it was replicated.
+_CHANGES = (
+    (
+        "flights  DELETE, those of New Year's Day",
+        "DELETE FROM flights.flights WHERE `month` = 1 AND day = 1",
+    ),
+    ("airlines INSERT, a new one", "INSERT INTO flights.airlines VALUES ('ZZ', 'Zeppelin Line')"),
+    (
+        "notes    a new table",
+        "CREATE TABLE flights.notes (id int, s string) STORED AS ORC TBLPROPERTIES ('transactional'='true')",
+    ),
+    ("notes    INSERT", "INSERT INTO flights.notes VALUES (1545, 'on time'), (1714, 'late')"),
+)
+
+
 def fill_source(metastore: EmbeddedMetastore, sql: HiveSql, say: Callable[[str], None]) -> None:
     """Make the source database.
 
@@ -95,6 +110,13 @@ def fill_source(metastore: EmbeddedMetastore, sql: HiveSql, say: Callable[[str],
     _make_weather(metastore, sql, data)
     sql.execute("DROP DATABASE staging CASCADE")
     shutil.rmtree(staging)
+
+
+def change_source(sql: HiveSql, say: Callable[[str], None]) -> None:
+    """Change the source database as a day's work does: rows deleted and inserted, a table made."""
+    for what, statement in _CHANGES:
+        say(what)
+        sql.execute(statement)
 
 
 def abort_a_transaction(client: MetastoreClient) -> int:

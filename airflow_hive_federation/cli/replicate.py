@@ -20,7 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -35,6 +35,7 @@ from airflow_hive_federation.replication.policy import HIVE_OPTIONS, Replication
 if TYPE_CHECKING:
     from airflow_hive_federation.hooks.spark import SparkPipelineHook
     from airflow_hive_federation.metastore import MetastorePool
+    from airflow_hive_federation.replication.load import LoadSummary
     from airflow_hive_federation.replication.transactions import DrainStart
     from airflow_hive_federation.replication.verification import VerificationReport
 
@@ -59,24 +60,42 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("replicate", help="replicate a database as a policy file says")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text in (
-        ("run", "bootstrap: drain, dump, load, verify"),
-        ("verify", "compare a loaded dump with the target"),
+        ("run", "one cycle: a bootstrap, or an increment if the target is published; then verify"),
+        ("plan", "say what a cycle would copy, create, alter and drop; nothing is done"),
+        ("status", "say where the target stands, how far behind it is, and what the last cycles did"),
+        ("verify", "compare the target with the dump it was loaded from"),
     ):
         action = actions.add_parser(name, help=text)
         action.add_argument("policy", type=Path, help="policy file (TOML)")
-        action.add_argument("--spark-conn-id", default="spark_default", help="Airflow connection of Spark")
         action.add_argument("--json", action="store_true", help="print the result as JSON")
+        if name in {"run", "verify"}:
+            action.add_argument(
+                "--spark-conn-id", default="spark_default", help="Airflow connection of Spark"
+            )
         if name == "run":
             action.add_argument(
                 "--into-existing", action="store_true", help="adopt a target database that is not empty"
             )
-        else:
-            action.add_argument("dump", help="URI of the dump")
+            action.add_argument(
+                "--verify-whole", action="store_true", help="compare all tables, not only those that changed"
+            )
+        if name == "verify":
+            action.add_argument(
+                "dump", nargs="?", help="URI of the dump (default: that of the target's last cycle)"
+            )
 
 
 def run(args: argparse.Namespace) -> int:
     """Run an action; 0 if the replica is equal to its source."""
     file = read_policy_file(args.policy, into_existing=getattr(args, "into_existing", False))
+    if args.action in {"plan", "status"}:
+        from airflow_hive_federation.cli.replication_state import show
+
+        return show(args.action, file.policy, file.source, file.target, as_json=args.json)
+    return _replicate(args, file)
+
+
+def _replicate(args: argparse.Namespace, file: PolicyFile) -> int:
     # After that, for they import Airflow, which takes seconds.
     from airflow_hive_federation.cli.airflow_logs import retell
     from airflow_hive_federation.hooks.spark import SparkPipelineHook
@@ -94,8 +113,11 @@ def run(args: argparse.Namespace) -> int:
             spark=SparkPipelineHook(args.spark_conn_id, storage_options=options),
             story=story,
         )
-        dump = args.dump if args.action == "verify" else work.bootstrap()
-        report = work.verify(dump)
+        if args.action == "verify":
+            dump, tables = args.dump or work.loaded_dump(), None
+        else:
+            dump, tables = work.cycle()
+        report = work.verify(dump, None if getattr(args, "verify_whole", False) else tables)
     story.stage("Done")
     if args.json:
         print(json.dumps({"dump": dump, **report.to_json(), "seconds": round(story.seconds, 1)}))
@@ -178,10 +200,43 @@ class _Work:
     spark: SparkPipelineHook
     story: Story
 
-    def bootstrap(self) -> str:
-        """Drain, dump and load; return the URI of the dump."""
+    def cycle(self) -> tuple[str, set[str]]:
+        """Bootstrap or increment; return the URI of the dump and the tables that the cycle changed."""
+        from airflow_hive_federation.replication.cycle import is_published
+        from airflow_hive_federation.replication.homes import changed_tables
+
+        with self.target.client() as client:
+            published = is_published(client, self.policy)
+        loaded = self._increment() if published else self._bootstrap()
+        if loaded.idle:
+            return loaded.dump, set()
+        return loaded.dump, changed_tables(loaded.dump, self.policy.storage_options)
+
+    def loaded_dump(self) -> str:
+        """The dump that the target was loaded from last."""
+        from airflow_hive_federation.replication.position import read_position
+
+        with self.target.client() as client:
+            return read_position(client, self.policy).dump
+
+    def _increment(self) -> LoadSummary:
+        from airflow_hive_federation.replication.cycle import dump_next_increment, load_idle
+
+        policy, story = self.policy, self.story
+        story.stage(f"Dumping what has changed in {policy.source_database}")
+        dumped = dump_next_increment(
+            self.source, self.target, policy, threads=_CONNECTIONS, progress=story.hear
+        )
+        if dumped.idle:
+            return load_idle(self.target, policy, dumped.event_id, progress=story.hear)
+        story.detail(
+            f"{dumped.dump}: {dumped.events} events, {dumped.transactions} transactions, "
+            f"{dumped.tables} tables"
+        )
+        return self._load(dumped.dump)
+
+    def _bootstrap(self) -> LoadSummary:
         from airflow_hive_federation.replication.bootstrap import dump_bootstrap
-        from airflow_hive_federation.replication.load import load_bootstrap
 
         policy, story = self.policy, self.story
         story.stage(f"Waiting for open transactions of {policy.source_database}")
@@ -191,25 +246,37 @@ class _Work:
         story.detail(
             f"{dumped.dump}: {dumped.tables} tables, {dumped.partitions} partitions, {dumped.files} files"
         )
-        story.stage(f"Loading {policy.target_database}")
         story.expect_tables(dumped.tables)
-        loaded = load_bootstrap(
+        return self._load(dumped.dump)
+
+    def _load(self, dump: str) -> LoadSummary:
+        from airflow_hive_federation.replication.cycle import load_dump
+
+        self.story.stage(f"Loading {self.policy.target_database}")
+        return load_dump(
             self.source,
             self.target,
-            policy,
-            dumped.dump,
-            run_copy=self.spark.copy_runner(policy.bandwidth_bytes_per_s),
-            progress=story.hear,
+            self.policy,
+            dump,
+            run_copy=self.spark.copy_runner(self.policy.bandwidth_bytes_per_s),
+            progress=self.story.hear,
         )
-        return loaded.dump
 
-    def verify(self, dump: str) -> VerificationReport:
-        """Compare the target with the dump."""
-        from airflow_hive_federation.replication.verification import verify_bootstrap
+    def verify(self, dump: str, tables: Collection[str] | None) -> VerificationReport:
+        """Compare the target with the dump.
+
+        :param tables: those whose files and rows are compared; all by default.
+        """
+        from airflow_hive_federation.replication.verification import verify_replica
 
         self.story.stage(f"Verifying {self.policy.target_database}")
-        return verify_bootstrap(
-            self.target, self.policy, dump, run_verify=self.spark.verify_runner(), progress=self.story.hear
+        return verify_replica(
+            self.target,
+            self.policy,
+            dump,
+            run_verify=self.spark.verify_runner(),
+            tables=tables,
+            progress=self.story.hear,
         )
 
     def _drain(self) -> DrainStart:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseOperator, TaskGroup
+from airflow.providers.common.compat.sdk import BaseBranchOperator, BaseOperator, TaskGroup, TriggerRule
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.failing import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook, common_storage_options
+from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
-from airflow_hive_federation.operators.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
 
@@ -21,6 +21,52 @@ if TYPE_CHECKING:
 
 #: Tables dumped side by side, each over a connection of its own.
 _DUMP_CONNECTIONS = 8
+
+
+class ReplicationBranchOperator(BaseBranchOperator):
+    """Decides by the state of the target: a bootstrap until it is published, increments from then on.
+
+    Returns the id of the task that was chosen; what leads to the other is skipped.
+
+    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param target_conn_id: connection of the target's metastore. (templated)
+    :param bootstrap_task_id: first task of the bootstrap.
+    :param increment_task_id: first task of an increment.
+    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    """
+
+    template_fields: Sequence[str] = ("policy", "target_conn_id")
+    template_fields_renderers = {"policy": "json"}
+    ui_color = "#e8e8e8"
+
+    def __init__(
+        self,
+        *,
+        policy: ReplicationPolicy | Mapping[str, Any],
+        target_conn_id: str,
+        bootstrap_task_id: str,
+        increment_task_id: str,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.policy = policy_fields(policy)
+        self.target_conn_id = target_conn_id
+        self.bootstrap_task_id = bootstrap_task_id
+        self.increment_task_id = increment_task_id
+
+    def choose_branch(self, context: Context) -> str:
+        from airflow_hive_federation.replication.cycle import is_published
+
+        hook = HiveMetastoreHook(self.target_conn_id)
+        with as_airflow_error(), hook.client() as client:
+            policy = rendered_policy(self.policy, hook.storage_options)
+            published = is_published(client, policy)
+        self.log.info(
+            "%s is %s.",
+            policy.target_database,
+            "published: an increment" if published else "new: a bootstrap",
+        )
+        return self.increment_task_id if published else self.bootstrap_task_id
 
 
 class BootstrapDumpOperator(BaseOperator):
@@ -70,14 +116,58 @@ class BootstrapDumpOperator(BaseOperator):
             return asdict(summary)
 
 
+class IncrementalDumpOperator(BaseOperator):
+    """Writes the dump of what has happened on the source since the target's last event.
+
+    Returns ``{"dump", "from_id", "event_id", "events", "tables", "files", "size_bytes", "transactions",
+    "lease", "lost", "idle"}``, which :class:`ReplicationLoadOperator` takes. If there is nothing to do
+    (``idle``), no dump is written.
+
+    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param source_conn_id: connection of the source's metastore. (templated)
+    :param target_conn_id: connection of the target's metastore, which says where the increment begins.
+        (templated)
+    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    """
+
+    template_fields: Sequence[str] = ("policy", "source_conn_id", "target_conn_id")
+    template_fields_renderers = {"policy": "json"}
+    ui_color = "#d8e8f0"
+
+    def __init__(
+        self,
+        *,
+        policy: ReplicationPolicy | Mapping[str, Any],
+        source_conn_id: str,
+        target_conn_id: str,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.policy = policy_fields(policy)
+        self.source_conn_id = source_conn_id
+        self.target_conn_id = target_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        from airflow_hive_federation.replication.cycle import dump_next_increment
+
+        source, target = HiveMetastoreHook(self.source_conn_id), HiveMetastoreHook(self.target_conn_id)
+        with as_airflow_error():
+            policy = rendered_policy(self.policy, common_storage_options(source, target))
+            with source.pool(_DUMP_CONNECTIONS) as source_pool, target.pool(1) as target_pool:
+                summary = dump_next_increment(
+                    source_pool, target_pool, policy, threads=_DUMP_CONNECTIONS, progress=self.log.info
+                )
+            return asdict(summary)
+
+
 class _DumpUsingOperator(BaseOperator):
     """What the operators have in common that work on a dump with Spark.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: connection of the source's metastore. (templated)
     :param target_conn_id: connection of the target's metastore. (templated)
-    :param dump: what :class:`BootstrapDumpOperator` or :class:`ReplicationLoadOperator` returned, or the URI
-        of a dump. (templated)
+    :param dump: what an operator of this module returned, the URI of a dump, or a list of these of which the
+        latest holds. (templated)
     :param spark_conn_id: connection of the apache-spark provider. (templated)
     :param spark_conf: Spark properties of the job. (templated)
     :raises ConfigurationError: the policy has a field that is not known, or lacks one.
@@ -126,15 +216,17 @@ class _DumpUsingOperator(BaseOperator):
 
 
 class ReplicationLoadOperator(_DumpUsingOperator):
-    """Copies a dump's files by a Spark job, makes the tables on the target and publishes them.
+    """Loads a dump, a bootstrap's or an increment's: Spark copies its files, the target takes what changed.
 
-    Killed anywhere, its next run copies only what is missing and ends in the same state. Returns
-    ``{"dump", "database", "event_id", "tables", "partitions", "functions"}``.
+    Killed anywhere, its next run copies only what is missing and ends in the same state. Where nothing is to
+    be copied, Spark is not started. Returns ``{"dump", "database", "event_id", "tables", "partitions",
+    "functions", "idle"}``.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: connection of the source's metastore. (templated)
     :param target_conn_id: connection of the target's metastore. (templated)
-    :param dump: what :class:`BootstrapDumpOperator` returned, or the URI of a dump. (templated)
+    :param dump: what :class:`BootstrapDumpOperator` or :class:`IncrementalDumpOperator` returned, the URI of
+        a dump, or a list of these of which the latest holds. (templated)
     :param spark_conn_id: connection of the apache-spark provider. (templated)
     :param spark_conf: Spark properties of the copy job. (templated)
     :raises ConfigurationError: the policy has a field that is not known, or lacks one.
@@ -143,16 +235,20 @@ class ReplicationLoadOperator(_DumpUsingOperator):
     ui_color = "#d8e8f0"
 
     def execute(self, context: Context) -> dict[str, Any]:
-        from airflow_hive_federation.replication.load import load_bootstrap
+        from airflow_hive_federation.replication.cycle import load_dump, load_idle
 
         with as_airflow_error():
             source, target, policy, spark = self._ends()
+            dump = latest_dump(self.dump)
             with source.pool() as source_pool, target.pool() as target_pool:
-                summary = load_bootstrap(
+                if is_idle(dump):
+                    event_id = int(dump["event_id"])
+                    return asdict(load_idle(target_pool, policy, event_id, progress=self.log.info))
+                summary = load_dump(
                     source_pool,
                     target_pool,
                     policy,
-                    dump_uri(self.dump),
+                    dump_uri(dump),
                     run_copy=spark.copy_runner(policy.bandwidth_bytes_per_s),
                     progress=self.log.info,
                 )
@@ -162,32 +258,44 @@ class ReplicationLoadOperator(_DumpUsingOperator):
 class VerifyReplicaOperator(_DumpUsingOperator):
     """Compares a loaded dump with the target: definitions, file digests, write ids and counted rows.
 
-    Fails with every difference named. Returns ``{"database", "event_id", "tables": [{"name", "source_rows",
-    "target_rows", "digest_equal", …}], "differences"}``.
+    Of an increment, files and rows of the tables are compared that it changed; if it changed none, Spark is
+    not started. Fails with every difference named. Returns ``{"database", "event_id", "tables": [{"name",
+    "source_rows", "target_rows", "digest_equal", …}], "differences"}``.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: connection of the source's metastore. (templated)
     :param target_conn_id: connection of the target's metastore. (templated)
-    :param dump: what :class:`BootstrapDumpOperator` or :class:`ReplicationLoadOperator` returned, or the URI
-        of a dump. (templated)
+    :param dump: what an operator of this module returned, the URI of a dump, or a list of these of which the
+        latest holds. (templated)
     :param spark_conn_id: connection of the apache-spark provider. (templated)
     :param spark_conf: Spark properties of the job that reads both sides. (templated)
+    :param whole: compare files and rows of all tables, whatever the dump's own cycle changed.
     :raises ConfigurationError: the policy has a field that is not known, or lacks one.
     """
 
     ui_color = "#f0e8d8"
 
+    def __init__(self, *, whole: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.whole = whole
+
     def execute(self, context: Context) -> dict[str, Any]:
-        from airflow_hive_federation.replication.verification import verify_bootstrap
+        from airflow_hive_federation.replication.homes import changed_tables
+        from airflow_hive_federation.replication.verification import verify_replica
 
         with as_airflow_error():
             _, target, policy, spark = self._ends()
+            dump = latest_dump(self.dump)
+            uri, tables = dump_uri(dump), None
+            if not self.whole:
+                tables = [] if is_idle(dump) else changed_tables(uri, policy.storage_options)
             with target.pool() as target_pool:
-                report = verify_bootstrap(
+                report = verify_replica(
                     target_pool,
                     policy,
-                    dump_uri(self.dump),
+                    uri,
                     run_verify=spark.verify_runner(),
+                    tables=tables,
                     progress=self.log.info,
                 )
             report.raise_if_different()
@@ -207,6 +315,24 @@ def dump_uri(dump: Any) -> str:
     return uri
 
 
+def latest_dump(dump: Any) -> Any:
+    """Of several dumps' summaries, that of the latest event: a task that was skipped returned none."""
+    if isinstance(dump, str | Mapping) or not isinstance(dump, Iterable):
+        return dump
+    found = [one for one in dump if one]
+    # The last one wins where two are of one event.
+    return max(reversed(found), key=_event_id) if found else None
+
+
+def is_idle(dump: Any) -> bool:
+    """Whether a dump's summary says that there is nothing to do."""
+    return isinstance(dump, Mapping) and bool(dump.get("idle"))
+
+
+def _event_id(dump: Any) -> int:
+    return int(dump.get("event_id", 0)) if isinstance(dump, Mapping) else 0
+
+
 def replicate_database(
     policy: ReplicationPolicy | Mapping[str, Any],
     *,
@@ -215,9 +341,14 @@ def replicate_database(
     spark_conn_id: str = "spark_default",
     spark_conf: Mapping[str, str] | None = None,
     deferrable: bool = True,
+    verify_whole: bool = False,
     group_id: str | None = None,
 ) -> TaskGroup:
-    """Build the task group that replicates one database: drain, dump, load, verify.
+    """Build the task group that keeps one database in step with its source.
+
+    Each run is a cycle: ``decide`` looks at the target, and where it is not published yet, ``drain`` and
+    ``dump`` begin a bootstrap, otherwise ``increment`` dumps what has changed since; then ``load`` and
+    ``verify``.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping, where templates are allowed.
     :param source_conn_id: connection of the source's metastore; may be a template.
@@ -225,6 +356,7 @@ def replicate_database(
     :param spark_conn_id: connection of the apache-spark provider; may be a template.
     :param spark_conf: Spark properties of the jobs.
     :param deferrable: wait for open transactions in the triggerer instead of a worker slot.
+    :param verify_whole: compare files and rows of all tables in every run, not only of those that changed.
     :param group_id: id of the group; ``replicate_<policy name>`` by default.
     :raises ConfigurationError: the policy has a field that is not known or lacks one, or its name is a
         template and no ``group_id`` is given.
@@ -249,14 +381,31 @@ def replicate_database(
         dump = BootstrapDumpOperator(
             task_id="dump", policy=fields, source_conn_id=source_conn_id, start=drain.output
         )
-        common: dict[str, Any] = {
+        ends: dict[str, Any] = {
             "policy": fields,
             "source_conn_id": source_conn_id,
             "target_conn_id": target_conn_id,
-            "spark_conn_id": spark_conn_id,
-            "spark_conf": spark_conf,
         }
-        load = ReplicationLoadOperator(task_id="load", dump=dump.output, **common)
-        verify = VerifyReplicaOperator(task_id="verify", dump=load.output, **common)
-        drain >> dump >> load >> verify
+        spark: dict[str, Any] = {"spark_conn_id": spark_conn_id, "spark_conf": spark_conf}
+        increment = IncrementalDumpOperator(task_id="increment", **ends)
+        load = ReplicationLoadOperator(
+            task_id="load",
+            dump=[dump.output, increment.output],
+            # One of the two is skipped.
+            trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
+            **ends,
+            **spark,
+        )
+        verify = VerifyReplicaOperator(
+            task_id="verify", dump=load.output, whole=verify_whole, **ends, **spark
+        )
+        decide = ReplicationBranchOperator(
+            task_id="decide",
+            policy=fields,
+            target_conn_id=target_conn_id,
+            bootstrap_task_id=drain.task_id,
+            increment_task_id=increment.task_id,
+        )
+        decide >> drain >> dump >> load >> verify
+        decide >> increment >> load
     return group

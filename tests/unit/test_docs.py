@@ -105,7 +105,7 @@ def test_dags_import_in_airflow(tmp_path: Path) -> None:
     import_errors, found = json.loads(done.stdout.splitlines()[-1])
     assert import_errors == {}
     assert len(found) == len(list(dags.glob("*.py")))
-    steps = ("drain", "dump", "load", "verify")
+    steps = ("decide", "drain", "dump", "increment", "load", "verify")
     assert found["replicate_sales"] == [f"replicate_sales.{step}" for step in steps]
 
 

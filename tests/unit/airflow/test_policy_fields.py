@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.operators.policy_fields import policy_fields, rendered_policy
+from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 LEAST = {"name": "p", "source_database": "Shop", "dump_root": "/dumps"}

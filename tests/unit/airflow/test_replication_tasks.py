@@ -19,16 +19,19 @@ from airflow.sdk import DAG
 from airflow_hive_federation import errors
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
 from airflow_hive_federation.hooks.failing import as_airflow_error
-from airflow_hive_federation.operators.policy_fields import rendered_policy
+from airflow_hive_federation.hooks.policy_fields import rendered_policy
 from airflow_hive_federation.operators.replication import (
     BootstrapDumpOperator,
+    IncrementalDumpOperator,
     ReplicationLoadOperator,
     VerifyReplicaOperator,
     dump_uri,
+    latest_dump,
     replicate_database,
 )
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.transactions import DrainStart
+from airflow_hive_federation.sensors.replication import ReplicationLagSensor
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
 from airflow_hive_federation.triggers.transactions import OpenTransactionsDrainTrigger
 
@@ -52,10 +55,15 @@ def dag() -> DAG:
 def test_the_task_group(dag: DAG) -> None:
     group = dag.task_group.get_task_group_dict()["replicate"]
     assert group is not None
-    steps = ["replicate.drain", "replicate.dump", "replicate.load", "replicate.verify"]
-    assert [task.task_id for task in dag.topological_sort()] == steps
-    for before, after in pairwise(steps):
-        assert dag.get_task(before).downstream_task_ids == {after}
+    tasks = ("decide", "drain", "dump", "increment", "load", "verify")
+    assert set(dag.task_ids) == {f"replicate.{name}" for name in tasks}
+    for steps in (("decide", "drain", "dump", "load", "verify"), ("decide", "increment", "load", "verify")):
+        for before, after in pairwise(steps):
+            assert f"replicate.{after}" in dag.get_task(f"replicate.{before}").downstream_task_ids
+    decide: Any = dag.get_task("replicate.decide")
+    assert decide.downstream_task_ids == {decide.bootstrap_task_id, decide.increment_task_id}
+    # One of its two predecessors is skipped.
+    assert dag.get_task("replicate.load").trigger_rule == "none_failed_min_one_success"
 
 
 def rendered(dag: DAG, task_id: str, **params: Any) -> Any:
@@ -143,8 +151,10 @@ def test_refused_while_the_dag_is_parsed(policy: dict[str, Any], message: str) -
     [
         OpenTransactionsDrainSensor(task_id="drain", source_conn_id="a", database="shop"),
         BootstrapDumpOperator(task_id="dump", policy=POLICY, source_conn_id="a"),
+        IncrementalDumpOperator(task_id="increment", **ENDS),
         ReplicationLoadOperator(task_id="load", dump="/dumps/1", **ENDS),
         VerifyReplicaOperator(task_id="verify", dump="/dumps/1", **ENDS),
+        ReplicationLagSensor(task_id="lag", **ENDS),
     ],
     ids=lambda task: task.task_id,
 )
@@ -165,11 +175,31 @@ def test_no_dump(dump: Any) -> None:
         dump_uri(dump)
 
 
+@pytest.mark.parametrize(
+    ("dumps", "latest"),
+    [
+        ([None, None], None),
+        ([], None),
+        ([None, {"event_id": 3, "dump": "b"}], "b"),
+        ([{"event_id": 2, "dump": "a"}, None], "a"),
+        # A task that was cleared and is skipped now left what it had returned.
+        ([{"event_id": 2, "dump": "a"}, {"event_id": 3, "dump": "b"}], "b"),
+        ([{"event_id": 4, "dump": "a"}, {"event_id": 3, "dump": "b"}], "a"),
+        ([{"event_id": 3, "dump": "a"}, {"event_id": 3, "dump": "b"}], "b"),
+    ],
+)
+def test_the_latest_of_two_dumps(dumps: list[Any], latest: str | None) -> None:
+    found = latest_dump(dumps)
+    assert (found and found["dump"]) == latest
+
+
 def test_a_wrong_connection_fails_the_task_for_good(connection: Define) -> None:
     conn_id = connection(host="h", extra={"nonsense": 1})
     tasks: list[Any] = [
         OpenTransactionsDrainSensor(task_id="drain", source_conn_id=conn_id, database="shop"),
         BootstrapDumpOperator(task_id="dump", policy=POLICY, source_conn_id=conn_id),
+        IncrementalDumpOperator(task_id="increment", **ENDS | {"source_conn_id": conn_id}),
+        ReplicationLagSensor(task_id="lag", **ENDS | {"source_conn_id": conn_id}),
         ReplicationLoadOperator(task_id="load", dump="d", **ENDS | {"source_conn_id": conn_id}),
         VerifyReplicaOperator(task_id="verify", dump="d", **ENDS | {"source_conn_id": conn_id}),
     ]

@@ -26,13 +26,16 @@ def test_every_command_takes_json() -> None:
         ["doctor", "thrift://h", "--json"],
         ["replicate", "run", "p.toml", "--json", "--into-existing"],
         ["replicate", "verify", "p.toml", "file:/dump", "--json"],
+        ["replicate", "verify", "p.toml", "--json"],
+        ["replicate", "plan", "p.toml", "--json"],
+        ["replicate", "status", "p.toml", "--json"],
         ["metastore", "list", "--json"],
     ):
         assert parser.parse_args(line).json is True
 
 
 @pytest.mark.parametrize(
-    "line", [[], ["nonsense"], ["doctor"], ["replicate", "fly"], ["replicate", "verify", "p.toml"]]
+    "line", [[], ["nonsense"], ["doctor"], ["replicate", "fly"], ["replicate", "verify"]]
 )
 def test_wrong_command_lines(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:

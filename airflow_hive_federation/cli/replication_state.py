@@ -1,0 +1,154 @@
+"""``hive-federation replicate plan`` and ``status``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_hive_federation.cli.connecting import common_storage_options, end_for
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.replication.cycle_plan import CyclePlan
+    from airflow_hive_federation.replication.status import ReplicationStatus
+
+#: Connections to each metastore.
+_CONNECTIONS = 4
+#: Without a terminal, rich would cut a table at 80 columns.
+_WIDTH_WITHOUT_TERMINAL = 200
+_NAMES_SHOWN = 3
+
+
+def show(action: str, policy: ReplicationPolicy, source: str, target: str, *, as_json: bool) -> int:
+    """Print a plan or a status.
+
+    :param source: the source's metastore: URIs, or the id of an Airflow connection.
+    :param target: the target's.
+    """
+    from airflow_hive_federation.metastore import MetastorePool
+    from airflow_hive_federation.replication.cycle_plan import plan_cycle
+    from airflow_hive_federation.replication.status import read_status
+
+    ends = end_for(source), end_for(target)
+    policy = replace(policy, storage_options=common_storage_options(*ends))
+    with (
+        MetastorePool(ends[0].settings, _CONNECTIONS) as from_pool,
+        MetastorePool(ends[1].settings, _CONNECTIONS) as to_pool,
+    ):
+        if action == "plan":
+            plan = plan_cycle(from_pool, to_pool, policy)
+            print(json.dumps(plan.to_json())) if as_json else print_plan(plan)
+        else:
+            status = read_status(from_pool, to_pool, policy)
+            print(json.dumps(status.to_json())) if as_json else print_status(status)
+    return 0
+
+
+_CYCLE_COLUMNS = (
+    "Cycle ended",
+    "Kind",
+    "Event",
+    "Events",
+    "Transactions",
+    "Tables",
+    "Files",
+    "Bytes",
+    "Seconds",
+    "MB/s",
+)
+
+
+def print_plan(plan: CyclePlan) -> None:
+    """Print what a cycle would do."""
+    told = {
+        "bootstrap": f"is not published: a bootstrap at event {plan.event_id}",
+        "increment": f"would take {plan.events} events and {plan.transactions} transactions, up to event "
+        f"{plan.event_id}",
+        "idle": f"is up to date at event {plan.event_id}: nothing to do",
+    }
+    print(f"Database {plan.database} {told[plan.kind]}")
+    if plan.waits_for:
+        print(f"It would wait for transactions {', '.join(map(str, plan.waits_for))}")
+    if plan.tables:
+        _print_table(
+            ("Table", "Action", "Files", "Bytes", "What"),
+            (
+                (
+                    table.name,
+                    table.action,
+                    f"{table.files:,}",
+                    f"{table.size_bytes:,}",
+                    "; ".join(
+                        filter(
+                            None,
+                            (
+                                _several("new partitions", table.partitions_added),
+                                _several("partitions dropped", table.partitions_dropped),
+                                _several("changed", table.changes),
+                            ),
+                        )
+                    ),
+                )
+                for table in plan.tables
+            ),
+        )
+
+
+def print_status(status: ReplicationStatus) -> None:
+    """Print where a target stands."""
+    at = f" at event {status.event_id}" if status.event_id is not None else ""
+    print(f"Database {status.database} is {status.state}{at}")
+    if status.running:
+        print(f"A cycle is at work: {status.running}")
+    if status.source_error:
+        print(f"The source does not answer: {status.source_error}")
+    if status.lag:
+        print(
+            f"The source is at event {status.source_event_id}; behind by {status.lag.events} events, "
+            f"{status.lag.seconds:.0f} s"
+        )
+    if status.tables:
+        _print_table(
+            ("Table", "Events", "Seconds", "Bytes"),
+            (
+                (table.name, f"{table.events:,}", f"{table.seconds:,.0f}", f"{table.size_bytes:,}")
+                for table in status.tables
+            ),
+        )
+    if status.cycles:
+        _print_table(
+            _CYCLE_COLUMNS,
+            (
+                (
+                    time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.ended_s)),
+                    one.kind if one.cycles == 1 else f"{one.kind}, {one.cycles} times",
+                    *(f"{value:,}" for value in (one.event_id, one.events, one.transactions, one.tables)),
+                    *(f"{value:,}" for value in (one.files, one.size_bytes, one.seconds)),
+                    f"{one.bytes_per_s / 1e6:,.1f}",
+                )
+                for one in status.cycles
+            ),
+        )
+
+
+def _several(what: str, names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
+    return f"{what}: {', '.join(names[:_NAMES_SHOWN])}{more}"
+
+
+def _print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table()
+    for name in columns:
+        table.add_column(name, no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL, highlight=False).print(table)
