@@ -10,6 +10,8 @@ INSERT             SHARED_READ                 SHARED_READ
 UPDATE, DELETE     EXCL_WRITE                  SHARED_WRITE
 INSERT OVERWRITE   EXCLUSIVE                   EXCL_WRITE
 =================  ==========================  ==========================
+
+A SELECT takes SHARED_READ.
 """
 
 from __future__ import annotations
@@ -89,6 +91,25 @@ def lock_components(
             isDynamicPartitionWrite=write.dynamic,
         )
         for write in writes
+    ]
+
+
+def read_components(tables: Iterable[str]) -> list[types.LockComponent]:
+    """Build what a reader asks for.
+
+    :param tables: ``database.table`` names.
+    """
+    parts = [name.partition(".") for name in tables]
+    return [
+        types.LockComponent(
+            type=types.LockType.SHARED_READ,
+            level=types.LockLevel.TABLE,
+            dbname=database,
+            tablename=table,
+            operationType=types.DataOperationType.SELECT,
+            isTransactional=True,
+        )
+        for database, _, table in parts
     ]
 
 

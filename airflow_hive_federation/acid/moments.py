@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from airflow_hive_federation.metastore import MetastoreClient
@@ -16,10 +17,12 @@ class Snapshot:
 
     :param write_ids: the table's valid write ids.
     :param txns: transactions committed at that moment.
+    :param taken_at: when it was taken, by this machine's clock; ``None`` if it comes from elsewhere.
     """
 
     write_ids: ValidWriteIds
     txns: ValidTxns
+    taken_at: datetime | None = field(default=None, compare=False)
 
 
 def take_snapshots(client: MetastoreClient, tables: Sequence[str]) -> dict[str, Snapshot]:
@@ -31,6 +34,7 @@ def take_snapshots(client: MetastoreClient, tables: Sequence[str]) -> dict[str, 
     :param tables: ``database.table`` names.
     :return: by lower-case name.
     """
+    taken_at = datetime.now(UTC)
     opened: Any = client.get_open_txns()
     txns = ValidTxns.of(
         high_watermark=opened.txn_high_water_mark,
@@ -42,6 +46,7 @@ def take_snapshots(client: MetastoreClient, tables: Sequence[str]) -> dict[str, 
     return {
         name.lower(): Snapshot(
             txns=txns,
+            taken_at=taken_at,
             write_ids=ValidWriteIds.of(
                 name.lower(),
                 high_watermark=wire.writeIdHighWaterMark,

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
+import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql import types as spark_types
 
 from airflow_hive_federation.acid import scan
-from airflow_hive_federation.acid.snapshot import AcidState
+from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
 from airflow_hive_federation.acid.spark_types import spark_type
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from airflow_hive_federation.model.types import Column
 
+PLACE = "__acid_place"
 _PARTITION = "__acid_partition_"
 
 
@@ -48,6 +50,28 @@ class Place:
         path, uri = scan.qualified(spark, directory.location)
         return cls(path, uri, directory.state, directory.values)
 
+    def split(self, says: Callable[[AcidDirectory | None, FileEntry], bool]) -> tuple[Place, Place]:
+        """Split the insert files into two places: those of which ``says`` says yes, and the others.
+
+        :param says: told the directory (``None`` for an original file) and the file.
+        """
+        return self._only(says, True), self._only(says, False)
+
+    def _only(self, says: Callable[[AcidDirectory | None, FileEntry], bool], answer: bool) -> Place:
+        state = self.state
+
+        def narrowed(directory: AcidDirectory) -> AcidDirectory:
+            files = tuple(entry for entry in directory.files if says(directory, entry) is answer)
+            return replace(directory, files=files)
+
+        narrow = replace(
+            state,
+            base=None if state.base is None else narrowed(state.base),
+            originals=tuple(entry for entry in state.originals if says(None, entry) is answer),
+            deltas=tuple(narrowed(one) for one in state.deltas),
+        )
+        return replace(self, state=narrow)
+
     def full(self, entry: FileEntry) -> str:
         return f"{self.path}/{entry.path}"
 
@@ -55,24 +79,26 @@ class Place:
 def with_partition_values(
     spark: SparkSession, rows: DataFrame, places: Sequence[Place], keys: Sequence[Column]
 ) -> DataFrame:
-    """Add the partition keys, typed, to rows that know their directory (or come from one place)."""
-    if not keys:
-        return rows
+    """Add the partition keys, typed, and the index of the place.
+
+    :param rows: rows that know their directory, or come from one place.
+    """
     texts = [tuple(_value_or_none(value) for value in place.values) for place in places]
     if len(places) == 1:
-        return rows.withColumns(
-            {
-                key.name: fn.lit(text).cast(spark_type(key.type))
-                for key, text in zip(keys, texts[0], strict=True)
-            }
-        )
+        values = {
+            key.name: fn.lit(text).cast(spark_type(key.type))
+            for key, text in zip(keys, texts[0], strict=True)
+        }
+        return rows.withColumns({**values, PLACE: fn.lit(0)})
     names = [f"{_PARTITION}{index}" for index in range(len(keys))]
-    fields = ", ".join(f"{name} string" for name in (scan.DIRECTORY, *names))
-    table = spark.createDataFrame(
-        [(place.uri, *text) for place, text in zip(places, texts, strict=True)], fields
-    )
-    typed = table.select(
+    columns = {
+        scan.DIRECTORY: pa.array([place.uri for place in places], pa.string()),
+        PLACE: pa.array(range(len(places)), pa.int32()),
+        **{name: pa.array([text[index] for text in texts], pa.string()) for index, name in enumerate(names)},
+    }
+    typed = spark.createDataFrame(pa.table(columns)).select(
         scan.DIRECTORY,
+        PLACE,
         *(
             fn.col(name).cast(spark_type(key.type)).alias(key.name)
             for name, key in zip(names, keys, strict=True)

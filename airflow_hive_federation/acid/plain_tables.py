@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from airflow_hive_federation.acid import scan
+from airflow_hive_federation.acid.footers import parquet_metadata
 from airflow_hive_federation.acid.places import PartitionState, Place, no_rows, shown, with_partition_values
 from airflow_hive_federation.acid.spark_types import spark_schema, spark_type
 from airflow_hive_federation.errors import ConfigurationError
@@ -29,10 +30,13 @@ def plain_table(
     directories: Sequence[PartitionState],
     columns: Sequence[Column],
     keys: Sequence[Column],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
     """Read the files that the directories' snapshots show.
 
     :param table: the metastore's table.
+    :param storage_options: for reading footers of Parquet files with dates.
     :raises ConfigurationError: if the files are in a format that is not read here.
     """
     file_format = _FORMATS.get(table.sd.inputFormat)
@@ -48,17 +52,38 @@ def plain_table(
         paths = [f"{path}/{entry.path}" for entry in directory.state.files()]
         if not paths:
             continue
-        if file_format == "text":
-            rows = _text_rows(spark, paths, table, columns)
-        else:
-            rows = scan.plain_rows(spark, paths, schema, file_format).drop(scan.DIRECTORY, *scan.KEYS)
         place = Place(path, uri, directory.state, directory.values)
-        frames.append(with_partition_values(spark, rows, [place], keys))
+        if file_format == "text":
+            found = [_text_rows(spark, paths, table, columns)]
+        else:
+            dated = file_format == "parquet" and "date" in schema.simpleString()
+            found = [
+                scan.plain_rows(spark, some, schema, file_format, options).drop(scan.DIRECTORY, *scan.KEYS)
+                for some, options in (_by_calendar(paths, storage_options) if dated else [(paths, {})])
+            ]
+        frames += [with_partition_values(spark, rows, [place], keys) for rows in found]
     if not frames:
         empty = no_rows(spark, schema)
         frames.append(empty.withColumns({key.name: fn.lit(None).cast(spark_type(key.type)) for key in keys}))
     selected = [shown(column) for column in columns] + [fn.col(f"`{key.name}`") for key in keys]
     return scan.union([frame.select(*selected) for frame in frames])
+
+
+def _by_calendar(
+    paths: Sequence[str], storage_options: Mapping[str, Any] | None
+) -> list[tuple[list[str], dict[str, str]]]:
+    """Split Parquet files by the calendar of their dates.
+
+    Unless it is told otherwise, Hive writes the days of the Julian calendar before 15 October 1582, and says
+    so (``DataWritableWriteSupport``). Spark takes files that are not its own for proleptic.
+    """
+    julian: list[str] = []
+    proleptic: list[str] = []
+    for path, metadata in parquet_metadata(paths, storage_options):
+        by_hive = b"writer.model.name" in metadata
+        (julian if by_hive and metadata.get(b"writer.date.proleptic") != b"true" else proleptic).append(path)
+    split = [(julian, "LEGACY"), (proleptic, "CORRECTED")]
+    return [(some, {"datetimeRebaseMode": mode}) for some, mode in split if some]
 
 
 def _text_rows(spark: SparkSession, paths: Sequence[str], table: Any, columns: Sequence[Column]) -> DataFrame:
@@ -77,7 +102,9 @@ def _text_rows(spark: SparkSession, paths: Sequence[str], table: Any, columns: S
     delimiter = settings.get("field.delim", settings.get("serialization.format", _TEXT_DELIMITER))
     null = settings.get("serialization.null.format", "\\N")
     parts = fn.split(fn.col("value"), f"\\Q{delimiter}\\E", -1)
-    lines = spark.read.text(scan.escaped(paths), lineSep="\n").select(parts.alias("parts"))
+    lines = (
+        spark.read.options(**scan.STRICT).text(scan.escaped(paths), lineSep="\n").select(parts.alias("parts"))
+    )
     values = []
     for index, column in enumerate(columns):
         text = fn.get(fn.col("parts"), fn.lit(index))

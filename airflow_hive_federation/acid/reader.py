@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pyspark.sql import Column as SparkColumn
@@ -19,22 +20,26 @@ from pyspark.sql import types as spark_types
 
 from airflow_hive_federation.acid import scan
 from airflow_hive_federation.acid.arrow_rows import RowFile, bucket_property
+from airflow_hive_federation.acid.deletes import Deletes, read_deletes
+from airflow_hive_federation.acid.footers import each
+from airflow_hive_federation.acid.locations import directories_to_read, is_transactional
 from airflow_hive_federation.acid.moments import Snapshot, take_snapshots
-from airflow_hive_federation.acid.names import FileKind, parse_file
+from airflow_hive_federation.acid.names import DirectoryKind, FileKind, parse_file
 from airflow_hive_federation.acid.places import PartitionState, Place, no_rows, shown, with_partition_values
 from airflow_hive_federation.acid.plain_tables import plain_table
+from airflow_hive_federation.acid.pruning import Predicate
 from airflow_hive_federation.acid.rewrite import flushed_length
-from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState, acid_state
+from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
 from airflow_hive_federation.acid.spark_types import spark_schema
-from airflow_hive_federation.errors import AcidFormatError, ConfigurationError, NoSuchObjectError
+from airflow_hive_federation.errors import AcidFormatError, ConfigurationError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
-from airflow_hive_federation.storage.listing import list_files
 
 ROW_ID_COLUMN = "ROW__ID"
+_ORC = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
 
 
 def read_table(
@@ -44,6 +49,7 @@ def read_table(
     *,
     partitions: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
+    where: str | None = None,
     row_ids: bool = False,
     snapshot: Snapshot | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -54,27 +60,37 @@ def read_table(
     :param name: ``database.table``.
     :param partitions: partition names (``day=2026-01-01/hour=7``); ``None`` reads all.
     :param columns: columns and partition keys to return, in this order; ``None`` returns all.
+    :param where: a condition of Spark's SQL on the table's columns and partition keys. Partitions and bucket
+        files that cannot hold such rows are not opened, which a condition on the DataFrame cannot achieve.
     :param row_ids: add ``ROW__ID``, a struct of writeid, bucketid and rowid (full ACID tables only).
     :param snapshot: from :func:`take_snapshots`; ``None`` takes the present one.
     :param storage_options: options of the store the table lies in, for listing its directories.
     :raises NoSuchObjectError: if the table or a named partition does not exist.
     :raises ConfigurationError: if it is a view, is kept by a storage handler, or is in a format that is not
-        read here.
+        read here; or if ``where`` does not fit it.
     :raises AcidFormatError: if its directories break Hive's layout.
     """
     database, _, table_name = name.partition(".")
     table: Any = client.get_table(database, table_name)
     _refuse_unreadable(table, name)
     parameters = table.parameters or {}
-    transactional = parameters.get("transactional", "").lower() == "true"
+    transactional = is_transactional(table)
     full_acid = transactional and parameters.get("transactional_properties", "").lower() != "insert_only"
+    if full_acid and table.sd.inputFormat != _ORC:
+        raise ConfigurationError(
+            f"{name} is in a format that full ACID tables cannot be in: {table.sd.inputFormat}.",
+            remedy="Compare its definition with SHOW CREATE TABLE: Hive keeps full ACID tables as ORC.",
+        )
     if row_ids and not full_acid:
         raise ConfigurationError(f"{name} is not a full ACID table: its rows have no ROW__ID.")
     if transactional and snapshot is None:
         snapshot = take_snapshots(client, [name])[name.lower()]
     data = [Column.of(field.name, field.type) for field in table.sd.cols]
     keys = [Column.of(field.name, field.type) for field in table.partitionKeys or []]
-    directories = _directories(client, table, partitions, snapshot=snapshot, storage_options=storage_options)
+    predicate = None if where is None else Predicate(spark, where)
+    directories = directories_to_read(
+        client, table, partitions, snapshot=snapshot, predicate=predicate, storage_options=storage_options
+    )
     if full_acid and snapshot is not None:
         rows = visible_rows(
             spark,
@@ -86,7 +102,9 @@ def read_table(
             storage_options=storage_options,
         )
     else:
-        rows = plain_table(spark, table, directories, data, keys)
+        rows = plain_table(spark, table, directories, data, keys, storage_options=storage_options)
+    if predicate is not None:
+        rows = predicate.applied(rows)
     if columns is None:
         return rows
     return rows.select(*([ROW_ID_COLUMN] if row_ids else []), *(f"`{column.lower()}`" for column in columns))
@@ -117,27 +135,72 @@ def visible_rows(
     schema = spark_schema(columns)
     places = [Place.of(spark, one) for one in directories]
     reading = _Reading(spark, schema, write_ids, storage_options)
+    changed = [place for place in places if place.state.delete_deltas]
+    deletes = read_deletes(changed, write_ids, storage_options)
+    untouched, touched = _split(places, changed, deletes)
     frames = []
-    for with_deletes in (False, True):
-        group = [place for place in places if bool(place.state.delete_deltas) is with_deletes]
+    for group, with_deletes in ((untouched, False), (touched, True)):
         found = _insert_frames(reading, group, identities=row_ids or with_deletes)
         if not found:
             continue
         rows = scan.union(found)
-        if with_deletes:
-            scans = _delete_scans(group)
-            rows = scan.without(
-                rows,
-                scan.deleted_keys(spark, scans, schema, write_ids),
-                at_most=scan.count_by_footers(spark, [path for one in scans for path in one.paths]),
-                one_directory=len(group) == 1,
-            )
-        frames.append(rows)
+        if with_deletes and deletes is None:
+            rows = _joined(reading, rows, changed)
+        rows = with_partition_values(spark, rows, changed if with_deletes else places, partition_keys)
+        frames.append(deletes.without(spark, rows) if with_deletes and deletes is not None else rows)
     if not frames:
-        frames.append(no_rows(spark, schema))
-    rows = with_partition_values(spark, scan.union(frames), places, partition_keys)
+        frames.append(with_partition_values(spark, no_rows(spark, schema), places, partition_keys))
     selected = [shown(column) for column in columns] + [fn.col(f"`{key.name}`") for key in partition_keys]
-    return rows.select(*([_row_id()] if row_ids else []), *selected)
+    chosen = [*([_row_id()] if row_ids else []), *selected]
+    return scan.union([frame.select(*chosen) for frame in frames])
+
+
+def _split(
+    places: Sequence[Place], changed: Sequence[Place], deletes: Deletes | None
+) -> tuple[list[Place], list[Place]]:
+    """Split the files of places into those without deleted rows and those that may have some.
+
+    The second list has the places of ``changed``, in their order.
+    """
+    untouched = [place for place in places if not place.state.delete_deltas]
+    if deletes is None:
+        return untouched, list(changed)
+    touched = []
+    for index, place in enumerate(changed):
+        may_have, have_not = place.split(partial(_may_have_deleted, deletes, index))
+        touched.append(may_have)
+        untouched.append(have_not)
+    return untouched, touched
+
+
+def _may_have_deleted(
+    deletes: Deletes, place: int, directory: AcidDirectory | None, entry: FileEntry
+) -> bool:
+    bucket = parse_file(entry.path.rpartition("/")[2]).bucket
+    return deletes.touch(place, _write_ids_of(directory), bucket)
+
+
+def _write_ids_of(directory: AcidDirectory | None) -> tuple[int, int]:
+    # Rows that are older than the table's transactions are of write id 0.
+    if directory is None:
+        return 0, 0
+    base = directory.name.kind is DirectoryKind.BASE and not directory.raw
+    return 0 if base else directory.name.min_write_id, max(0, directory.name.max_write_id)
+
+
+def _joined(reading: _Reading, rows: DataFrame, places: Sequence[Place]) -> DataFrame:
+    scans = _delete_scans(places)
+    counts = each(
+        [path for one in scans for path in one.paths],
+        reading.storage_options,
+        lambda file, _: int(file.nrows),
+    )
+    return scan.without(
+        rows,
+        scan.deleted_keys(reading.spark, scans, reading.schema, reading.write_ids),
+        at_most=sum(counts),
+        one_directory=len(places) == 1,
+    )
 
 
 @dataclass(frozen=True)
@@ -167,11 +230,10 @@ def _insert_frames(reading: _Reading, places: Sequence[Place], *, identities: bo
     for place, _, entries in plain:
         for entry in entries:
             _bucket_of(place, entry)
-    frames = [
-        scan.acid_rows(spark, scan.Scan(paths=tuple(paths), filtered=mixed), schema, reading.write_ids)
-        for mixed, paths in regular.items()
-        if paths
-    ]
+    scans = [scan.Scan(paths=tuple(paths), filtered=mixed) for mixed, paths in regular.items() if paths]
+    every = [path for one in scans for path in one.paths]
+    by_position = scan.were_renamed(every, schema, reading.storage_options)
+    frames = [scan.acid_rows(spark, one, schema, reading.write_ids, by_position=by_position) for one in scans]
     if plain and identities:
         by_arrow += _numbered(spark, plain)
     elif plain:
@@ -272,47 +334,6 @@ def _row_id() -> SparkColumn:
         fn.col(scan.BUCKET).alias("bucketid"),
         fn.col(scan.ROW_ID).alias("rowid"),
     ).alias(ROW_ID_COLUMN)
-
-
-def _directories(
-    client: MetastoreClient,
-    table: Any,
-    partitions: Sequence[str] | None,
-    *,
-    snapshot: Snapshot | None,
-    storage_options: Mapping[str, Any] | None,
-) -> list[PartitionState]:
-    database = table.dbName
-    if not table.partitionKeys:
-        if partitions is not None:
-            raise ConfigurationError(f"{database}.{table.tableName} has no partitions to choose from.")
-        return [_listed(table.sd.location, (), snapshot, storage_options)]
-    found: list[Any] = list(client.iter_partitions(database, table.tableName, names=partitions))
-    if partitions is not None and len(found) != len(set(partitions)):
-        raise NoSuchObjectError(
-            f"{database}.{table.tableName} has {len(found)} of the {len(set(partitions))} partitions named.",
-            remedy="Compare with SHOW PARTITIONS.",
-        )
-    return [_listed(one.sd.location, tuple(one.values), snapshot, storage_options) for one in found]
-
-
-def _listed(
-    location: str,
-    values: tuple[str, ...],
-    snapshot: Snapshot | None,
-    storage_options: Mapping[str, Any] | None,
-) -> PartitionState:
-    listing = list_files(location, options=storage_options, missing_ok=True)
-    if snapshot is None:
-        visible = [entry for entry in listing if not _is_hidden(entry) and entry.size_bytes]
-        state = AcidState(base=None, originals=tuple(visible), deltas=(), delete_deltas=())
-    else:
-        state = acid_state(listing, snapshot.write_ids, snapshot.txns)
-    return PartitionState(location=location, state=state, values=values)
-
-
-def _is_hidden(entry: FileEntry) -> bool:
-    return any(part.startswith(("_", ".")) for part in entry.path.split("/"))
 
 
 def _refuse_unreadable(table: Any, name: str) -> None:

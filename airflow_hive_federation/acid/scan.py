@@ -11,35 +11,34 @@ away.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql import types as spark_types
 
 from airflow_hive_federation.acid.arrow_rows import RowFile, count_rows, rows_of_file
-from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
-from airflow_hive_federation.errors import AcidFormatError, FileVanishedError, HiveFederationError
-from airflow_hive_federation.model.types import parse_type
+from airflow_hive_federation.acid.footers import row_columns
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 
-T = TypeVar("T")
 WRITE_ID, BUCKET, ROW_ID, DIRECTORY = "__acid_write_id", "__acid_bucket", "__acid_row_id", "__acid_directory"
 KEYS = (WRITE_ID, BUCKET, ROW_ID)
+_HASHED, _DELETED_HASHED = "__acid_hashed", "__acid_deleted_hashed"
 _KEY_FIELDS = [
     spark_types.StructField(WRITE_ID, spark_types.LongType()),
     spark_types.StructField(BUCKET, spark_types.IntegerType()),
     spark_types.StructField(ROW_ID, spark_types.LongType()),
     spark_types.StructField(DIRECTORY, spark_types.StringType()),
 ]
-_INSERT, _DELETE = "coalesce(operation, 0) < 2", "coalesce(operation, 2) = 2"
+OURS = "hive.federation.reader"
+"""A reader option that tells our own scans from others; see :mod:`.guard`."""
+# Rows of files that are gone or broken are never left out, whatever the session says.
+STRICT = {OURS: "true", "ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+_INSERT, _DELETE = 0, 2
 _GLOB_CHARACTERS = re.compile(r"([\[\]{}*?\\])")
 _EMPTY_AUTHORITY = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):///")
 _BY_POSITION = {"orc.force.positional.evolution": "true"}
@@ -48,7 +47,7 @@ _WHOLE_ROW = "size(array(row)) = 1"
 _CHEAP = (spark_types.BooleanType, spark_types.NumericType, spark_types.DateType)
 # Broadcast by rows: deletes compress so well that their bytes say nothing (400,000 in 6 KB).
 _BROADCAST_ROWS = 2_000_000
-_FOOTER_THREADS = 8
+_VISIBILITY = re.compile(r"_v\d+\Z")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,13 +63,18 @@ class Scan:
 
 
 def acid_rows(
-    spark: SparkSession, scan: Scan, schema: spark_types.StructType, write_ids: ValidWriteIds
+    spark: SparkSession,
+    scan: Scan,
+    schema: spark_types.StructType,
+    write_ids: ValidWriteIds,
+    *,
+    by_position: bool,
 ) -> DataFrame:
     """Read insert events: the row's columns and the four columns of its identity.
 
     :param schema: the row's columns.
+    :param by_position: some file was written when the columns had other names; see :func:`were_renamed`.
     """
-    by_position = _were_renamed(spark, scan.paths, schema)
     frame = _read_acid(spark, scan.paths, schema, by_position=by_position).where(keep(schema, _INSERT))
     if by_position:
         frame = frame.where(_WHOLE_ROW)
@@ -92,23 +96,45 @@ def deleted_keys(
 
 
 def without(rows: DataFrame, deleted: DataFrame, *, at_most: int, one_directory: bool) -> DataFrame:
-    """Leave out the rows whose identity is among the deleted ones.
+    """Leave out the rows whose identity is among the deleted ones, by a join.
 
     :param at_most: how many deletes there are, or more.
     :param one_directory: all rows and deletes are of one directory.
     """
-    hinted = fn.broadcast(deleted) if at_most <= _BROADCAST_ROWS else deleted.hint("merge")
     # The directory belongs to the key: writers number the rows of every partition from 0.
     keys = list(KEYS) if one_directory else [*KEYS, DIRECTORY]
-    return rows.join(hinted.select(keys), keys, "left_anti").select(*rows.columns)
+    # A join by one number is far quicker than by four columns, which are compared only where it is equal.
+    mine = rows.withColumn(_HASHED, _hashed(one_directory))
+    theirs = deleted.select(
+        _hashed(one_directory).alias(_DELETED_HASHED), *(fn.col(key).alias(f"{key}_d") for key in keys)
+    )
+    hinted = fn.broadcast(theirs) if at_most <= _BROADCAST_ROWS else theirs.hint("merge")
+    condition = fn.col(_HASHED) == fn.col(_DELETED_HASHED)
+    for key in keys:
+        # Not as an equality, which would become part of the key.
+        condition &= (fn.col(key) <= fn.col(f"{key}_d")) & (fn.col(key) >= fn.col(f"{key}_d"))
+    return mine.join(hinted, condition, "left_anti").select(*rows.columns)
+
+
+def _hashed(one_directory: bool) -> SparkColumn:
+    numbers = fn.shiftleft(WRITE_ID, 40).bitwiseXOR(fn.shiftleft(fn.col(BUCKET).cast("bigint"), 20))
+    numbers = numbers.bitwiseXOR(fn.col(ROW_ID))
+    return numbers if one_directory else numbers.bitwiseXOR(fn.xxhash64(DIRECTORY))
 
 
 def plain_rows(
-    spark: SparkSession, paths: Sequence[str], schema: spark_types.StructType, file_format: str
+    spark: SparkSession,
+    paths: Sequence[str],
+    schema: spark_types.StructType,
+    file_format: str,
+    options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """Read files without ACID columns, whose rows need no identity."""
-    options = _BY_POSITION if file_format == "orc" else {}
-    frame = spark.read.schema(schema).options(**options).format(file_format).load(escaped(paths))
+    """Read files without ACID columns, whose rows need no identity.
+
+    :param options: further options of Spark's reader.
+    """
+    every = {**STRICT, **(_BY_POSITION if file_format == "orc" else {}), **(options or {})}
+    frame = spark.read.schema(schema).options(**every).format(file_format).load(escaped(paths))
     nulls = [fn.lit(None).cast(field.dataType).alias(field.name) for field in _KEY_FIELDS[:3]]
     return frame.select(*schema.names, *nulls, _directory().alias(DIRECTORY))
 
@@ -146,23 +172,18 @@ def row_counts(spark: SparkSession, paths: Sequence[str]) -> dict[str, int]:
     return {row["path"]: row["rows"] for row in counted}
 
 
-def keep(schema: spark_types.StructType, operation: str) -> SparkColumn:
-    """Build the filter every scan of ACID files needs; see the module's text."""
-    conditions = [fn.expr(operation)]
-    for name in ("originalTransaction", "bucket", "rowId", "currentTransaction"):
-        conditions.append(fn.expr(f"coalesce({name}, 0) >= 0"))
+def keep(schema: spark_types.StructType, operation: int) -> SparkColumn:
+    """Build the filter every scan of ACID files needs; see the module's text.
+
+    ``operation`` is never null, so that nothing else is looked at; but Spark does not know that, and has all
+    six columns read.
+    """
     cheapest = next((f for f in schema.fields if isinstance(f.dataType, _CHEAP)), schema.fields[0])
-    value = fn.col("row").getField(cheapest.name)
-    if isinstance(cheapest.dataType, (spark_types.MapType, spark_types.ArrayType)):
-        conditions.append(fn.coalesce(fn.size(value), fn.lit(0)) >= -1)
-    elif isinstance(cheapest.dataType, spark_types.StructType):
-        conditions.append(fn.coalesce(fn.length(value.cast("string")), fn.lit(0)) >= 0)
-    else:
-        conditions.append(fn.hash(value) >= fn.lit(-(2**31)))
-    condition = conditions[0]
-    for other in conditions[1:]:
-        condition &= other
-    return condition
+    value = fn.col("row").getField(cheapest.name).isNull().cast("bigint")
+    others = [fn.col(name) for name in ("originalTransaction", "bucket", "rowId", "currentTransaction")]
+    found = fn.coalesce("operation", *others, value)
+    refusal = fn.raise_error("A file holds other events than its directory should; Hive 2 wrote such files.")
+    return fn.when(found == operation, fn.lit(True)).otherwise(refusal.cast("boolean"))
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:
@@ -183,67 +204,27 @@ def qualified(spark: SparkSession, location: str) -> tuple[str, str]:
     return path.toString(), _EMPTY_AUTHORITY.sub(r"\1:/", path.toUri().toString())
 
 
-def _were_renamed(spark: SparkSession, paths: Sequence[str], schema: spark_types.StructType) -> bool:
+def were_renamed(
+    paths: Sequence[str], schema: spark_types.StructType, options: Mapping[str, Any] | None
+) -> bool:
     """Whether some file was written when the columns had other names.
 
     Hive matches the columns of ORC files by position. By name is the same as long as every file's columns are
     the first of the table's; then Spark may leave out columns that nobody asks for.
+
+    :raises FileVanishedError: if a file is gone.
+    :raises AcidFormatError: if one cannot be read.
     """
-    names = [name.lower() for name in schema.names]
-
-    def differs(reader: Any, path: str) -> bool:
-        # One call, where walking the schema takes one for every name.
-        found = _row_names(reader.getSchema().toString())
-        if found is None:
-            raise AcidFormatError(f"{path} has not the columns of an ACID file.", path=path)
-        return list(found) != names[: len(found)]
-
-    # The files of one directory are of one statement or one compaction.
-    one_each = {path.rpartition("/")[0]: path for path in paths}
-    return any(_footers(spark, list(one_each.values()), differs))
+    names = tuple(name.lower() for name in schema.names)
+    # The files of one statement, or of one compaction of a directory, were written with the same columns.
+    one_each = {_written_by(path): path for path in paths}
+    return any(found != names[: len(found)] for found in row_columns(list(one_each.values()), options))
 
 
-def count_by_footers(spark: SparkSession, paths: Sequence[str]) -> int:
-    """Count the events in ACID files, visible or not."""
-    return sum(_footers(spark, paths, lambda reader, _: int(reader.getNumberOfRows())))
-
-
-def _footers(spark: SparkSession, paths: Sequence[str], ask: Callable[[Any, str], T]) -> list[T]:
-    configuration = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
-    jvm = _jvm(spark)
-    orc = jvm.org.apache.orc.OrcFile
-
-    def answer(path: str) -> T:
-        try:
-            reader = orc.createReader(jvm.org.apache.hadoop.fs.Path(path), orc.readerOptions(configuration))
-        except Py4JJavaError as error:
-            raise _unreadable(path, error) from error
-        try:
-            return ask(reader, path)
-        finally:
-            reader.close()
-
-    with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
-        return list(pool.map(answer, paths))
-
-
-@lru_cache(maxsize=256)
-def _row_names(schema: str) -> tuple[str, ...] | None:
-    fields = parse_type(schema).fields
-    if tuple(field.name for field in fields) != ACID_COLUMNS:
-        return None
-    return tuple(field.name.lower() for field in fields[-1].type.fields)
-
-
-def _unreadable(path: str, error: Py4JJavaError) -> HiveFederationError:
-    said = str(error.java_exception.toString())
-    if "FileNotFoundException" in said:
-        return FileVanishedError(
-            f"{path} is gone.",
-            remedy="Read again with a new snapshot: it was cleaned up, or the table was dropped.",
-            path=path,
-        )
-    return AcidFormatError(f"{path} cannot be read as ORC: {said}.", path=path)
+def _written_by(path: str) -> str:
+    directory = path.rpartition("/")[0]
+    name = directory.rpartition("/")[2]
+    return directory if _VISIBILITY.search(name) else name
 
 
 def _read_acid(
@@ -259,7 +240,7 @@ def _read_acid(
             spark_types.StructField("row", schema),
         ]
     )
-    options = _BY_POSITION if by_position else {}
+    options = {**STRICT, **(_BY_POSITION if by_position else {})}
     return spark.read.schema(acid).options(**options).orc(escaped(paths))
 
 
@@ -290,7 +271,7 @@ def _is_valid(write_ids: ValidWriteIds) -> SparkColumn:
 
 
 def _contents(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    return spark.read.format("binaryFile").load(escaped(paths)).select("path", "content")
+    return spark.read.format("binaryFile").options(**STRICT).load(escaped(paths)).select("path", "content")
 
 
 def escaped(paths: Sequence[str]) -> list[str]:

@@ -19,7 +19,7 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Self
 
-from airflow_hive_federation.acid.locks import TableWrite, WriteKind, lock_components
+from airflow_hive_federation.acid.locks import TableWrite, WriteKind, lock_components, read_components
 from airflow_hive_federation.acid.moments import Snapshot, take_snapshots
 from airflow_hive_federation.errors import (
     ConfigurationError,
@@ -61,12 +61,19 @@ class Transaction:
     :param lock_policy: how to wait for locks; its ``timeout_s`` is the deadline of one :meth:`lock`.
     :param shared_writes: updates and deletes do not shut each other out; the first to commit wins
         (``hive.txn.xlock.write=false``).
+    :param read_only: nothing is going to be written; the transaction leaves no notification event.
     """
 
     def __init__(
-        self, client: MetastoreClient, *, lock_policy: PollPolicy = LOCK_POLICY, shared_writes: bool = False
+        self,
+        client: MetastoreClient,
+        *,
+        lock_policy: PollPolicy = LOCK_POLICY,
+        shared_writes: bool = False,
+        read_only: bool = False,
     ) -> None:
         self._client = client
+        self._kind = types.TxnType.READ_ONLY if read_only else types.TxnType.DEFAULT
         self._lock_policy = lock_policy
         self._shared_writes = shared_writes
         self._id: int | None = None
@@ -96,7 +103,7 @@ class Transaction:
     def __enter__(self) -> Self:
         if self._state is not TransactionState.NEW:
             raise ConfigurationError(f"The transaction was used before: it is {self._state}.")
-        self._id = self._client.open_txns()[0]
+        self._id = self._client.open_txns(kind=self._kind)[0]
         self._state = TransactionState.OPEN
         self._heart = _Heart(self._client, self._id, heartbeat_interval_s(self._client))
         return self
@@ -123,15 +130,27 @@ class Transaction:
         :raises LockTimeoutError: if they are not granted within the policy's ``timeout_s``.
         :raises TransactionAbortedError: if the transaction was aborted under us.
         """
-        self.check()
         components = lock_components(writes, shared_writes=self._shared_writes)
+        return self._lock(components, {f"{write.database}.{write.table}" for write in writes})
+
+    def lock_to_read(self, tables: Collection[str]) -> bool:
+        """Take readers' locks and wait until they are granted.
+
+        :param tables: ``database.table`` names.
+
+        Otherwise as :meth:`lock`.
+        """
+        return self._lock(read_components(tables), set(tables))
+
+    def _lock(self, components: Sequence[types.LockComponent], tables: set[str]) -> bool:
+        self.check()
         answer = self._client.lock(components, txn_id=self.id)
         if answer.state == types.LockState.ACQUIRED:
             return False
         lock_id = answer.lockid or 0
         if wait_until(lambda: self._granted(lock_id), self._lock_policy):
             return True
-        names = sorted({f"{write.database}.{write.table}" for write in writes})
+        names = sorted(tables)
         raise LockTimeoutError(
             f"Transaction {self.id} was not granted its locks on {', '.join(names)} in "
             f"{self._lock_policy.timeout_s} s.",

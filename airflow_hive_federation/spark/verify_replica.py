@@ -90,4 +90,4 @@ def _rows(spark: SparkSession, plan: Mapping[str, Any], options: Mapping[str, An
     ]
     if plan["kind"] == "full_acid" and write_ids is not None:
         return visible_rows(spark, directories, columns, write_ids=write_ids, storage_options=options)
-    return plain_table(spark, table, directories, columns, [])
+    return plain_table(spark, table, directories, columns, [], storage_options=options)

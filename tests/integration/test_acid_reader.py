@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
+from airflow_hive_federation.acid import deletes, scan
 from airflow_hive_federation.acid.moments import Snapshot
 from airflow_hive_federation.acid.reader import read_table
 from airflow_hive_federation.errors import NoSuchObjectError
@@ -82,6 +83,20 @@ def test_rows(name: str, spark: SparkSession) -> None:
     rows = read_table(spark, golden, f"golden.{name}", snapshot=golden.snapshot)  # type: ignore[arg-type]
     assert _collected(rows, [*golden.columns, *golden.keys]) == golden.expected
     assert rows.count() == len(golden.expected)
+
+
+@pytest.mark.parametrize("broadcast", [True, False])
+@pytest.mark.parametrize("name", ["acid_changed", "acid_merged", "acid_converted", "acid_streamed"])
+def test_deletes_that_are_joined(
+    name: str, broadcast: bool, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletes, "_MOST_DELETES", 0)
+    if not broadcast:
+        monkeypatch.setattr(scan, "_BROADCAST_ROWS", 0)
+    golden = GoldenTable(name)
+    rows = read_table(spark, golden, f"golden.{name}", snapshot=golden.snapshot)  # type: ignore[arg-type]
+    assert ("Join" in rows._jdf.queryExecution().toString()) is bool(golden.expected)
+    assert _collected(rows, [*golden.columns, *golden.keys]) == golden.expected
 
 
 @pytest.mark.parametrize("name", ["acid_changed", "acid_streamed"])

@@ -1,0 +1,169 @@
+"""Which directories a read of a table looks into, and what each of them shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from airflow_hive_federation.acid.moments import Snapshot
+from airflow_hive_federation.acid.names import METADATA_FILE, VERSION_FILE, is_acid_directory, parse_directory
+from airflow_hive_federation.acid.places import PartitionState
+from airflow_hive_federation.acid.pruning import Bucketing, Predicate, only_buckets
+from airflow_hive_federation.acid.snapshot import AcidState, acid_state
+from airflow_hive_federation.errors import AcidFormatError, ConfigurationError, NoSuchObjectError
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.model.partitions import unescape
+from airflow_hive_federation.model.types import Column
+from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
+from airflow_hive_federation.storage.listing import list_many
+
+_VERSION = b"2"
+_THREADS = 8
+
+
+def is_transactional(table: Any) -> bool:
+    """Whether a table of the metastore is transactional, full ACID or insert-only."""
+    return str((table.parameters or {}).get("transactional", "")).lower() == "true"
+
+
+def directories_to_read(
+    client: MetastoreClient,
+    table: Any,
+    partitions: Sequence[str] | None,
+    *,
+    snapshot: Snapshot | None,
+    predicate: Predicate | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> list[PartitionState]:
+    """List the directories of a table and decide what to read of each.
+
+    :param table: the metastore's table.
+    :param partitions: names of partitions; ``None`` reads all.
+    :param snapshot: ``None`` for a table that is not transactional.
+    :param predicate: leave out partitions, and bucket files, that have no such rows.
+    :raises NoSuchObjectError: if a named partition does not exist.
+    :raises ConfigurationError: if partitions are named and the table has none.
+    :raises AcidFormatError: if directories break Hive's layout, or are of a version that is not known.
+    """
+    found = _places(client, table, partitions, predicate)
+    listings = list_many([storage.location for storage, _ in found], options=storage_options, missing_ok=True)
+    states = []
+    for storage, values in found:
+        listing = listings[storage.location]
+        if snapshot is None:
+            state = _everything(listing)
+        else:
+            state = _shown(storage.location, listing, snapshot, storage_options)
+        if predicate is not None and is_transactional(table):
+            state = _only_wanted_buckets(state, storage, table, predicate)
+        states.append(PartitionState(location=storage.location, state=state, values=values))
+    _check_versions(states, storage_options)
+    return states
+
+
+def _places(
+    client: MetastoreClient, table: Any, partitions: Sequence[str] | None, predicate: Predicate | None
+) -> list[tuple[Any, tuple[str, ...]]]:
+    name = f"{table.dbName}.{table.tableName}"
+    if not table.partitionKeys:
+        if partitions is not None:
+            raise ConfigurationError(f"{name} has no partitions to choose from.")
+        return [(table.sd, ())]
+    names = partitions
+    if predicate is not None:
+        if names is None:
+            names = client.list_partition_names(table.dbName, table.tableName)
+        keys = [Column.of(key.name, key.type) for key in table.partitionKeys]
+        values = [[unescape(part.partition("=")[2]) for part in one.split("/")] for one in names]
+        names = [names[index] for index in predicate.partitions(keys, values)]
+        if not names:
+            return []
+    found: list[Any] = list(client.iter_partitions(table.dbName, table.tableName, names=names))
+    if partitions is not None and names is not None and len(found) != len(set(names)):
+        raise NoSuchObjectError(
+            f"{name} has {len(found)} of the {len(set(names))} partitions named.",
+            remedy="Compare with SHOW PARTITIONS.",
+        )
+    return [(one.sd, tuple(one.values)) for one in found]
+
+
+def _everything(listing: Sequence[FileEntry]) -> AcidState:
+    visible = tuple(entry for entry in listing if not _is_hidden(entry) and entry.size_bytes)
+    return AcidState(base=None, originals=visible, deltas=(), delete_deltas=())
+
+
+def _is_hidden(entry: FileEntry) -> bool:
+    return any(part.startswith(("_", ".")) for part in entry.path.split("/"))
+
+
+def _shown(
+    location: str,
+    listing: Sequence[FileEntry],
+    snapshot: Snapshot,
+    storage_options: Mapping[str, Any] | None,
+) -> AcidState:
+    compacted = [
+        entry.path.rpartition("/")[0]
+        for entry in listing
+        if _is_mark_of_a_base(entry.path) and _says_compacted(f"{location}/{entry.path}", storage_options)
+    ]
+    return acid_state(listing, snapshot.write_ids, snapshot.txns, compacted_bases=compacted)
+
+
+def _is_mark_of_a_base(path: str) -> bool:
+    directory, _, file = path.rpartition("/")
+    name = directory.rpartition("/")[2]
+    if file != METADATA_FILE or not name.startswith("base_") or not is_acid_directory(name):
+        return False
+    # With a transaction in its name, the name tells already.
+    return parse_directory(name).visibility_txn_id == 0
+
+
+def _says_compacted(uri: str, storage_options: Mapping[str, Any] | None) -> bool:
+    """Read a marker of Hive 3's compactor (``AcidUtils.MetaDataFile``)."""
+    try:
+        said = json.loads(_content(uri, storage_options))
+        return bool(said["dataFormat"] == "compacted")
+    except (ValueError, TypeError, KeyError) as error:
+        raise AcidFormatError(f"{uri} cannot be read as Hive's marker of a directory.", path=uri) from error
+
+
+def _check_versions(states: Sequence[PartitionState], storage_options: Mapping[str, Any] | None) -> None:
+    # Directories of one name in several partitions are of one statement, which has one version.
+    marks = {
+        directory.name: f"{one.location}/{entry.path}"
+        for one in states
+        for directory in one.state.directories
+        for entry in directory.markers
+        if entry.path.endswith(f"/{VERSION_FILE}")
+    }
+    with ThreadPoolExecutor(_THREADS) as threads:
+        list(threads.map(lambda uri: _check_version(uri, storage_options), marks.values()))
+
+
+def _check_version(uri: str, storage_options: Mapping[str, Any] | None) -> None:
+    version = _content(uri, storage_options).strip()
+    if version != _VERSION:
+        raise AcidFormatError(
+            f"{uri} says that its directory is of ACID version {version.decode(errors='replace')!r}.",
+            remedy="Version 2 is read, which Hive writes since 3.0. Let Hive compact older tables (major).",
+            path=uri,
+        )
+
+
+def _content(uri: str, storage_options: Mapping[str, Any] | None) -> bytes:
+    filesystem, path = open_filesystem(uri, storage_options)
+    with storage_errors(uri), filesystem.open(path, "rb") as file:
+        return bytes(file.read())
+
+
+def _only_wanted_buckets(state: AcidState, storage: Any, table: Any, predicate: Predicate) -> AcidState:
+    columns = [Column.of(field.name, field.type) for field in table.sd.cols]
+    bucketing = Bucketing.of(storage, columns, (table.parameters or {}).get("bucketing_version", "1"))
+    wanted = None if bucketing is None else predicate.buckets(bucketing)
+    if bucketing is None or wanted is None:
+        return state
+    return only_buckets(state, wanted, bucketing.count)
