@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
@@ -29,6 +30,10 @@ from airflow_hive_federation.storage.filesystem import (
 #: Keys of fsspec's file details that hold the modification time, best first.
 _TIME_KEYS = ("mtime", "LastModified", "last_modified", "updated", "created")
 
+#: So often is a directory listed in which others remove things.
+_TRIES = 20
+_PAUSE_S = 0.02
+
 #: Directories of one scan: (files, paths of sub-directories); both relative to the listing's root.
 _Scan = tuple[list[FileEntry], list[str]]
 
@@ -42,27 +47,28 @@ def list_files(
     ``org.apache.hadoop.fs.ChecksumFileSystem.getChecksumFile``), and temporary files of our own copies.
     Other hidden files are listed.
 
+    When something below the directory goes meanwhile, all is listed anew: what replaced it may not be in the
+    answer either.
+
     :param uri: URI of the directory.
     :param options: storage options, see :func:`.filesystem.options_for`.
     :param threads: directories listed side by side, on stores other than the local one.
     :param missing_ok: a directory that does not exist has no files, instead of being an error.
-    :raises FileVanishedError: the directory does not exist, or one below it went while it was listed. (What
-        replaced it may not be in the answer either, so nothing less than a new listing will do.)
+    :raises FileVanishedError: the directory does not exist, or something below it went each of many times.
     :raises StorageError: it cannot be listed, or is a file.
     """
-    try:
-        if local_path(uri) is not None:
-            files = _list_local(uri)
-        elif parse_location(uri).scheme in OBJECT_STORES:
-            files = _list_keys(uri, options)
-        else:
-            files = _list_tree(uri, options, threads)
-    except FileVanishedError as error:
-        if missing_ok and error.facts.get("path") == uri:
-            return []
-        raise
-    files.sort(key=_path_of)
-    return files
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            return sorted(_listed(uri, options, threads), key=_path_of)
+        except FileVanishedError as error:
+            # A file right in the directory is told by the directory's name too.
+            is_gone = error.facts.get("path") == uri and not _is_there(uri, options)
+            if is_gone and missing_ok:
+                return []
+            if is_gone or not tries_left:
+                raise
+            time.sleep(_PAUSE_S)
+    raise AssertionError  # the last try has returned or raised
 
 
 def list_many(
@@ -128,6 +134,20 @@ def list_directory(uri: str, *, options: Mapping[str, Any] | None = None) -> dic
     except FileVanishedError:
         return {}
     return {_name(d["name"]): int(d["size"]) for d in details if d["type"] == "file"}
+
+
+def _listed(uri: str, options: Mapping[str, Any] | None, threads: int) -> list[FileEntry]:
+    if local_path(uri) is not None:
+        return _list_local(uri)
+    if parse_location(uri).scheme in OBJECT_STORES:
+        return _list_keys(uri, options)
+    return _list_tree(uri, options, threads)
+
+
+def _is_there(uri: str, options: Mapping[str, Any] | None) -> bool:
+    filesystem, path = open_filesystem(uri, options)
+    with storage_errors(uri):
+        return bool(filesystem.exists(path))
 
 
 def _path_of(entry: FileEntry) -> str:

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import os
+import shutil
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -45,6 +49,35 @@ def test_missing_directory(tree: str) -> None:
     assert caught.value.path == missing
     assert list_files(missing, missing_ok=True) == []
     assert list_files(f"{tree}/empty") == []
+
+
+def test_others_remove_things_meanwhile(tmp_path: Path) -> None:
+    stays = ["base/bucket", "file"]
+    (tmp_path / "base").mkdir()
+    for name in stays:
+        (tmp_path / name).touch()
+    ended = threading.Event()
+
+    def clean() -> None:
+        while not ended.is_set():
+            for number in range(20):
+                (tmp_path / f"delta_{number}").mkdir()
+                (tmp_path / f"delta_{number}" / "bucket").touch()
+                (tmp_path / f"original_{number}").touch()
+            for number in range(20):
+                shutil.rmtree(tmp_path / f"delta_{number}")
+                (tmp_path / f"original_{number}").unlink()
+            time.sleep(0.02)
+
+    with ThreadPoolExecutor(1) as others:
+        cleaning = others.submit(clean)
+        try:
+            for _ in range(40):
+                listed = {file.path for file in list_files(str(tmp_path), missing_ok=True)}
+                assert listed >= set(stays)
+        finally:
+            ended.set()
+        cleaning.result()
 
 
 def test_a_file_is_no_directory(tree: str) -> None:
