@@ -126,8 +126,8 @@ class CycleLock:
         )
         database = self._policy.target_database
         began = time.monotonic()
-        while not _is_dead_here(seen) and time.monotonic() - began < self._silence_s:
-            time.sleep(min(_LOOK_S, self._silence_s))
+        while time.monotonic() - began < self._patience_s(seen):
+            time.sleep(_LOOK_S)
             now = holder_of(client, database)
             if now is None:
                 return
@@ -143,6 +143,10 @@ class CycleLock:
             client.unlock(seen.lockid)
         except NoSuchLockError:
             logger.info("Somebody else has removed lock %d", seen.lockid)
+
+    def _patience_s(self, lock: Any) -> float:
+        # Three heartbeats, not none: containers may share a host's name and not its processes.
+        return min(self._silence_s, 3 * _BEAT_S) if _is_dead_here(lock) else self._silence_s
 
     def _beat(self) -> None:
         request = types.HeartbeatRequest(lockid=self._id)
@@ -171,7 +175,7 @@ def described(lock: Any) -> str:
 
 
 def _is_dead_here(lock: Any) -> bool:
-    """Whether the holder was a process of this machine that is no more."""
+    """Whether the holder was, as it seems, a process of this machine that is no more."""
     agent, _, pid = str(lock.agentInfo).rpartition(" ")
     if lock.hostname != socket.gethostname() or not agent.endswith("process") or not pid.isdecimal():
         return False

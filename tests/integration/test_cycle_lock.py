@@ -67,6 +67,7 @@ def test_one_works_and_the_other_says_so_until_the_first_is_killed(
                 assert len(client.show_locks(database=cycle_lock.LOCK_DATABASE)) == 1
             first.kill()
         # Its process is known to be gone, on this machine.
+        monkeypatch.setattr(cycle_lock, "_BEAT_S", 0.5)
         with CycleLock(made, POLICY, silence_s=600.0):
             pass
         with connected(target) as client:
