@@ -244,7 +244,7 @@ class HiveStreamingConnection:
                 self._position = value
             self._count()
         if batch.remaining == 0:
-            self._close_batch()
+            self._finish_used_up()
 
     def abort_transaction(self) -> None:
         """Drop the transaction's records. In a connection that has failed it does nothing.
@@ -314,6 +314,7 @@ class HiveStreamingConnection:
             storage_options=said.storage_options,
             lock_policy=said.lock_policy,
             at=said.at,
+            on_lost=self._note_lost,
         )
 
     @contextmanager
@@ -327,14 +328,14 @@ class HiveStreamingConnection:
             )
         try:
             after(self._state, call)
+            if call in {Call.WRITE, Call.COMMIT}:
+                self._current().check()
             if call in {Call.WRITE, Call.COMMIT} and self._thread != threading.get_ident():
                 raise InvalidTransactionState(
                     f"{call}: another thread has begun this transaction.",
                     remedy="Use a connection for each thread.",
                     state=str(self._state),
                 )
-            if call in {Call.WRITE, Call.COMMIT}:
-                self._current().check()
             yield
         except (StreamingIOFailure, HeartBeatFailure):
             self._fail()
@@ -405,6 +406,19 @@ class HiveStreamingConnection:
                 f"A transaction batch of {self.layout.name} could not be ended: {error.message}",
                 remedy="What was committed is readable; the rest is aborted by its timeout.",
             ) from error
+
+    def _finish_used_up(self) -> None:
+        try:
+            self._close_batch()
+        except StreamingIOFailure as error:
+            # The transaction is committed: an error would say that it is not.
+            log.warning("%s", error)
+
+    def _note_lost(self, txn_ids: Collection[int]) -> None:
+        """Let the next ``write`` take the way that tells of lost transactions; the heartbeats call this."""
+        batch = self._batch
+        if batch is not None and batch.txn_id in txn_ids:
+            self._thread = 0
 
     def _current(self) -> TransactionBatch:
         if self._batch is None:

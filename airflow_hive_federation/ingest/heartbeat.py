@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable, Collection
 
 from airflow_hive_federation.errors import MetastoreError
 from airflow_hive_federation.metastore import MetastoreClient
@@ -15,9 +16,18 @@ class Heartbeats:
     """Tells the metastore that transactions are alive until :meth:`stop`.
 
     :param interval_s: seconds between two; half of ``hive.txn.timeout``.
+    :param on_lost: told, in the thread of the heartbeats, which transactions the metastore has given up.
     """
 
-    def __init__(self, client: MetastoreClient, txn_ids: list[int], interval_s: float) -> None:
+    def __init__(
+        self,
+        client: MetastoreClient,
+        txn_ids: list[int],
+        interval_s: float,
+        *,
+        on_lost: Callable[[Collection[int]], None] = lambda _txn_ids: None,
+    ) -> None:
+        self._on_lost = on_lost
         self._client = MetastoreClient(client.settings)
         self._interval_s = interval_s
         self._open = list(txn_ids)
@@ -58,4 +68,7 @@ class Heartbeats:
                     pause_s = self._interval_s / 10
                     continue
                 pause_s = self._interval_s
-                self._lost |= {*(answer.aborted or ()), *(answer.nosuch or ())} & set(still)
+                lost = {*(answer.aborted or ()), *(answer.nosuch or ())} & set(still)
+                if lost:
+                    self._lost |= lost
+                    self._on_lost(lost)

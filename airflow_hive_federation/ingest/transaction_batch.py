@@ -16,7 +16,7 @@ close                the rest aborted; side files removed                side fi
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +33,7 @@ from airflow_hive_federation.errors import (
     OutcomeUnknownError,
     StorageError,
     TransactionAbortedError,
+    UnsupportedMethodError,
 )
 from airflow_hive_federation.ingest.delta_files import DeltaFile, acid_types
 from airflow_hive_federation.ingest.errors import (
@@ -70,6 +71,7 @@ class BatchSettings:
     storage_options: Any = None
     lock_policy: PollPolicy = LOCK_POLICY
     at: Callable[[str], None] = lambda _step: None
+    on_lost: Callable[[Collection[int]], None] = lambda _txn_ids: None
 
 
 class TransactionBatch:
@@ -94,7 +96,9 @@ class TransactionBatch:
         self._rows_bytes = 0
         self.auto_flushes = 0
         self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, 8), thread_name_prefix="hive-ingest-encode")
-        self._hearts = Heartbeats(client, self.txn_ids, settings.heartbeat_interval_s)
+        self._hearts = Heartbeats(
+            client, self.txn_ids, settings.heartbeat_interval_s, on_lost=settings.on_lost
+        )
 
     @property
     def remaining(self) -> int:
@@ -321,28 +325,33 @@ class TransactionBatch:
                 files.setdefault(values, []).append(file.uri)
         if not files:
             return
-        request = types.WriteNotificationLogBatchRequest(
+        requests = [
+            types.WriteNotificationLogRequest(
+                txnId=self.txn_id,
+                writeId=self.write_id,
+                db=layout.database,
+                table=layout.table,
+                fileInfo=types.InsertEventRequestData(
+                    replace=False,
+                    filesAdded=uris,
+                    filesAddedChecksum=["" for _ in uris],
+                    subDirectoryList=[uri.rsplit("/", 2)[1] for uri in uris],
+                ),
+                partitionVals=list(values) or None,
+            )
+            for values, uris in files.items()
+        ]
+        together = types.WriteNotificationLogBatchRequest(
             catalog=self._client.settings.catalog,
             db=layout.database,
             table=layout.table,
-            requestList=[
-                types.WriteNotificationLogRequest(
-                    txnId=self.txn_id,
-                    writeId=self.write_id,
-                    db=layout.database,
-                    table=layout.table,
-                    fileInfo=types.InsertEventRequestData(
-                        replace=False,
-                        filesAdded=uris,
-                        filesAddedChecksum=["" for _ in uris],
-                        subDirectoryList=[uri.rsplit("/", 2)[1] for uri in uris],
-                    ),
-                    partitionVals=list(values) or None,
-                )
-                for values, uris in files.items()
-            ],
+            requestList=requests,
         )
-        self._client.call("add_write_notification_log_in_batch", request)
+        try:
+            self._client.call("add_write_notification_log_in_batch", together)
+        except UnsupportedMethodError:
+            for one in requests:
+                self._client.call("add_write_notification_log", one)
 
     def _forget_rows(self) -> None:
         self._rows, self._rows_bytes = [], 0

@@ -1,0 +1,85 @@
+"""A process that streams numbered records and is killed, really, at a step of its own code.
+
+It is told runs on its standard input, one JSON object a line, and forks for each, so that a run costs no
+start of an interpreter. A run begins at the committed position, and ends when all records are in, or by
+SIGKILL.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+from typing import Any
+
+# Everything that a run needs is loaded before the first fork.
+import airflow_hive_federation.ingest.connection  # noqa: F401
+from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
+from airflow_hive_federation.metastore import MetastoreSettings
+
+DONE, KILLED = "done", "killed"
+
+
+def stream(run: dict[str, Any]) -> None:
+    """Stream the records of a seed, from the position that was committed last."""
+    chance = random.Random(run["seed"] * 1000 + run["attempt"])
+    steps = 0
+
+    def step(_name: str) -> None:
+        nonlocal steps
+        steps += 1
+        if steps == run["kill_at"]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    key = run["key"]
+    connection = (
+        HiveStreamingConnection.new_builder()
+        .with_database(run["database"])
+        .with_table(run["table"])
+        .with_record_writer(StrictDelimitedInputWriter.new_builder().with_field_delimiter(",").build())
+        .with_conf(MetastoreSettings(uris=(run["uri"],)))
+        .with_transaction_batch_size(chance.randint(1, 4))
+        .with_buffer_bytes(chance.choice([100, 10_000_000]))
+        .with_position_key(key)
+        .with_steps_told(step)
+        .connect()
+    )
+    position = int(connection.committed_position or 0)
+    while position < run["records"]:
+        following = min(position + chance.randint(1, 40), run["records"])
+        connection.begin_transaction()
+        for number in range(position, following):
+            connection.write(f"{run['seed']},{number},{number % 3}".encode())
+            if number % 7 == 0:
+                connection.flush()
+        if chance.random() < 0.2:
+            connection.abort_transaction()
+            continue
+        connection.commit_transaction(key=key, value=str(following))
+        position = following
+    connection.close()
+
+
+def main() -> None:
+    """Serve runs until the input ends."""
+    for line in sys.stdin:
+        run = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                stream(run)
+                code = 0
+            finally:
+                sys.stderr.flush()
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        failed = not killed and os.waitstatus_to_exitcode(status) != 0
+        print("failed" if failed else KILLED if killed else DONE, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""Streaming into real tables; real Hive counts, reads, updates and compacts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
+from airflow_hive_federation.ingest.builder import StreamingConnectionBuilder
+from airflow_hive_federation.ingest.errors import InvalidConnection, InvalidTable, InvalidTransactionState
+from airflow_hive_federation.ingest.states import ConnectionState
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.storage.filesystem import local_path
+
+DATABASE = "streamed"
+
+
+@pytest.fixture(scope="module")
+def sql(hive_sql_source: HiveSql) -> HiveSql:
+    hive_sql_source.execute(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+    return hive_sql_source
+
+
+@pytest.fixture(scope="module")
+def settings(source: EmbeddedMetastore) -> MetastoreSettings:
+    return MetastoreSettings(uris=(source.uri,))
+
+
+@pytest.fixture
+def client(settings: MetastoreSettings) -> Iterator[MetastoreClient]:
+    with MetastoreClient(settings) as client:
+        yield client
+
+
+def builder(settings: MetastoreSettings, table: str) -> StreamingConnectionBuilder:
+    writer = StrictDelimitedInputWriter.new_builder().with_field_delimiter(",").build()
+    return (
+        HiveStreamingConnection.new_builder()
+        .with_database(DATABASE)
+        .with_table(table)
+        .with_agent_info("example-agent-1")
+        .with_record_writer(writer)
+        .with_conf(settings)
+    )
+
+
+def directory(client: MetastoreClient, table: str) -> Path:
+    described: Any = client.get_table(DATABASE, table)
+    return Path(local_path(described.sd.location) or "")
+
+
+def count(sql: HiveSql, table: str) -> int:
+    return int(sql.execute(f"SELECT count(*) FROM {DATABASE}.{table}")[0][0] or 0)
+
+
+def ids(sql: HiveSql, table: str) -> list[int]:
+    return sorted(int(row[0] or 0) for row in sql.execute(f"SELECT id FROM {DATABASE}.{table}"))
+
+
+@pytest.mark.slow
+def test_hive_reads_between_every_two_commits_of_a_batch(
+    sql: HiveSql, settings: MetastoreSettings, client: MetastoreClient
+) -> None:
+    """Batches of four with aborts in the middle; then Hive updates, and everything is compacted."""
+    sql.execute(
+        f"CREATE TABLE {DATABASE}.batches (id int, msg string) CLUSTERED BY (id) INTO 2 BUCKETS "
+        "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+    )
+    expected: list[int] = []
+    connection = builder(settings, "batches").with_transaction_batch_size(4).with_buffer_bytes(64).connect()
+    for number in range(6):
+        connection.begin_transaction()
+        for row in range(10):
+            connection.write(f"{number * 10 + row},message {number}".encode())
+        connection.flush()
+        if number in {1, 4}:
+            connection.abort_transaction()
+        else:
+            connection.commit_transaction()
+            expected += range(number * 10, number * 10 + 10)
+        assert count(sql, "batches") == len(expected)
+        assert ids(sql, "batches") == expected
+    place = directory(client, "batches")
+    assert sorted(one.name for one in place.glob("delta_*/*flush_length"))
+    connection.close()
+    assert not list(place.glob("delta_*/*flush_length"))
+    assert sorted(one.name for one in place.glob("delta_*")) == [
+        "delta_0000001_0000004",
+        "delta_0000005_0000008",
+    ]
+    assert {one.name for one in place.glob("delta_*/bucket*")} == {"bucket_00000", "bucket_00001"}
+    sql.execute(f"UPDATE {DATABASE}.batches SET msg = 'changed' WHERE id % 2 = 0")
+    sql.execute(f"DELETE FROM {DATABASE}.batches WHERE id < 5")
+    rows = sql.execute(f"SELECT id, msg FROM {DATABASE}.batches ORDER BY id")
+    assert [int(row[0] or 0) for row in rows] == [one for one in expected if one >= 5]
+    assert all((row[1] == "changed") == (int(row[0] or 0) % 2 == 0) for row in rows)
+    assert connection.stats.committed_transactions == 4
+    assert connection.stats.aborted_transactions == 2
+
+
+@pytest.mark.slow
+def test_the_specs_example(sql: HiveSql, settings: MetastoreSettings) -> None:
+    sql.execute(
+        f"CREATE TABLE {DATABASE}.alerts (id int, msg string) "
+        "PARTITIONED BY (continent string, country string) CLUSTERED BY (id) "
+        "INTO 5 BUCKETS STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+    )
+    with builder(settings, "alerts").with_static_partition_values(["Asia", "India"]).connect() as connection:
+        for first in (1, 3):
+            connection.begin_transaction()
+            connection.write(f"{first},val{first}".encode())
+            connection.write(f"{first + 1},val{first + 1}".encode())
+            connection.commit_transaction()
+    with builder(settings, "alerts").connect() as connection:
+        connection.begin_transaction()
+        connection.write(b"11,val11,Asia,China")
+        connection.write(b"12,val12,Asia,India")
+        connection.commit_transaction()
+        connection.begin_transaction()
+        connection.write("13,val13,Europe,Germany")
+        connection.write("14,val14,Asia,India")
+        connection.write("15,val15,,a/b%😀")
+        connection.commit_transaction()
+        assert connection.stats.created_partitions == 3
+    rows = sql.execute(f"SELECT * FROM {DATABASE}.alerts ORDER BY id")
+    assert [tuple(row) for row in rows] == [
+        ("1", "val1", "Asia", "India"),
+        ("2", "val2", "Asia", "India"),
+        ("3", "val3", "Asia", "India"),
+        ("4", "val4", "Asia", "India"),
+        ("11", "val11", "Asia", "China"),
+        ("12", "val12", "Asia", "India"),
+        ("13", "val13", "Europe", "Germany"),
+        ("14", "val14", "Asia", "India"),
+        ("15", "val15", "__HIVE_DEFAULT_PARTITION__", "a/b%😀"),
+    ]
+
+
+def test_tables_that_cannot_be_streamed_into(sql: HiveSql, settings: MetastoreSettings) -> None:
+    sql.execute(f"CREATE EXTERNAL TABLE {DATABASE}.outside (id int)")
+    sql.execute(f"CREATE VIEW {DATABASE}.seen AS SELECT 1 AS id")
+    sql.execute(
+        f"CREATE TABLE {DATABASE}.insert_only (id int) STORED AS ORC TBLPROPERTIES "
+        "('transactional'='true', 'transactional_properties'='insert_only')"
+    )
+    for table, reason in (
+        ("absent", "no table"),
+        ("outside", "external"),
+        ("seen", "a view"),
+        ("insert_only", "insert-only"),
+    ):
+        with pytest.raises(InvalidTable, match=reason):
+            builder(settings, table).connect()
+
+
+def test_illegal_calls_leave_the_state_right(sql: HiveSql, settings: MetastoreSettings) -> None:
+    sql.execute(
+        f"CREATE TABLE {DATABASE}.plain (id int, msg string) STORED AS ORC "
+        "TBLPROPERTIES ('transactional'='true')"
+    )
+    with pytest.raises(InvalidConnection, match="0 partition keys"):
+        builder(settings, "plain").with_static_partition_values(["x"]).connect()
+    connection = builder(settings, "plain").connect()
+    for call in (
+        connection.commit_transaction,
+        connection.abort_transaction,
+        lambda: connection.write(b"1,a"),
+    ):
+        with pytest.raises(InvalidTransactionState):
+            call()
+    connection.begin_transaction()
+    with pytest.raises(InvalidTransactionState):
+        connection.begin_transaction()
+    assert connection.state is ConnectionState.OPEN
+    connection.write(b"1,a")
+    connection.commit_transaction()
+    connection.close()
+    connection.close()
+    with pytest.raises(InvalidTransactionState, match="closed"):
+        connection.begin_transaction()
+    with pytest.raises(InvalidTransactionState):
+        connection.write(b"2,b")
+    assert ids(sql, "plain") == [1]
