@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
+import psutil
 import pytest
 
 from airflow_hive_federation.cli.main import main
@@ -95,6 +96,15 @@ def test_a_metastore_ends_with_its_killed_parent_and_leaves_no_lock(tmp_path: Pa
     assert wait_until(lambda: not is_locked(directory / "metastore.lock"), SOON)
     with EmbeddedMetastore.start("again", directory=directory) as again:
         assert "kept" in databases(again.uri)
+
+
+def test_it_listens_on_loopback_alone(source: EmbeddedMetastore) -> None:
+    sockets = psutil.Process(source.pid).net_connections(kind="inet")
+    listening = {one.laddr for one in sockets if one.status == psutil.CONN_LISTEN}
+    # Thrift and Derby; an IPv4 socket may be told as IPv6.
+    assert len(listening) == 2
+    assert {address.ip.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
+    assert source.port in {address.port for address in listening}
 
 
 def test_a_taken_port_is_named_with_the_log(tmp_path: Path) -> None:
