@@ -11,8 +11,9 @@ from pathlib import Path
 
 from benchmarks import machine, results
 
+REMOTES = ("remote-create", "remote-sync", "tunnel")
 BOOTSTRAPS = ("bootstrap", "bootstrap-limit", "bootstrap-10x")
-IDS = ("import", *BOOTSTRAPS)
+IDS = ("import", *REMOTES, *BOOTSTRAPS)
 _BUILD = Path(__file__).resolve().parent.parent / "build"
 
 
@@ -41,6 +42,14 @@ def _measure(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> It
         from benchmarks import imports
 
         yield imports.run(max(3, args.runs))
+    remotes = [part for part in parts if part in REMOTES]
+    if remotes:
+        from benchmarks import remotes as of_remotes
+
+        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
+            tables = 1000 if args.scale == "full" else 20
+            setting = of_remotes.Setting(tables=tables, directory=Path(directory), say=say)
+            yield from of_remotes.run(setting, remotes)
     bootstraps = [part for part in parts if part in BOOTSTRAPS]
     if bootstraps:
         from benchmarks import bootstrap

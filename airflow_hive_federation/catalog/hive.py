@@ -10,6 +10,8 @@ from airflow_hive_federation.errors import MetastoreServerError, UnsupportedMeth
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 
+_LISTENER = "DbNotificationListener"
+_LISTENERS = ("hive.metastore.transactional.event.listeners", "hive.metastore.event.listeners")
 #: Connections to one remote. What is slow is the remote's database: more would not make it faster.
 POOL_SIZE = 4
 
@@ -72,10 +74,18 @@ class HiveCatalog:
         with self.client() as client:
             return list(client.iter_partitions(database, table, names=names))
 
-    def last_event_id(self) -> int:
+    def last_event_id(self) -> int | None:
         """See :meth:`.roles.EventSource.last_event_id`."""
+        if not self._keeps_events:
+            return None
         with self.client() as client:
             return client.get_current_notification_event_id()
+
+    @cached_property
+    def _keeps_events(self) -> bool:
+        # Without a listener the last id stands still, which looks as if nothing ever changed.
+        with self.client() as client:
+            return any(_LISTENER in client.call("get_config_value", key, "") for key in _LISTENERS)
 
     def events(self, after: int, up_to: int) -> Iterator[types.NotificationEvent]:
         """See :meth:`.roles.EventSource.events`."""

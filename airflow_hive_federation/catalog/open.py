@@ -15,10 +15,12 @@ from airflow_hive_federation.catalog.factories import (
     Opening,
     find_factory,
 )
+from airflow_hive_federation.catalog.glue import GLUE
+from airflow_hive_federation.catalog.iceberg import ICEBERG
 from airflow_hive_federation.catalog.roles import Catalog
 from airflow_hive_federation.catalog.thrift import SSH, THRIFT
 
-FACTORIES: tuple[Factory, ...] = (THRIFT, SSH)
+FACTORIES: tuple[Factory, ...] = (THRIFT, SSH, GLUE, ICEBERG)
 
 
 class Catalogs:

@@ -59,8 +59,8 @@ class Reader(Protocol):
 class EventSource(Protocol):
     """A catalog that tells what was changed in it."""
 
-    def last_event_id(self) -> int:
-        """Id of the newest event."""
+    def last_event_id(self) -> int | None:
+        """Id of the newest event; ``None`` if the catalog is set up to keep none."""
 
     def events(self, after: int, up_to: int) -> Iterator[types.NotificationEvent]:
         """Yield the events with ids above ``after`` and not above ``up_to``, in order.

@@ -37,12 +37,12 @@ def pending(remotes: Remotes, kind: Kind, name: Name) -> bool:
         return True
     catalog = opened.catalog
     with opened.breaker.guard():
-        if not isinstance(catalog, EventSource):
+        now = catalog.last_event_id() if isinstance(catalog, EventSource) else None
+        if now is None or not isinstance(catalog, EventSource):
             return _differs(remotes, opened)
-        now = catalog.last_event_id()
         if now == since:
             return False
-        if now < since or not catalog.has_events_after(since):
+        if not 0 <= since < now or not catalog.has_events_after(since):
             return True
         changes = fold(catalog.events(since, now), opened.link.remote.database or "")
     if changes is None or kind is Kind.DATABASE:

@@ -123,7 +123,8 @@ def refresh(
     :raises RemoteUnsupportedError: if the remote's table has become one that cannot be linked.
     """
     with ends.breaker.guard():
-        position = ends.remote.last_event_id() if isinstance(ends.remote, EventSource) else NO_EVENT
+        last = ends.remote.last_event_id() if isinstance(ends.remote, EventSource) else None
+        position = NO_EVENT if last is None else last
         changes = None if whole else _changes(ends.remote, link, position)
     report = SyncReport(remote=str(link.local), event_id=position, whole=changes is None)
     work = _Work(ends=ends, link=link, on_dropped=on_dropped or _default(link))
@@ -141,7 +142,9 @@ def _default(link: Link) -> OnDropped:
 
 def _changes(remote: Catalog, link: Link, position: int) -> Mapping[str, TableChange] | None:
     """The tables to look at; ``None`` for all."""
-    if not isinstance(remote, EventSource) or link.event_id is None or link.event_id > position:
+    if not isinstance(remote, EventSource) or position == NO_EVENT:
+        return None
+    if link.event_id is None or not 0 <= link.event_id <= position:
         return None
     if not remote.has_events_after(link.event_id):
         log.warning("%s: the remote has lost events after %s.", link.local, link.event_id)

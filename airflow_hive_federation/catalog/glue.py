@@ -1,0 +1,327 @@
+"""AWS Glue as a catalog.
+
+Answers come in pages, partitions of large tables in segments that are read side by side. Glue has no events,
+transactions or write ids: a refresh compares everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from airflow_hive_federation.catalog.factories import CONNECTION, Factory, Opening
+from airflow_hive_federation.catalog.thrift import TIMEOUT, duration_s
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    InvalidObjectError,
+    MetastoreServerError,
+    MetastoreTimeoutError,
+    MetastoreUnreachableError,
+    NoSuchObjectError,
+)
+from airflow_hive_federation.metastore.calls.base import batches
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.partitions import partition_name, unescape
+
+REGION = "aws.region"
+ENDPOINT = "aws.glue.endpoint"
+#: As Amazon's own client for Hive names it.
+CATALOG_ID = "hive.metastore.glue.catalogid"
+ROLE = "aws.glue.role.arn"
+
+_CONNECT_TIMEOUT_S = 10.0
+_READ_TIMEOUT_S = 60.0
+_ATTEMPTS = 5
+#: Of ``GetPartitions``: at most 10.
+_SEGMENTS = 4
+#: Of ``BatchGetPartition``.
+_PARTITIONS_A_CALL = 1000
+_THROTTLED = frozenset(
+    {"ThrottlingException", "Throttling", "InternalServiceException", "OperationTimeoutException"}
+)
+
+
+class GlueCatalog:
+    """A Glue catalog.
+
+    :param connect: makes the client of ``boto3``; called at the first question.
+    :param catalog_id: the account whose catalog it is; ``None`` is the caller's own.
+    """
+
+    def __init__(self, connect: Callable[[], Any], *, catalog_id: str | None = None) -> None:
+        self._connect = connect
+        self._made: Any = None
+        self._whose = {"CatalogId": catalog_id} if catalog_id else {}
+
+    def identity(self) -> str | None:
+        """See :meth:`.roles.Reader.identity`."""
+        return None
+
+    def get_database(self, name: str) -> types.Database:
+        """See :meth:`.roles.Reader.get_database`."""
+        with _translated(f"database {name}"):
+            found = self._client().get_database(Name=name, **self._whose)["Database"]
+        return types.Database(
+            name=found["Name"].lower(),
+            description=found.get("Description"),
+            locationUri=found.get("LocationUri"),
+            parameters=found.get("Parameters") or {},
+        )
+
+    def list_tables(self, database: str) -> list[str]:
+        """See :meth:`.roles.Reader.list_tables`."""
+        try:
+            return [str(table.tableName) for table in self._tables(database)]
+        except NoSuchObjectError:
+            return []
+
+    def get_table(self, database: str, table: str) -> types.Table:
+        """See :meth:`.roles.Reader.get_table`."""
+        with _translated(f"table {database}.{table}"):
+            found = self._client().get_table(DatabaseName=database, Name=table, **self._whose)["Table"]
+        return _table(database, found)
+
+    def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
+        """See :meth:`.roles.Reader.get_tables`."""
+        wanted = {name.lower() for name in names}
+        return [table for table in self._tables(database) if table.tableName in wanted]
+
+    def list_partition_names(self, database: str, table: str) -> list[str]:
+        """See :meth:`.roles.Reader.list_partition_names`."""
+        keys = _keys(self.get_table(database, table))
+        found = self._partitions(database, table, ExcludeColumnSchema=True)
+        return sorted(partition_name(keys, one["Values"]) for one in found)
+
+    def get_partitions(
+        self, database: str, table: str, names: Sequence[str] | None = None
+    ) -> list[types.Partition]:
+        """See :meth:`.roles.Reader.get_partitions`."""
+        if names is None:
+            found = self._partitions(database, table)
+        else:
+            keys = {"DatabaseName": database, "TableName": table, **self._whose}
+            found = [one for some in batches(names, _PARTITIONS_A_CALL) for one in self._named(keys, some)]
+        return [_partition(database, table, one) for one in found]
+
+    def close(self) -> None:
+        """See :meth:`.roles.Reader.close`."""
+        if self._made is not None:
+            self._made.close()
+            self._made = None
+
+    def _client(self) -> Any:
+        if self._made is None:
+            self._made = self._connect()
+        return self._made
+
+    def _tables(self, database: str) -> Iterator[types.Table]:
+        with _translated(f"database {database}"):
+            pages = self._client().get_paginator("get_tables").paginate(DatabaseName=database, **self._whose)
+            for page in pages:
+                yield from (_table(database, one) for one in page["TableList"])
+
+    def _partitions(self, database: str, table: str, **choice: Any) -> list[dict[str, Any]]:
+        client = self._client()
+
+        def segment(number: int) -> list[dict[str, Any]]:
+            with _translated(f"table {database}.{table}"):
+                pages = client.get_paginator("get_partitions").paginate(
+                    DatabaseName=database,
+                    TableName=table,
+                    Segment={"SegmentNumber": number, "TotalSegments": _SEGMENTS},
+                    **choice,
+                    **self._whose,
+                )
+                return [one for page in pages for one in page["Partitions"]]
+
+        with ThreadPoolExecutor(_SEGMENTS, thread_name_prefix="glue") as threads:
+            found = [one for some in threads.map(segment, range(_SEGMENTS)) for one in some]
+        # A server that knows no segments gives all in each of them.
+        return list({tuple(one["Values"]): one for one in found}.values())
+
+    def _named(self, keys: Mapping[str, Any], names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        wanted = [
+            {"Values": [unescape(part.partition("=")[2]) for part in name.split("/")]} for name in names
+        ]
+        for _ in range(_ATTEMPTS):
+            with _translated(f"table {keys['DatabaseName']}.{keys['TableName']}"):
+                answer = self._client().batch_get_partition(**keys, PartitionsToGet=wanted)
+            yield from answer.get("Partitions", [])
+            wanted = answer.get("UnprocessedKeys") or []
+            if not wanted:
+                return
+        raise MetastoreTimeoutError(
+            f"Glue left {len(wanted)} partitions of {keys['TableName']} unanswered {_ATTEMPTS} times.",
+            remedy="Try again later.",
+        )
+
+
+def _table(database: str, found: Mapping[str, Any]) -> types.Table:
+    return types.Table(
+        dbName=database.lower(),
+        tableName=found["Name"].lower(),
+        owner=found.get("Owner"),
+        createTime=_seconds(found.get("CreateTime")),
+        retention=found.get("Retention", 0),
+        sd=_storage(found.get("StorageDescriptor") or {}),
+        partitionKeys=_columns(found.get("PartitionKeys")),
+        parameters=dict(found.get("Parameters") or {}),
+        viewOriginalText=found.get("ViewOriginalText"),
+        viewExpandedText=found.get("ViewExpandedText"),
+        # Glue does not ask for one.
+        tableType=found.get("TableType") or "EXTERNAL_TABLE",
+    )
+
+
+def _partition(database: str, table: str, found: Mapping[str, Any]) -> types.Partition:
+    return types.Partition(
+        values=list(found["Values"]),
+        dbName=database.lower(),
+        tableName=table.lower(),
+        createTime=_seconds(found.get("CreationTime")),
+        sd=_storage(found.get("StorageDescriptor") or {}),
+        parameters=dict(found.get("Parameters") or {}),
+    )
+
+
+def _storage(found: Mapping[str, Any]) -> types.StorageDescriptor:
+    serde = found.get("SerdeInfo") or {}
+    return types.StorageDescriptor(
+        cols=_columns(found.get("Columns")),
+        location=found.get("Location"),
+        inputFormat=found.get("InputFormat"),
+        outputFormat=found.get("OutputFormat"),
+        compressed=found.get("Compressed", False),
+        numBuckets=found.get("NumberOfBuckets", -1),
+        serdeInfo=types.SerDeInfo(
+            name=serde.get("Name"),
+            serializationLib=serde.get("SerializationLibrary"),
+            parameters=dict(serde.get("Parameters") or {}),
+        ),
+        # Glue's null lists and maps are Hive's empty ones.
+        bucketCols=list(found.get("BucketColumns") or []),
+        sortCols=[
+            types.Order(col=one["Column"], order=one["SortOrder"]) for one in found.get("SortColumns") or []
+        ],
+        parameters=dict(found.get("Parameters") or {}),
+    )
+
+
+def _columns(found: Sequence[Mapping[str, Any]] | None) -> list[types.FieldSchema]:
+    return [
+        types.FieldSchema(
+            name=one["Name"].lower(), type=one.get("Type") or "string", comment=one.get("Comment")
+        )
+        for one in found or []
+    ]
+
+
+def _keys(table: types.Table) -> list[str]:
+    return [key.name or "" for key in table.partitionKeys or []]
+
+
+def _seconds(moment: datetime | None) -> int:
+    return int(moment.timestamp()) if moment else 0
+
+
+@contextmanager
+def _translated(what: str) -> Iterator[None]:
+    from botocore.exceptions import (
+        BotoCoreError,
+        ClientError,
+        ConnectTimeoutError,
+        EndpointConnectionError,
+        HTTPClientError,
+        ReadTimeoutError,
+    )
+
+    try:
+        yield
+    except ClientError as error:
+        raise _client_error(what, error) from error
+    except (ConnectTimeoutError, ReadTimeoutError) as error:
+        raise MetastoreTimeoutError(f"Glue, {what}: {error}", remedy="Try again later.") from error
+    except (EndpointConnectionError, HTTPClientError) as error:
+        raise MetastoreUnreachableError(
+            f"Glue, {what}: {error}", remedy=f"Check {REGION} and {ENDPOINT}."
+        ) from error
+    except BotoCoreError as error:
+        # No region, no credentials, no such profile.
+        raise ConfigurationError(
+            f"Glue, {what}: {error}", remedy=f"Set {REGION}, and credentials by {CONNECTION} or a role."
+        ) from error
+
+
+def _client_error(what: str, error: Any) -> Exception:
+    code = error.response.get("Error", {}).get("Code", "")
+    message = f"Glue, {what}: {error}"
+    if code == "EntityNotFoundException":
+        return NoSuchObjectError(message)
+    if code == "InvalidInputException":
+        return InvalidObjectError(message)
+    if code in _THROTTLED:
+        return MetastoreTimeoutError(message, remedy="Try again later.")
+    if code in {"AccessDeniedException", "UnrecognizedClientException", "ExpiredTokenException"}:
+        return ConfigurationError(
+            message, remedy="Grant glue:Get* to the caller, or correct its credentials."
+        )
+    return MetastoreServerError(message)
+
+
+def _open(opening: Opening) -> GlueCatalog:
+    def connect() -> Any:
+        try:
+            import boto3
+            from botocore.config import Config
+        except ImportError as error:
+            raise ConfigurationError(
+                "Glue needs boto3.", remedy="pip install 'airflow-hive-federation[glue]'."
+            ) from error
+        properties = opening.properties
+        given = opening.connections.session(properties[CONNECTION]) if CONNECTION in properties else {}
+        region = properties.get(REGION)
+        read_s = duration_s(properties, TIMEOUT) if TIMEOUT in properties else _READ_TIMEOUT_S
+        config = Config(
+            connect_timeout=_CONNECT_TIMEOUT_S,
+            read_timeout=read_s,
+            max_pool_connections=2 * _SEGMENTS,
+            retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+        )
+        with _translated(f"of {opening.remote}"):
+            session = boto3.Session(**{**given, **({"region_name": region} if region else {})})
+            if ROLE in properties:
+                session = _in_role(session, properties[ROLE])
+            return session.client("glue", endpoint_url=properties.get(ENDPOINT), config=config)
+
+    return GlueCatalog(connect, catalog_id=opening.properties.get(CATALOG_ID))
+
+
+def _in_role(session: Any, role: str) -> Any:
+    import boto3
+
+    answer = session.client("sts").assume_role(RoleArn=role, RoleSessionName="airflow-hive-federation")
+    given = answer["Credentials"]
+    return boto3.Session(
+        aws_access_key_id=given["AccessKeyId"],
+        aws_secret_access_key=given["SecretAccessKey"],
+        aws_session_token=given["SessionToken"],
+        region_name=session.region_name,
+    )
+
+
+GLUE = Factory(
+    name="glue",
+    class_names=("AWSGlueDataCatalogHiveClientFactory",),
+    properties={
+        REGION: "region of the catalog",
+        ENDPOINT: "URL of another endpoint than the region's",
+        CATALOG_ID: "id of the account whose catalog it is",
+        ROLE: "role to assume",
+        CONNECTION: "id of an Airflow connection of type aws",
+        TIMEOUT: "time to wait for an answer (60s)",
+    },
+    open=_open,
+)

@@ -1,0 +1,242 @@
+"""Iceberg tables as remotes: one by its path, or those of a catalog that pyiceberg knows.
+
+What engines get is what Iceberg's own Hive catalog writes: an external table with the location of the current
+metadata. Iceberg has no events; a refresh takes the newest metadata over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+from airflow_hive_federation.catalog.factories import Factory, Opening
+from airflow_hive_federation.errors import ConfigurationError, MetastoreUnreachableError, NoSuchObjectError
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.storage.listing import list_directory
+
+PATH = "iceberg.table.path"
+PREFIX = "iceberg.catalog."
+TYPE = f"{PREFIX}type"
+
+_METADATA = ".metadata.json"
+_NUMBERED = re.compile(r"v?(\d+)(?:-[\w-]+)?(?:\.gz)?\.metadata\.json")
+_HANDLER = "org.apache.iceberg.mr.hive.HiveIcebergStorageHandler"
+_SERDE = "org.apache.iceberg.mr.hive.HiveIcebergSerDe"
+_INPUT = "org.apache.iceberg.mr.hive.HiveIcebergInputFormat"
+_OUTPUT = "org.apache.iceberg.mr.hive.HiveIcebergOutputFormat"
+
+
+class IcebergTableCatalog:
+    """One Iceberg table, whatever it is called.
+
+    :param path: its directory, or one of its metadata files.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def identity(self) -> str | None:
+        """See :meth:`.roles.Reader.identity`."""
+        return None
+
+    def get_database(self, name: str) -> types.Database:
+        """See :meth:`.roles.Reader.get_database`."""
+        raise NoSuchObjectError(
+            f"The Iceberg table at {self._path} is in no database {name}.",
+            remedy=f"CREATE REMOTE TABLE, or give {TYPE} for a catalog.",
+        )
+
+    def list_tables(self, database: str) -> list[str]:
+        """See :meth:`.roles.Reader.list_tables`."""
+        del database
+        return []
+
+    def get_table(self, database: str, table: str) -> types.Table:
+        """See :meth:`.roles.Reader.get_table`."""
+        from pyiceberg.table import StaticTable
+
+        with _translated(self._path):
+            return _entry(database, table, StaticTable.from_metadata(newest_metadata(self._path)))
+
+    def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
+        """See :meth:`.roles.Reader.get_tables`."""
+        return [self.get_table(database, name) for name in names]
+
+    def list_partition_names(self, database: str, table: str) -> list[str]:
+        """See :meth:`.roles.Reader.list_partition_names`: to a metastore, Iceberg's tables have none."""
+        del database, table
+        return []
+
+    def get_partitions(
+        self, database: str, table: str, names: Sequence[str] | None = None
+    ) -> list[types.Partition]:
+        """See :meth:`.roles.Reader.get_partitions`."""
+        del database, table, names
+        return []
+
+    def close(self) -> None:
+        """See :meth:`.roles.Reader.close`."""
+
+
+class IcebergCatalog(IcebergTableCatalog):
+    """The tables of a catalog that pyiceberg opens by these properties: REST, SQL, Hive, Glue, ….
+
+    :param properties: pyiceberg's, without their prefix.
+    """
+
+    def __init__(self, properties: dict[str, str]) -> None:
+        super().__init__("")
+        self._properties = properties
+
+    def get_database(self, name: str) -> types.Database:
+        """See :meth:`.roles.Reader.get_database`."""
+        with _translated(f"namespace {name}"):
+            found = self._catalog.load_namespace_properties(name)
+        return types.Database(
+            name=name.lower(),
+            description=found.get("comment"),
+            locationUri=found.get("location"),
+            parameters={},
+        )
+
+    def list_tables(self, database: str) -> list[str]:
+        """See :meth:`.roles.Reader.list_tables`."""
+        try:
+            with _translated(f"namespace {database}"):
+                return sorted(str(one[-1]) for one in self._catalog.list_tables(database))
+        except NoSuchObjectError:
+            return []
+
+    def get_table(self, database: str, table: str) -> types.Table:
+        """See :meth:`.roles.Reader.get_table`."""
+        with _translated(f"{database}.{table}"):
+            return _entry(database, table, self._catalog.load_table((database, table)))
+
+    def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
+        """See :meth:`.roles.Reader.get_tables`."""
+        there = set(self.list_tables(database))
+        return [self.get_table(database, name) for name in names if name in there]
+
+    @cached_property
+    def _catalog(self) -> Any:
+        from pyiceberg.catalog import load_catalog
+
+        with _translated("the catalog"):
+            properties = {key: value for key, value in self._properties.items() if key != "name"}
+            return load_catalog(self._properties.get("name", "remote"), **properties)
+
+
+def newest_metadata(path: str) -> str:
+    """The newest metadata file of a table that has only a path.
+
+    Writers number them: ``v3.metadata.json`` (``HadoopTableOperations``), ``00003-<uuid>.metadata.json`` (all
+    catalogs). The hint that the former leave may be old or missing.
+
+    :param path: the table's directory, or one of its metadata files, which stays itself.
+    :raises NoSuchObjectError: if there is none.
+    """
+    if path.endswith(_METADATA):
+        return path
+    directory = f"{path.rstrip('/')}/metadata"
+    numbered = [
+        (int(found[1]), name) for name in list_directory(directory) if (found := _NUMBERED.fullmatch(name))
+    ]
+    if not numbered:
+        raise NoSuchObjectError(
+            f"There is no Iceberg table at {path}.", remedy=f"Check {PATH}: it is the table's directory."
+        )
+    return f"{directory}/{max(numbered)[1]}"
+
+
+def _entry(database: str, name: str, table: Any) -> types.Table:
+    """The entry that ``org.apache.iceberg.hive.HiveTableOperations`` would write."""
+    from pyiceberg.catalog.hive import SchemaToHiveConverter
+    from pyiceberg.schema import visit
+
+    converter = SchemaToHiveConverter(hive2_compatible=False)
+    columns = [
+        types.FieldSchema(name=field.name.lower(), type=visit(field.field_type, converter), comment=field.doc)
+        for field in table.schema().fields
+    ]
+    return types.Table(
+        dbName=database.lower(),
+        tableName=name.lower(),
+        tableType="EXTERNAL_TABLE",
+        sd=types.StorageDescriptor(
+            cols=columns,
+            location=table.location(),
+            inputFormat=_INPUT,
+            outputFormat=_OUTPUT,
+            numBuckets=-1,
+            serdeInfo=types.SerDeInfo(serializationLib=_SERDE, parameters={}),
+            bucketCols=[],
+            sortCols=[],
+            parameters={},
+        ),
+        partitionKeys=[],
+        parameters={
+            "EXTERNAL": "TRUE",
+            "table_type": "ICEBERG",
+            "storage_handler": _HANDLER,
+            "metadata_location": table.metadata_location,
+            "uuid": str(table.metadata.table_uuid),
+        },
+    )
+
+
+@contextmanager
+def _translated(what: str) -> Iterator[None]:
+    from pyiceberg.exceptions import (
+        NoSuchNamespaceError,
+        NoSuchTableError,
+        ServiceUnavailableError,
+        UnauthorizedError,
+        ValidationError,
+    )
+
+    try:
+        yield
+    except (NoSuchTableError, NoSuchNamespaceError, FileNotFoundError) as error:
+        raise NoSuchObjectError(f"Iceberg, {what}: {error}") from error
+    except (UnauthorizedError, ValidationError, ValueError, ImportError) as error:
+        raise ConfigurationError(
+            f"Iceberg, {what}: {error}", remedy=f"Check {PATH}, or the properties {PREFIX}…."
+        ) from error
+    except (ServiceUnavailableError, OSError) as error:
+        raise MetastoreUnreachableError(f"Iceberg, {what}: {error}", remedy="Look at the store.") from error
+
+
+def _open(opening: Opening) -> IcebergTableCatalog:
+    try:
+        import pyiceberg  # noqa: F401 - is it there?
+    except ImportError as error:
+        raise ConfigurationError(
+            "Iceberg needs pyiceberg.", remedy="pip install 'airflow-hive-federation[iceberg]'."
+        ) from error
+    if PATH in opening.properties:
+        return IcebergTableCatalog(opening.properties[PATH])
+    given = {
+        name.removeprefix(PREFIX): value
+        for name, value in opening.properties.items()
+        if name.startswith(PREFIX)
+    }
+    return IcebergCatalog(given)
+
+
+ICEBERG = Factory(
+    name="iceberg",
+    class_names=("IcebergTableHiveClientFactory",),
+    properties={
+        PATH: "directory of one table, or one of its metadata files",
+        TYPE: "kind of a catalog: rest, sql, hive, glue, …",
+        f"{PREFIX}uri": "where the catalog is",
+        f"{PREFIX}name": "its name, where one place holds several (sql)",
+        f"{PREFIX}warehouse": "its warehouse",
+    },
+    prefixes=(PREFIX,),
+    required=((PATH, TYPE, f"{PREFIX}uri"),),
+    open=_open,
+)

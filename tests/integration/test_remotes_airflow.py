@@ -1,0 +1,172 @@
+"""Operators, sensors, the trigger and the command line of remotes, against real metastores."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, TaskDeferred
+
+from airflow_hive_federation.cli.main import main
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.hooks.remotes import remotes_of
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.operators.remote import (
+    CreateRemoteDatabaseOperator,
+    CreateRemoteTableOperator,
+    DescribeRemoteOperator,
+    DropRemoteOperator,
+    RemoteSqlOperator,
+    SyncRemoteOperator,
+)
+from airflow_hive_federation.sensors.remote import RemotePartitionSensor, RemoteTableChangedSensor
+from airflow_hive_federation.triggers.remote import RemoteTrigger
+from tests.integration.small_source import connected
+from tests.integration.test_remotes import add_partition, text_table
+
+FAR = "remote_air_far"
+NEAR = "remote_air_near"
+LOCAL = {"metastore_conn_id": "near", "database": NEAR}
+PROPERTIES = {"hive.federation.connection": "far"}
+
+
+@pytest.fixture(scope="module")
+def metastores(source: EmbeddedMetastore, target: EmbeddedMetastore) -> dict[str, EmbeddedMetastore]:
+    with connected(source) as client:
+        client.create_database(types.Database(name=FAR))
+    with connected(target) as client:
+        client.create_database(types.Database(name=NEAR))
+    text_table(source, FAR, "visit", rows={"p=a": "1,x\n"})
+    return {"far": source, "near": target}
+
+
+@pytest.fixture(autouse=True)
+def connections(metastores: dict[str, EmbeddedMetastore], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, metastore in metastores.items():
+        fields = {"conn_type": "hive_federation", "host": "127.0.0.1", "port": metastore.port, "login": "ann"}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps(fields))
+
+
+@pytest.fixture
+def visit() -> Iterator[str]:
+    """A remote table, by a connection."""
+    made = CreateRemoteTableOperator(
+        task_id="make", remote="visit", connected_to=f"{FAR}.visit", properties=PROPERTIES, **LOCAL
+    ).execute({})
+    assert made["created"] == ["visit"]
+    yield "visit"
+    assert DropRemoteOperator(task_id="drop", remote="visit", **LOCAL).execute({}) is True
+    assert DropRemoteOperator(task_id="again", remote="visit", **LOCAL).execute({}) is False
+
+
+def test_a_remote_database_by_operators(metastores: dict[str, EmbeddedMetastore]) -> None:
+    make = CreateRemoteDatabaseOperator(
+        task_id="make", remote="air_mirror", connected_to=FAR, properties=PROPERTIES, **LOCAL
+    )
+    assert make.execute({})["created"] == ["visit"]
+    assert make.execute({})["created"] == []  # as after a retry
+    text_table(metastores["far"], FAR, "new", rows={"": "1,x\n"})
+    sync = SyncRemoteOperator(task_id="sync", remote="air_mirror", **LOCAL)
+    assert sync.execute({})["created"] == ["new"]
+    with connected(metastores["far"]) as client:
+        client.drop_table(FAR, "new", delete_data=False)
+    fail = SyncRemoteOperator(task_id="fail", remote="air_mirror", on_dropped="fail", **LOCAL)
+    with pytest.raises(AirflowFailException, match="RemoteDroppedError"):
+        fail.execute({})
+    keep = SyncRemoteOperator(task_id="keep", remote="air_mirror", on_dropped="keep", whole=True, **LOCAL)
+    assert keep.execute({})["gone"] == ["new"]
+    described = DescribeRemoteOperator(task_id="d", remote="air_mirror", kind="database", **LOCAL).execute({})
+    assert ["Connected To:", FAR, ""] in described["rows"]
+    assert json.loads(json.dumps(described)) == described
+    DropRemoteOperator(task_id="drop", remote="air_mirror", kind="database", **LOCAL).execute({})
+
+
+def test_statements_by_an_operator(visit: str) -> None:
+    answers = RemoteSqlOperator(
+        task_id="sql", sql=f"SHOW REMOTES IN {NEAR}; DESCRIBE {visit}", **LOCAL
+    ).execute({})
+    assert answers[0]["rows"][0][:3] == ["table", f"{NEAR}.visit", f"{FAR}.visit"]
+    assert ["  hive.federation.connection", "far", ""] in answers[1]["rows"]
+    with pytest.raises(AirflowFailException, match="Line 1, column 8"):
+        RemoteSqlOperator(task_id="bad", sql="CREATE TABLE x", **LOCAL).execute({})
+    with pytest.raises(AirflowFailException, match="no Airflow connection 'nobody'"):
+        CreateRemoteTableOperator(
+            task_id="bad", remote="x", properties={"hive.federation.connection": "nobody"}, **LOCAL
+        ).execute({})
+
+
+def test_a_partition_is_waited_for(visit: str, metastores: dict[str, EmbeddedMetastore]) -> None:
+    here = RemotePartitionSensor(task_id="here", remote=visit, partition="p=a", **LOCAL)
+    here.execute({})
+    sensor = RemotePartitionSensor(task_id="wait", remote=visit, partition="p=later", timeout=60, **LOCAL)
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor.execute({})
+    trigger = deferred.value.trigger
+    assert isinstance(trigger, RemoteTrigger)
+    path, fields = trigger.serialize()
+    assert path.endswith(".RemoteTrigger")
+    add_partition(metastores["far"], FAR, "visit", "p=later")
+    (event,) = asyncio.run(events_of(RemoteTrigger(**fields)))
+    assert event == {"state": "happened"}
+    sensor.execute_complete({}, event)
+
+
+def test_a_change_is_waited_for_once(visit: str, metastores: dict[str, EmbeddedMetastore]) -> None:
+    sensor = RemoteTableChangedSensor(task_id="wait", remote=visit, **LOCAL)
+    assert not sensor.poke({})
+    # What happens to other tables is no change.
+    text_table(metastores["far"], FAR, "other", rows={"": "1,x\n"})
+    assert not sensor.poke({})
+    add_partition(metastores["far"], FAR, "visit", "p=changed")
+    assert sensor.poke({})
+    SyncRemoteOperator(task_id="sync", remote=visit, kind="table", **LOCAL).execute({})
+    assert not sensor.poke({})
+    late = RemoteTrigger(
+        remote=visit, kind="table", partition=None, poll_s=0.01, deadline_s=time.time() + 0.05, **LOCAL
+    )
+    (event,) = asyncio.run(events_of(late))
+    assert event == {"state": "timeout"}
+    with pytest.raises(AirflowException, match="did not happen"):
+        sensor.execute_complete({}, event)
+    wrong = RemoteTrigger(
+        remote="nothing", kind="table", partition=None, poll_s=1, deadline_s=time.time() + 60, **LOCAL
+    )
+    (event,) = asyncio.run(events_of(wrong))
+    assert (event["state"], event["retryable"]) == ("error", False)
+    with pytest.raises(AirflowFailException, match="NotARemoteError"):
+        sensor.execute_complete({}, event)
+    with connected(metastores["far"]) as client:
+        client.drop_table(FAR, "other", delete_data=False)
+
+
+async def events_of(trigger: RemoteTrigger) -> list[dict[str, object]]:
+    return [event.payload async for event in trigger.run()]
+
+
+def test_the_command_line(
+    visit: str, metastores: dict[str, EmbeddedMetastore], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["remote", "list", NEAR, "--metastore", "near"]) == 0
+    assert f"{NEAR}.visit\t{FAR}.visit\tthrift" in capsys.readouterr().out
+    assert main(["remote", "describe", f"{NEAR}.{visit}", "--metastore", "near", "--json"]) == 0
+    assert ["id", "int", ""] in json.loads(capsys.readouterr().out)["rows"]
+    assert main(["remote", "sync", f"{NEAR}.{visit}", "--metastore", "near"]) == 0
+    assert "tables: 0 created" in capsys.readouterr().out
+    near, far = metastores["near"].uri, metastores["far"].uri
+    script = (
+        f"CREATE REMOTE TABLE v CONNECTED TO {FAR}.visit 'hive.metastore.uris' = '{far}'; DROP REMOTE TABLE v"
+    )
+    assert main(["sql", script, "--metastore", near, "--database", NEAR, "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 2
+    assert main(["sql", "CREATE REMOTE", "--metastore", near]) == 1
+    assert "Line 1, column 14: expected TABLE or DATABASE" in capsys.readouterr().err
+
+
+def test_the_user_is_passed_on(visit: str, metastores: dict[str, EmbeddedMetastore]) -> None:
+    with remotes_of("near", database=NEAR) as remotes:
+        assert remotes._user == "ann"
+    with connected(metastores["near"]) as client:
+        assert client.get_table(NEAR, visit).owner == "ann"

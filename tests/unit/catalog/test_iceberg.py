@@ -1,0 +1,108 @@
+"""Iceberg tables written by pyiceberg, by path and by catalog."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_hive_federation.catalog.iceberg import newest_metadata
+from airflow_hive_federation.catalog.open import Catalogs
+from airflow_hive_federation.errors import ConfigurationError, NoSuchObjectError
+from airflow_hive_federation.remotes import definitions
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+
+
+@pytest.fixture
+def properties(tmp_path: Path) -> dict[str, str]:
+    return {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/catalog.db",
+        "warehouse": f"file://{tmp_path}/warehouse",
+    }
+
+
+@pytest.fixture
+def table(properties: dict[str, str]) -> Any:
+    from pyiceberg.catalog import load_catalog
+
+    catalog = load_catalog("theirs", **properties)
+    catalog.create_namespace("sales")
+    rows = pa.table({"id": pa.array([1, 2], pa.int64()), "Name": ["a", "b"], "tags": [["x"], []]})
+    made = catalog.create_table("sales.orders", schema=rows.schema)
+    made.append(rows)
+    yield made
+    catalog.close()
+
+
+def test_by_path(table: Any) -> None:
+    with Catalogs() as catalogs:
+        catalog, _ = catalogs.open(
+            "xxx.yyy.iceberg.hive.zzz.IcebergTableHiveClientFactory",
+            {"iceberg.table.path": table.location()},
+            remote="r",
+        )
+        found: Any = catalog.get_table("any", "name")
+        assert (found.dbName, found.tableName, found.tableType) == ("any", "name", "EXTERNAL_TABLE")
+        assert [(column.name, column.type) for column in found.sd.cols] == [
+            ("id", "bigint"),
+            ("name", "string"),
+            ("tags", "array<string>"),
+        ]
+        assert found.parameters["metadata_location"] == table.metadata_location
+        assert definitions.why_not(found) is None
+        before = definitions.digest(made_of(found), found)
+        table.append(pa.table({"id": pa.array([3], pa.int64()), "Name": ["c"], "tags": [["y"]]}))
+        newer = catalog.get_table("any", "name")
+        assert (newer.parameters or {})["metadata_location"] == table.metadata_location
+        assert definitions.digest(made_of(newer), newer) != before
+        with pytest.raises(NoSuchObjectError):
+            catalog.get_database("any")
+
+
+def made_of(table: Any) -> Any:
+    return definitions.local_table(table, database="l", name="n", owner="ada", link={})
+
+
+def test_by_catalog(table: Any, properties: dict[str, str]) -> None:
+    given = {f"iceberg.catalog.{name}": value for name, value in {**properties, "name": "theirs"}.items()}
+    with Catalogs() as catalogs:
+        catalog, _ = catalogs.open("iceberg", given, remote="r")
+        assert catalog.get_database("sales").name == "sales"
+        assert catalog.list_tables("sales") == ["orders"]
+        assert catalog.list_tables("nothing") == []
+        (found,) = catalog.get_tables("sales", ["orders", "none"])
+        assert (found.parameters or {})["metadata_location"] == table.metadata_location
+        for missing in (("sales", "none"), ("nothing", "orders")):
+            with pytest.raises(NoSuchObjectError):
+                catalog.get_table(*missing)
+        with pytest.raises(NoSuchObjectError):
+            catalog.get_database("nothing")
+
+
+def test_the_newest_metadata_is_of_the_highest_number(tmp_path: Path) -> None:
+    (tmp_path / "metadata").mkdir()
+    with pytest.raises(NoSuchObjectError):
+        newest_metadata(str(tmp_path))
+    for name in ("v9.metadata.json", "v10.metadata.json", "snap-1.avro", "version-hint.text"):
+        (tmp_path / "metadata" / name).write_text("9", encoding="utf-8")
+    assert newest_metadata(str(tmp_path)).endswith("/metadata/v10.metadata.json")
+    (tmp_path / "metadata" / "00011-abc-def.metadata.json").write_text("", encoding="utf-8")
+    assert newest_metadata(f"{tmp_path}/").endswith("/metadata/00011-abc-def.metadata.json")
+    assert newest_metadata("s3://b/x.metadata.json") == "s3://b/x.metadata.json"
+
+
+def test_what_is_no_iceberg_table(tmp_path: Path) -> None:
+    broken = tmp_path / "00001-a.metadata.json"
+    broken.write_text("{}", encoding="utf-8")
+    with Catalogs() as catalogs:
+        for path, error in ((tmp_path / "missing", NoSuchObjectError), (broken, ConfigurationError)):
+            catalog, _ = catalogs.open("iceberg", {"iceberg.table.path": str(path)}, remote="r")
+            with pytest.raises(error):
+                catalog.get_table("d", "t")
+        catalog, _ = catalogs.open("iceberg", {"iceberg.catalog.type": "no such type"}, remote="r")
+        with pytest.raises(ConfigurationError):
+            catalog.get_table("d", "t")
