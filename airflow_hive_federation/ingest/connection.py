@@ -31,7 +31,13 @@ from airflow_hive_federation.ingest.errors import (
     metastore_errors,
 )
 from airflow_hive_federation.ingest.partitions import Partitions
-from airflow_hive_federation.ingest.position import check_key, committed_position, ensure_position
+from airflow_hive_federation.ingest.position import (
+    check_key,
+    committed_position,
+    ensure_position,
+    fence,
+    take_over,
+)
 from airflow_hive_federation.ingest.states import Call, ConnectionState, after
 from airflow_hive_federation.ingest.statistics import ConnectionStats
 from airflow_hive_federation.ingest.transaction_batch import BatchSettings, TransactionBatch
@@ -150,6 +156,7 @@ class HiveStreamingConnection:
             batch = self._current()
             try:
                 batch.begin()
+                self._check_position()
             except StreamingException:
                 self._state = ConnectionState.FAILED
                 batch.abort()
@@ -291,16 +298,10 @@ class HiveStreamingConnection:
         self._partitions = Partitions(self._client, self._table, self.layout, dynamic=dynamic)
         with metastore_errors(TransactionError, f"Connecting to {self.layout.name}"):
             if said.position_key is not None:
-                ensure_position(
-                    self._client,
-                    said.database,
-                    said.table,
-                    said.position_key,
-                    lock_policy=said.lock_policy,
-                )
-                self._position = committed_position(
-                    self._client, said.database, said.table, said.position_key
-                )
+                place = (self._client, said.database, said.table, said.position_key)
+                ensure_position(*place, lock_policy=said.lock_policy)
+                take_over(*place)
+                self._position = committed_position(*place)
             interval_s = heartbeat_interval_s(self._client)
         self._batch_settings = BatchSettings(
             layout=self.layout,
@@ -312,6 +313,7 @@ class HiveStreamingConnection:
             buffer_bytes=said.buffer_bytes,
             heartbeat_interval_s=interval_s,
             storage_options=said.storage_options,
+            fence=fence(said.database, said.table, said.position_key) if said.position_key else None,
             lock_policy=said.lock_policy,
             at=said.at,
             on_lost=self._note_lost,
@@ -342,6 +344,19 @@ class HiveStreamingConnection:
             raise
         finally:
             self._inside.release()
+
+    def _check_position(self) -> None:
+        """Make sure, holding the lock, that the position is where we left it."""
+        key = self._said.position_key
+        if key is None:
+            return
+        with metastore_errors(TransactionError, f"Position {key}"):
+            now = committed_position(self._client, self._said.database, self._said.table, key)
+        if now != self._position:
+            raise TransactionError(
+                f"{self.layout.name}: somebody else has moved {key} from {self._position!r} to {now!r}.",
+                remedy="Let one process move a position at a time; connect again to go on from there.",
+            )
 
     def _fail(self) -> None:
         if self._state is ConnectionState.OPEN:

@@ -2,8 +2,11 @@
 
 Each commit appends a stripe and a tail that describes all stripes so far, and then the file's length to
 ``bucket_N_flush_length``, eight bytes. Readers of Hive look there how much of the file counts
-(``OrcAcidUtils.getLastFlushLength``). The side file is made, empty, before the file itself, and goes when the
-batch is closed. A batch of one transaction needs none: until the commit nobody opens its directory.
+(``OrcAcidUtils.getLastFlushLength``). The side file goes when the batch is closed. A batch of one transaction
+needs none: until the commit nobody opens its directory.
+
+Until its first commit a file has a hidden name: a reader of earlier transactions of the batch would fail on
+one that it cannot read yet.
 
 Stores without appending get a whole file at the commit, and so only batches of one transaction.
 """
@@ -146,11 +149,11 @@ class DeltaFile:
             self._pending.write(b"ORC")
 
     def close(self) -> None:
-        """End the batch: the whole file counts, and one without rows goes.
+        """End the batch: the whole file counts, and one without commits goes.
 
         :raises StorageError: the side file cannot be removed.
         """
-        self._store.finish(keep=bool(self.rows))
+        self._store.finish()
 
     def _add(self, write_id: int, stripe: Stripe) -> None:
         self._assembled.add(stripe)
@@ -178,47 +181,46 @@ class _LocalStore:
 
     def __init__(self, directory: Path, uri: str, path: Path, *, side: bool) -> None:
         self._directory, self._uri, self._path = directory, uri, path
+        self._hidden = path.with_name(f".{path.name}")
         self._side = path.with_name(side_file(path.name)) if side else None
-        self._made = False
+        self._is_visible = False
 
     def append(self, pieces: Sequence[bytes | memoryview]) -> None:
         with storage_errors(self._uri):
-            if not self._made:
-                self._make()
-            with self._path.open("ab") as file:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            with self._present.open("ab") as file:
                 file.writelines(pieces)
 
     def publish(self, length: int) -> None:
-        if self._side is not None:
-            with storage_errors(self._uri), self._side.open("ab") as file:
-                file.write(length.to_bytes(8, "big"))
+        with storage_errors(self._uri):
+            if self._side is not None:
+                with self._side.open("ab") as file:
+                    file.write(length.to_bytes(8, "big"))
+            if not self._is_visible:
+                (self._directory / VERSION_FILE).write_bytes(b"2")
+                self._hidden.rename(self._path)
+                self._is_visible = True
 
     def cut(self, length: int) -> None:
         with storage_errors(self._uri):
-            if length <= 3:
-                self._path.unlink(missing_ok=True)
-            else:
+            if self._is_visible:
                 with self._path.open("r+b") as file:
                     file.truncate(length)
+            else:
+                self._hidden.unlink(missing_ok=True)
 
-    def finish(self, *, keep: bool) -> None:
+    def finish(self) -> None:
         with storage_errors(self._uri):
-            if not keep:
-                self._path.unlink(missing_ok=True)
+            self._hidden.unlink(missing_ok=True)
             if self._side is not None:
                 self._side.unlink(missing_ok=True)
-            # Hive fails on neither, but an empty directory helps nobody.
-            rest = {one.name for one in self._directory.iterdir()} if self._directory.exists() else None
-            if not keep and rest is not None and rest <= {VERSION_FILE}:
-                (self._directory / VERSION_FILE).unlink(missing_ok=True)
+            # Hive does not mind an empty directory, but it helps nobody.
+            if self._directory.exists() and not any(self._directory.iterdir()):
                 self._directory.rmdir()
 
-    def _make(self) -> None:
-        self._directory.mkdir(parents=True, exist_ok=True)
-        (self._directory / VERSION_FILE).write_bytes(b"2")
-        if self._side is not None:
-            self._side.touch()
-        self._made = True
+    @property
+    def _present(self) -> Path:
+        return self._path if self._is_visible else self._hidden
 
 
 class _UploadingStore:
@@ -243,8 +245,7 @@ class _UploadingStore:
     def cut(self, _length: int) -> None:
         self._path.write_bytes(b"")
 
-    def finish(self, *, keep: bool) -> None:
-        del keep
+    def finish(self) -> None:
         self._path.unlink(missing_ok=True)
 
 

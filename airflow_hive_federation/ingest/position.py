@@ -2,10 +2,15 @@
 
 The metastore sets one parameter of the written table in the same database transaction that commits
 (``CommitTxnKeyValue``). Its key has to begin with ``_meta``, and has to exist (Hive 4.2.1 only updates it).
+
+Two processes that go on from one position would write the same records. So a transaction that is going to
+move a position holds a lock of its own (:func:`fence`), looks at the position again when it has it, and who
+comes later aborts what an earlier process has left open (:func:`take_over`).
 """
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from airflow_hive_federation.acid.transactions import LOCK_POLICY
@@ -14,6 +19,8 @@ from airflow_hive_federation.ingest.errors import TransactionError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.waiting import PollPolicy, wait_until
+
+log = logging.getLogger(__name__)
 
 PREFIX = "_meta"
 """Keys begin so (``TxnStore.TXN_KEY_START``)."""
@@ -37,6 +44,38 @@ def committed_position(client: MetastoreClient, database: str, table: str, key: 
     """Read a position back; ``None`` if none was ever committed."""
     described = client.get_table(database, table)
     return (described.parameters or {}).get(check_key(key)) or None
+
+
+def fence(database: str, table: str, key: str) -> types.LockComponent:
+    """Describe the lock that a transaction holds which is going to move a position.
+
+    It is the lock of a table that does not exist, so that it concerns nobody but who moves this position.
+    """
+    return types.LockComponent(
+        type=types.LockType.EXCLUSIVE,
+        level=types.LockLevel.TABLE,
+        dbname=database,
+        tablename=_fence_name(table, key),
+        operationType=types.DataOperationType.NO_TXN,
+        isTransactional=False,
+    )
+
+
+def take_over(client: MetastoreClient, database: str, table: str, key: str) -> list[int]:
+    """Abort the transactions that are going to move a position, and return them.
+
+    They are of a process that was killed, or that is believed to be: it can commit nothing any more.
+    """
+    locks = client.show_locks(database=database, table=_fence_name(table, key))
+    holders = sorted({one.txnid for one in locks if one.txnid})
+    if holders:
+        log.warning("%s.%s: %s is taken over from transactions %s", database, table, key, holders)
+        client.abort_txns(holders)
+    return holders
+
+
+def _fence_name(table: str, key: str) -> str:
+    return f"{table}:{key}".lower()
 
 
 def ensure_position(

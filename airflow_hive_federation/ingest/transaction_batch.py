@@ -57,6 +57,7 @@ class BatchSettings:
 
     :param static: values of the one partition; ``()`` without partitions, ``None`` if records have them.
     :param size: transactions in a batch.
+    :param fence: another lock that every transaction takes.
     :param buffer_bytes: rows beyond so many bytes are written to the files before the commit.
     """
 
@@ -68,6 +69,7 @@ class BatchSettings:
     compression: str
     buffer_bytes: int
     heartbeat_interval_s: float
+    fence: types.LockComponent | None = None
     storage_options: Any = None
     lock_policy: PollPolicy = LOCK_POLICY
     at: Callable[[str], None] = lambda _step: None
@@ -243,9 +245,10 @@ class TransactionBatch:
             partition=partition_names(layout, [static])[0] if static else None,
             dynamic=static is None,
         )
-        answer = self._client.lock(
-            lock_components([write]), txn_id=self.txn_id, agent_info=self._settings.agent_info
-        )
+        components = lock_components([write])
+        if self._settings.fence is not None:
+            components.append(self._settings.fence)
+        answer = self._client.lock(components, txn_id=self.txn_id, agent_info=self._settings.agent_info)
         self._settings.at("locked")
         lock_id = answer.lockid or 0
         if answer.state == types.LockState.ACQUIRED or wait_until(

@@ -11,13 +11,20 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.acid.transactions import Transaction
 from airflow_hive_federation.acid.writer import WriteResult, append
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.ingest.position import check_key, committed_position, ensure_position
+from airflow_hive_federation.ingest.errors import TransactionError
+from airflow_hive_federation.ingest.position import (
+    check_key,
+    committed_position,
+    ensure_position,
+    fence,
+    take_over,
+)
 from airflow_hive_federation.metastore.client import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.settings import MetastoreSettings
@@ -60,19 +67,19 @@ class HiveStreamingSink:
         :raises HiveFederationError: it could not be written; nothing of it is visible.
         """
         query_id = rows.sparkSession.sparkContext.getLocalProperty(_QUERY_ID) or ""
-        before = self.committed()
-        if before is not None:
-            self._check_query(before, query_id)
-            if batch_id <= before["batch"]:
+
+        def advance(before: str | None) -> str | None:
+            if before is not None and self._has(json.loads(before), query_id, batch_id):
                 log.info("%s: batch %d was committed before", self._table, batch_id)
-                return
-        position = json.dumps({"query": query_id, "batch": batch_id})
+                return None
+            return json.dumps({"query": query_id, "batch": batch_id})
+
         write_frame(
             rows,
             self._settings,
             self._table,
             key=self._key,
-            position=position,
+            advance=advance,
             partition=self._partition,
             storage_options=self._storage_options,
         )
@@ -84,12 +91,13 @@ class HiveStreamingSink:
             text = committed_position(client, database, table, self._key)
         return None if text is None else dict(json.loads(text))
 
-    def _check_query(self, before: Mapping[str, Any], query_id: str) -> None:
+    def _has(self, before: Mapping[str, Any], query_id: str, batch_id: int) -> bool:
         if before["query"] != query_id:
             raise ConfigurationError(
                 f"{self._table}: {self._key} is the position of query {before['query']}, not of {query_id}.",
                 remedy="Go on from that query's checkpoint, or give the new query another name.",
             )
+        return batch_id <= int(before["batch"])
 
 
 def write_frame(
@@ -98,23 +106,38 @@ def write_frame(
     table: str,
     *,
     key: str,
-    position: str,
+    advance: Callable[[str | None], str | None],
     partition: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
-) -> WriteResult:
-    """Append rows and set a position, both or neither.
+) -> WriteResult | None:
+    """Append rows and move a position, both or neither.
 
     :param table: ``database.table``.
     :param key: table parameter (``_meta…``) that keeps the position.
+    :param advance: given the position that was committed last, returns the next one, or ``None`` if the rows
+        were written before.
+    :return: ``None`` if nothing was written.
+    :raises TransactionError: somebody else is moving the position.
     :raises HiveFederationError: see :func:`~airflow_hive_federation.acid.writer.append`.
     """
     database, _, name = table.partition(".")
     with _PositioningClient(settings) as client:
         ensure_position(client, database, name, key)
-        client.key_value = types.CommitTxnKeyValue(
-            tableId=client.get_table(database, name).id, key=check_key(key), value=position
-        )
+        take_over(client, database, name, key)
         with Transaction(client) as transaction:
+            lock = client.lock([fence(database, name, key)], txn_id=transaction.id)
+            if lock.state != types.LockState.ACQUIRED:
+                raise TransactionError(
+                    f"{table}: somebody else is moving {key}.",
+                    remedy="Let one process move a position at a time.",
+                )
+            position = advance(committed_position(client, database, name, key))
+            if position is None:
+                transaction.abort()
+                return None
+            client.key_value = types.CommitTxnKeyValue(
+                tableId=client.get_table(database, name).id, key=key, value=position
+            )
             return append(
                 rows.sparkSession,
                 client,
