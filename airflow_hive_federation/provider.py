@@ -23,7 +23,9 @@ def get_provider_info() -> dict[str, Any]:
                 "tags": ["apache"],
             }
         ],
-        "operators": [_modules("operators.replication", "operators.compaction", "operators.remote")],
+        "operators": [
+            _modules("operators.replication", "operators.compaction", "operators.remote", "operators.ingest")
+        ],
         "sensors": [_modules("sensors.transactions", "sensors.remote", "sensors.replication")],
         "hooks": [_modules("hooks.metastore", "hooks.spark", "hooks.tunnel")],
         "triggers": [_modules("triggers.transactions", "triggers.remote", "triggers.replication")],
