@@ -14,28 +14,20 @@ statement fails.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as fn
 
-from airflow_hive_federation.acid.bucket_columns import bucket_column
 from airflow_hive_federation.acid.locks import TableWrite, WriteKind
 from airflow_hive_federation.acid.reader import ROW_ID_COLUMN, read_table
-from airflow_hive_federation.acid.spark_types import spark_type
 from airflow_hive_federation.acid.transactions import Transaction, joined
 from airflow_hive_federation.acid.write_files import RESULT_SCHEMA, Writing, write_deletes, write_inserts
 from airflow_hive_federation.acid.write_plan import (
-    MAX_BUCKET,
-    ColumnMatch,
     StagedFile,
     TableLayout,
     check_one_file_per_bucket,
@@ -43,15 +35,12 @@ from airflow_hive_federation.acid.write_plan import (
     partition_names,
     table_layout,
 )
-from airflow_hive_federation.acid.write_publish import Statement, make_directory, publish, remove_trees
+from airflow_hive_federation.acid.write_publish import Statement, publish
+from airflow_hive_federation.acid.write_rows import arranged, flagged, prepared, row_keys, union
+from airflow_hive_federation.acid.write_staging import staging_directory, sweep
 from airflow_hive_federation.errors import ConfigurationError, SparkJobError, TransactionAbortedError
 from airflow_hive_federation.metastore import MetastoreClient
-from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
-from airflow_hive_federation.model.types import Column, HiveType
-from airflow_hive_federation.storage.filesystem import local_path, storage_errors
 
-_BUCKET, _FOUND = "__bucket", "__found"
-_IDS = ("__write_id", "__bucket_property", "__row_id")
 _REOPENINGS = 10
 """How often a transaction is begun anew because others committed while it waited for its lock."""
 
@@ -251,7 +240,7 @@ def _insert(
         statement = _statement(work, own, kind, values)
         with _staging(work, own) as staging:
             files = _written(
-                work, _arranged(work, _prepared(work, rows, match)), statement, staging, "insert"
+                work, arranged(layout, prepared(layout, rows, match, work.zone)), statement, staging, "insert"
             )
             own.check()
             publish(statement, files)
@@ -277,8 +266,9 @@ def _merge(
         changed = [rows for rows in (updates, deletes) if rows is not None]
         if changed:
             statement = _statement(work, transaction, WriteKind.DELETE)
-            keys = _union([_row_keys(work, rows) for rows in changed])
-            files = _written(work, _checked(work, transaction, keys), statement, staging, "delete")
+            keys = union([row_keys(layout, rows) for rows in changed])
+            there = row_keys(layout, _rows_there(work, transaction))
+            files = _written(work, flagged(layout, keys, there), statement, staging, "delete")
             done.append((statement, files, updates is not None))
         counts = {"updated": 0, "inserted": 0}
         for purpose, rows in (("updated", updates), ("inserted", inserts)):
@@ -287,10 +277,10 @@ def _merge(
             kind = WriteKind.UPDATE if purpose == "updated" else WriteKind.INSERT
             statement = _statement(work, transaction, kind)
             match = match_columns(layout, [one for one in rows.columns if one != ROW_ID_COLUMN], None)
-            prepared = _prepared(work, rows, match, keep_bucket=purpose == "updated")
+            selected = prepared(layout, rows, match, work.zone, keep_bucket=purpose == "updated")
             files = _written(
                 work,
-                _arranged(work, prepared, placed=purpose == "updated"),
+                arranged(layout, selected, placed=purpose == "updated"),
                 statement,
                 staging,
                 purpose,
@@ -389,114 +379,28 @@ def _statement(
 
 @contextmanager
 def _staging(work: _Work, transaction: Transaction) -> Iterator[str]:
-    """Yield a hidden directory inside the table's, removed in the end.
-
-    Attempts of tasks may outlive a job that failed. They make no directory (``_OpenFile``), and the one there
-    is gets another name before it is removed, so that nothing can be added to it while it goes.
-    """
-    uri = f"{work.layout.location}/.hive-staging_spark_{transaction.id}_{uuid.uuid4().hex[:12]}"
-    make_directory(uri, work.storage_options)
-    try:
-        yield uri
-    finally:
-        ending = f"{uri}_ending"
-        path, new_path = local_path(uri), local_path(ending)
-        if path is not None and new_path is not None:
-            with storage_errors(uri):
-                Path(path).rename(new_path)
-        remove_trees([ending, uri], work.storage_options)
-
-
-# Rows ------------------------------------------------------------------------------------------------------
-
-
-def _prepared(work: _Work, rows: DataFrame, match: ColumnMatch, *, keep_bucket: bool = False) -> DataFrame:
-    """Select the table's columns by position, typed, then partition value texts, then the bucket."""
+    """Yield a hidden directory for the statement's tasks, having removed those of killed drivers."""
     layout = work.layout
-    columns = [
-        _quoted(source).cast(spark_type(column.type)).alias(f"c{index}")
-        for index, (source, column) in enumerate(zip(match.sources, layout.columns, strict=True))
-    ]
-    texts = []
-    for index, key in enumerate(layout.partition_keys):
-        if key.name in match.static:
-            text = fn.lit(match.static[key.name])
-        else:
-            text = _text(_quoted(match.dynamic[key.name]), key)
-        texts.append(text.alias(f"p{index}"))
-    kept = [_bucket_of_row_id().alias(_BUCKET)] if keep_bucket and not layout.bucket_count else []
-    prepared = rows.select(*columns, *texts, *kept)
-    if not layout.bucket_count:
-        return prepared
-    positions = {column.name: index for index, column in enumerate(layout.columns)}
-    hashed = [(f"c{positions[one]}", layout.columns[positions[one]].type) for one in layout.bucket_columns]
-    number = bucket_column(
-        hashed, buckets=layout.bucket_count, version=layout.bucketing_version, zone=work.zone
+    sweep(
+        layout.location,
+        lambda: transaction.snapshot(layout.database, layout.table).txns,
+        work.storage_options,
     )
-    return prepared.withColumn(_BUCKET, number)
+    with staging_directory(layout.location, transaction.id, work.storage_options) as staging:
+        yield staging
 
 
-def _arranged(work: _Work, rows: DataFrame, *, placed: bool = False) -> DataFrame:
-    """Bring rows of one partition and bucket together, in the order of SORTED BY."""
+def _rows_there(work: _Work, transaction: Transaction) -> DataFrame:
     layout = work.layout
-    keys = [f"p{index}" for index in range(len(layout.partition_keys))]
-    positions = {column.name: index for index, column in enumerate(layout.columns)}
-    order = [
-        fn.col(f"c{positions[one]}").asc() if ascending else fn.col(f"c{positions[one]}").desc()
-        for one, ascending in layout.sort_columns
-    ]
-    if layout.bucket_count or placed:
-        keys.append(_BUCKET)
-        if len(keys) == 1 and layout.bucket_count:
-            rows = rows.repartitionById(layout.bucket_count, fn.col(_BUCKET))
-            return rows.sortWithinPartitions(*order) if order else rows
-        return rows.repartition(*keys).sortWithinPartitions(*keys, *order)
-    if keys:
-        # Large partitions are split and small ones put together: each task has files of its own.
-        return rows.hint("rebalance", *keys).sortWithinPartitions(*keys, *order)
-    return rows.sortWithinPartitions(*order) if order else rows
-
-
-def _row_keys(work: _Work, rows: DataFrame) -> DataFrame:
-    layout = work.layout
-    by_name = {column.lower(): column for column in rows.columns}
-    missing = [one for one in (ROW_ID_COLUMN.lower(), *layout.key_names) if one not in by_name]
-    if missing:
-        raise ConfigurationError(
-            f"The rows of {layout.name} to change come without {', '.join(missing)}.",
-            remedy="Read them by read_table(…, row_ids=True), and keep ROW__ID and the partition keys.",
-            missing=missing,
-        )
-    texts = [_text(_quoted(by_name[key.name]), key) for key in layout.partition_keys]
-    parts = zip(("writeid", "bucketid", "rowid"), _IDS, strict=True)
-    return rows.select(
-        *(fn.col(ROW_ID_COLUMN).getField(part).alias(name) for part, name in parts),
-        *(text.alias(f"p{index}") for index, text in enumerate(texts)),
+    return read_table(
+        work.spark,
+        work.client,
+        layout.name,
+        columns=layout.key_names,
+        row_ids=True,
+        snapshot=transaction.snapshot(layout.database, layout.table),
+        storage_options=work.storage_options,
     )
-
-
-def _checked(work: _Work, transaction: Transaction, keys: DataFrame) -> DataFrame:
-    """Tell for every row to change whether it is there; ordered as delete deltas are."""
-    layout = work.layout
-    snapshot = transaction.snapshot(layout.database, layout.table)
-    there = _row_keys(
-        work,
-        read_table(
-            work.spark,
-            work.client,
-            layout.name,
-            columns=layout.key_names,
-            row_ids=True,
-            snapshot=snapshot,
-            storage_options=work.storage_options,
-        ),
-    ).withColumn(_FOUND, fn.lit(True))
-    texts = [f"p{index}" for index in range(len(layout.partition_keys))]
-    found = keys.join(there, [*_IDS, *texts], "left")
-    number = fn.expr(f"coalesce(shiftright({_IDS[1]}, 16) & {MAX_BUCKET}, 0)").alias(_BUCKET)
-    flagged = fn.coalesce(fn.col(_FOUND), fn.lit(False)).alias(_FOUND)
-    rows = found.select(*_IDS, flagged, *texts, number)
-    return rows.repartition(*texts, _BUCKET).sortWithinPartitions(*texts, _BUCKET, *_IDS)
 
 
 def _written(
@@ -527,7 +431,7 @@ def _written(
         results = rows.mapInArrow(write, RESULT_SCHEMA).collect()
     except (PySparkException, Py4JJavaError) as error:
         raise SparkJobError(
-            f"Writing to {layout.name} failed: {_first_line(error)}",
+            f"Writing to {layout.name} failed: {_cause(error)}",
             remedy="Nothing of it is visible. See Spark's log for the cause.",
         ) from error
     for one in results:
@@ -549,38 +453,8 @@ def _written(
     return files
 
 
-def _first_line(error: Exception) -> str:
+def _cause(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:500] if lines else type(error).__name__
-
-
-def _union(frames: Sequence[DataFrame]) -> DataFrame:
-    result = frames[0]
-    for frame in frames[1:]:
-        result = result.unionAll(frame)
-    return result
-
-
-def _bucket_of_row_id() -> SparkColumn:
-    return fn.expr(f"shiftright({ROW_ID_COLUMN}.bucketid, 16) & {MAX_BUCKET}")
-
-
-def _quoted(name: str) -> SparkColumn:
-    return fn.col("`" + name.replace("`", "``") + "`")
-
-
-def _text(value: SparkColumn, key: Column) -> SparkColumn:
-    """Write a partition value as Hive does in names of partitions."""
-    text = value.cast(spark_type(key.type)).cast("string")
-    if key.type.name in _TEXTS:
-        text = _TEXTS[key.type.name](text, key.type)
-    return fn.when(text.isNull() | (text == ""), fn.lit(DEFAULT_PARTITION)).otherwise(text)
-
-
-_TextOf = Callable[[SparkColumn, HiveType], SparkColumn]
-_TEXTS: dict[str, _TextOf] = {
-    # HiveDecimal has no trailing zeros in its fraction.
-    "decimal": lambda text, one: fn.regexp_replace(text, r"\.?0+$", "") if one.arguments[1] else text,
-    "char": lambda text, one: fn.rtrim(fn.substring(text, 1, one.arguments[0])),
-    "varchar": lambda text, one: fn.substring(text, 1, one.arguments[0]),
-}
+    # What a Python worker raised comes with its traceback.
+    told = [f"{lines[0]} {lines[-1]}" if lines[0].endswith(":") else lines[0]] if lines else []
+    return told[0][:500] if told else type(error).__name__

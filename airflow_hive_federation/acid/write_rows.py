@@ -1,0 +1,140 @@
+"""Rows on their way into files: columns and buckets chosen, rows of a file brought together in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
+
+from airflow_hive_federation.acid.bucket_columns import bucket_column
+from airflow_hive_federation.acid.reader import ROW_ID_COLUMN
+from airflow_hive_federation.acid.spark_types import spark_type
+from airflow_hive_federation.acid.write_plan import MAX_BUCKET, ColumnMatch, TableLayout
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
+from airflow_hive_federation.model.types import Column, HiveType
+
+_BUCKET, _FOUND = "__bucket", "__found"
+_IDS = ("__write_id", "__bucket_property", "__row_id")
+
+
+def prepared(
+    layout: TableLayout, rows: DataFrame, match: ColumnMatch, zone: str, *, keep_bucket: bool = False
+) -> DataFrame:
+    """Select the table's columns by position, typed, then partition value texts, then the bucket.
+
+    :param zone: time zone whose wall clock timestamps are stored by.
+    :param keep_bucket: rows that replace others stay in the bucket of these.
+    """
+    columns = [
+        _quoted(source).cast(spark_type(column.type)).alias(f"c{index}")
+        for index, (source, column) in enumerate(zip(match.sources, layout.columns, strict=True))
+    ]
+    texts = []
+    for index, key in enumerate(layout.partition_keys):
+        if key.name in match.static:
+            text = fn.lit(match.static[key.name])
+        else:
+            text = _text(_quoted(match.dynamic[key.name]), key)
+        texts.append(text.alias(f"p{index}"))
+    kept = [_bucket_of_row_id().alias(_BUCKET)] if keep_bucket and not layout.bucket_count else []
+    selected = rows.select(*columns, *texts, *kept)
+    if not layout.bucket_count:
+        return selected
+    positions = {column.name: index for index, column in enumerate(layout.columns)}
+    hashed = [(f"c{positions[one]}", layout.columns[positions[one]].type) for one in layout.bucket_columns]
+    number = bucket_column(hashed, buckets=layout.bucket_count, version=layout.bucketing_version, zone=zone)
+    return selected.withColumn(_BUCKET, number)
+
+
+def arranged(layout: TableLayout, rows: DataFrame, *, placed: bool = False) -> DataFrame:
+    """Bring rows of one partition and bucket together, in the order of SORTED BY.
+
+    :param placed: the rows say their bucket, though the table is not bucketed.
+    """
+    keys = [f"p{index}" for index in range(len(layout.partition_keys))]
+    positions = {column.name: index for index, column in enumerate(layout.columns)}
+    order = [
+        fn.col(f"c{positions[one]}").asc() if ascending else fn.col(f"c{positions[one]}").desc()
+        for one, ascending in layout.sort_columns
+    ]
+    if layout.bucket_count or placed:
+        keys.append(_BUCKET)
+        if len(keys) == 1 and layout.bucket_count:
+            rows = rows.repartitionById(layout.bucket_count, fn.col(_BUCKET))
+            return rows.sortWithinPartitions(*order) if order else rows
+        return rows.repartition(*keys).sortWithinPartitions(*keys, *order)
+    if keys:
+        # Large partitions are split and small ones put together: each task has files of its own.
+        return rows.hint("rebalance", *keys).sortWithinPartitions(*keys, *order)
+    return rows.sortWithinPartitions(*order) if order else rows
+
+
+def row_keys(layout: TableLayout, rows: DataFrame) -> DataFrame:
+    """Take the identities of rows, and their partition value texts.
+
+    :raises ConfigurationError: the frame lacks ``ROW__ID`` or a partition key.
+    """
+    by_name = {column.lower(): column for column in rows.columns}
+    missing = [one for one in (ROW_ID_COLUMN.lower(), *layout.key_names) if one not in by_name]
+    if missing:
+        raise ConfigurationError(
+            f"The rows of {layout.name} to change come without {', '.join(missing)}.",
+            remedy="Read them by read_table(…, row_ids=True), and keep ROW__ID and the partition keys.",
+            missing=missing,
+        )
+    texts = [_text(_quoted(by_name[key.name]), key) for key in layout.partition_keys]
+    parts = zip(("writeid", "bucketid", "rowid"), _IDS, strict=True)
+    return rows.select(
+        *(fn.col(ROW_ID_COLUMN).getField(part).alias(name) for part, name in parts),
+        *(text.alias(f"p{index}") for index, text in enumerate(texts)),
+    )
+
+
+def flagged(layout: TableLayout, keys: DataFrame, there: DataFrame) -> DataFrame:
+    """Tell for every row to change whether it is there; ordered as delete deltas are.
+
+    :param keys: of the rows to change, as :func:`row_keys` has them.
+    :param there: of all rows of the table.
+    """
+    texts = [f"p{index}" for index in range(len(layout.partition_keys))]
+    found = keys.join(there.withColumn(_FOUND, fn.lit(True)), [*_IDS, *texts], "left")
+    number = fn.expr(f"coalesce(shiftright({_IDS[1]}, 16) & {MAX_BUCKET}, 0)").alias(_BUCKET)
+    is_there = fn.coalesce(fn.col(_FOUND), fn.lit(False)).alias(_FOUND)
+    rows = found.select(*_IDS, is_there, *texts, number)
+    return rows.repartition(*texts, _BUCKET).sortWithinPartitions(*texts, _BUCKET, *_IDS)
+
+
+def union(frames: Sequence[DataFrame]) -> DataFrame:
+    """Put frames of equal columns together."""
+    result = frames[0]
+    for frame in frames[1:]:
+        result = result.unionAll(frame)
+    return result
+
+
+def _bucket_of_row_id() -> SparkColumn:
+    return fn.expr(f"shiftright({ROW_ID_COLUMN}.bucketid, 16) & {MAX_BUCKET}")
+
+
+def _quoted(name: str) -> SparkColumn:
+    return fn.col("`" + name.replace("`", "``") + "`")
+
+
+def _text(value: SparkColumn, key: Column) -> SparkColumn:
+    """Write a partition value as Hive does in names of partitions."""
+    text = value.cast(spark_type(key.type)).cast("string")
+    if key.type.name in _TEXTS:
+        text = _TEXTS[key.type.name](text, key.type)
+    return fn.when(text.isNull() | (text == ""), fn.lit(DEFAULT_PARTITION)).otherwise(text)
+
+
+_TextOf = Callable[[SparkColumn, HiveType], SparkColumn]
+_TEXTS: dict[str, _TextOf] = {
+    # HiveDecimal has no trailing zeros in its fraction.
+    "decimal": lambda text, one: fn.regexp_replace(text, r"\.?0+$", "") if one.arguments[1] else text,
+    "char": lambda text, one: fn.rtrim(fn.substring(text, 1, one.arguments[0])),
+    "varchar": lambda text, one: fn.substring(text, 1, one.arguments[0]),
+}

@@ -1,0 +1,45 @@
+"""Hidden directories of statements, and what killed drivers leave of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_federation.acid.write_staging import staging_directory, staging_txn, sweep
+from airflow_hive_federation.model.write_ids import ValidTxns
+
+TXNS = ValidTxns(high_watermark=9, open_ids=(7,))
+
+
+def test_it_is_there_while_it_is_needed(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), staging_directory(f"file:{tmp_path}", 5) as uri:  # noqa: PT012
+        path = Path(uri.removeprefix("file:"))
+        assert (path.parent, staging_txn(path.name)) == (tmp_path, 5)
+        (path / "insert-0-1-0").touch()
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_what_no_transaction_needs_is_swept(tmp_path: Path) -> None:
+    ended = [".hive-staging_spark_5_abc", ".hive-staging_spark_9_abc_ending"]
+    needed = [
+        ".hive-staging_spark_7_abc",  # open
+        ".hive-staging_spark_10_abc",  # began later
+        ".hive-staging_hive_2026-01-01_5",  # Hive's
+        "delta_0000005_0000005_0000",
+    ]
+    for name in (*ended, *needed):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").touch()
+    assert sorted(sweep(f"file:{tmp_path}", lambda: TXNS)) == ended
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(needed)
+
+
+def test_nobody_is_asked_where_nothing_lies_about(tmp_path: Path) -> None:
+    def asked() -> ValidTxns:
+        raise AssertionError("asked")
+
+    (tmp_path / "delta_0000001_0000001_0000").mkdir()
+    assert sweep(f"file:{tmp_path}", asked) == []
+    assert sweep(f"file:{tmp_path}/nowhere", asked) == []
