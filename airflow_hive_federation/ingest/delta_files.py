@@ -78,6 +78,7 @@ class DeltaFile:
         self._mark: Mark | None = None
         self._mark_keys = 0
         self._is_published = False
+        self._is_flushed = True
         self.begin()
 
     def begin(self) -> None:
@@ -107,6 +108,7 @@ class DeltaFile:
         )
         for stripe in encode(table, self._compression, dictionaries=self._dictionaries):
             self._add(write_id, stripe)
+        self._is_flushed = False
         self._store.append(self._pending.drained())
 
     def flush(self) -> int:
@@ -114,7 +116,7 @@ class DeltaFile:
 
         :raises StorageError: it cannot be written.
         """
-        if self._is_published:
+        if self._is_flushed:
             return self._assembled.mark().offset
         self.rows = self._assembled.rows
         length = self._assembled.flush(
@@ -125,7 +127,7 @@ class DeltaFile:
             }
         )
         self._store.append(self._pending.drained())
-        self._is_published = True
+        self._is_published = self._is_flushed = True
         self._store.publish(length)
         return length
 
@@ -140,6 +142,7 @@ class DeltaFile:
         if self._is_published or self._mark is None or self._assembled.mark() == self._mark:
             return
         self._assembled.rewind(self._mark)
+        self._is_flushed = True
         self._pending.drained()
         del self._key_index[self._mark_keys :]
         self.rows = self._assembled.rows

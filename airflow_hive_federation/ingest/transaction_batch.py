@@ -165,15 +165,16 @@ class TransactionBatch:
         """
         if not self._rows:
             return
+        layout, static = self._settings.layout, self._settings.static
         merged = pa.Table.from_batches(self._rows).combine_chunks().to_batches()
+        cut = [list(grouped(layout, rows, static)) for rows in merged]
+        values = {group.values for groups in cut for group in groups}
+        self._partitions.prepare(values, txn_id=self.txn_id, write_id=self.write_id)
+        # Only now: when no metastore answers, the commit may be called again.
         self._forget_rows()
-        for rows in merged:
-            groups = list(grouped(self._settings.layout, rows, self._settings.static))
-            self._partitions.prepare(
-                [group.values for group in groups], txn_id=self.txn_id, write_id=self.write_id
-            )
-            self._settings.at("prepared")
-            with io_errors(f"Rows of {self._settings.layout.name}"):
+        self._settings.at("prepared")
+        with io_errors(f"Rows of {layout.name}"):
+            for groups in cut:
                 self._each([(self._file(group), group) for group in groups], self._add)
 
     def commit(self, partitions: Sequence[Values], key_value: types.CommitTxnKeyValue | None) -> None:

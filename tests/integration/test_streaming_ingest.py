@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from airflow_hive_federation.acid.compaction import CompactionKind
+from airflow_hive_federation.acid.compaction_requests import compact_table
+from airflow_hive_federation.acid.compaction_runners import in_threads
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
@@ -99,6 +102,9 @@ def test_hive_reads_between_every_two_commits_of_a_batch(
     rows = sql.execute(f"SELECT id, msg FROM {DATABASE}.batches ORDER BY id")
     assert [int(row[0] or 0) for row in rows] == [one for one in expected if one >= 5]
     assert all((row[1] == "changed") == (int(row[0] or 0) % 2 == 0) for row in rows)
+    (report,) = compact_table(settings, f"{DATABASE}.batches", CompactionKind.MAJOR, in_threads())
+    assert report.state == "compacted"
+    assert sql.execute(f"SELECT id, msg FROM {DATABASE}.batches ORDER BY id") == rows
     assert connection.stats.committed_transactions == 4
     assert connection.stats.aborted_transactions == 2
 

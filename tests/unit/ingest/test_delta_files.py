@@ -119,3 +119,11 @@ def test_flushing_again_changes_nothing(file: DeltaFile, tmp_path: Path) -> None
     file.add(1, rows(1))
     assert file.flush() == file.flush()
     assert (tmp_path / "delta_0000001_0000004" / "bucket_00003_flush_length").stat().st_size == 8
+
+
+def test_rows_added_between_two_attempts_to_commit_count(file: DeltaFile, tmp_path: Path) -> None:
+    file.add(1, rows(1))
+    file.flush()
+    file.add(1, rows(2))
+    file.flush()
+    assert readable(tmp_path) == [(1, 0, 1), (1, 1, 2)]
