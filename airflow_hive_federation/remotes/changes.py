@@ -22,10 +22,12 @@ class TableChange:
     """What of one table has to be looked at, besides its definition.
 
     :param all_partitions: every partition.
+    :param partition_names_too: the names of all partitions, but not what each of them says.
     :param partitions: values of these partitions by key.
     """
 
     all_partitions: bool = False
+    partition_names_too: bool = False
     partitions: list[dict[str, str]] = field(default_factory=list)
 
     def partition_names(self, keys: list[str]) -> list[str]:
@@ -73,6 +75,8 @@ def _note(event: events.Event, raw: Any, database: str, changes: dict[str, Table
         change.partitions += _partitions(raw)
     elif isinstance(event, events.TableAltered):
         change.all_partitions |= event.renamed
+        # A refresh may have been interrupted when it made the table anew.
+        change.partition_names_too = True
     elif isinstance(event, events.TableCreated | events.TableDropped | events.Reloaded):
         change.all_partitions = True
 

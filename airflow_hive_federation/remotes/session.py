@@ -30,7 +30,7 @@ from airflow_hive_federation.metastore.calls.base import batches
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes import describe
 from airflow_hive_federation.remotes.describe import Answer
-from airflow_hive_federation.remotes.links import Link, link_of, path_behind, refuse_cycle
+from airflow_hive_federation.remotes.links import NO_EVENT, Link, link_of, path_behind, refuse_cycle
 from airflow_hive_federation.remotes.statement import (
     AlterRemote,
     CreateRemote,
@@ -170,13 +170,12 @@ class Remotes:
             properties=statement.properties,
         )
         self._catalogs.factory(link.via).check(link.properties)
-        exists, present = self._present(link.kind, local)
-        if exists and (present is None or not (present.leads_to_the_same(link) or statement.if_not_exists)):
-            raise name_taken(f"{link.kind.value.title()} {local}")
-        if present is not None and present.event_id is not None:
+        present = self._unfinished(link)
+        if isinstance(present, SyncReport):
             if statement.if_not_exists:
-                return SyncReport(remote=str(local), event_id=present.event_id)
+                return present
             raise name_taken(f"Remote {link.kind} {local}")
+        link = present or link
         opened = self._open(link, link)
         if present is None and link.kind is Kind.DATABASE:
             opened = self._create_database(opened)
@@ -323,6 +322,22 @@ class Remotes:
         except NoSuchObjectError:
             return False, None
         return True, link_of(kind, local, found.parameters)
+
+    def _unfinished(self, link: Link) -> Link | SyncReport | None:
+        """The link of that name whose creation was interrupted; a report if it was not; ``None`` for none.
+
+        :raises NameTakenError: if the name belongs to something else.
+        """
+        exists, present = self._present(link.kind, link.local)
+        if not exists:
+            return None
+        if present is None:
+            raise name_taken(f"{link.kind.value.title()} {link.local}")
+        if present.member or present.event_id is not None or not present.leads_to_the_same(link):
+            return SyncReport(
+                remote=str(link.local), event_id=NO_EVENT if present.event_id is None else present.event_id
+            )
+        return present
 
     def _with_properties(self, link: Link) -> Link:
         if not link.member:

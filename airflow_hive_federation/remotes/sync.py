@@ -320,24 +320,28 @@ class _Work:
         return _Outcome(name=link.local.table or "", action="created", added=len(partitions))
 
     def _alter(self, link: Link, remote: Any, made: Any, table: Any, change: TableChange) -> _Outcome:
+        """Partitions first: the table's definition is what says that all of it was taken over."""
         before = link_of(Kind.TABLE, link.local, table.parameters)
         same = before is not None and before.definition == link.definition and before.path == link.path
-        if not same and not self._replace(link, remote, made, table):
-            with self.ends.local.client() as client:
-                drop_link(client, link.local)
-            return replace(self._create(link, remote, made), action="altered")
+        turned = table.parameters.get(READ_BY) != made.parameters[READ_BY]
+        if turned or definitions.keys_changed(made, table):
+            return self._make_anew(link, remote, made)
         outcome = _Outcome(name=link.local.table or "", action="" if same else "altered")
-        if not remote.partitionKeys:
-            return outcome
-        everything = change.all_partitions or definitions.schema_changed(made, table)
-        keys = [key.name or "" for key in remote.partitionKeys]
-        return self._partitions(link, remote, None if everything else change.partition_names(keys), outcome)
+        if remote.partitionKeys:
+            everything = change.all_partitions or definitions.schema_changed(made, table)
+            names = None if everything else self._partition_names(link, remote, change)
+            outcome = self._partitions(link, remote, names, outcome)
+        if not same and not self._replace(link, remote, made, table):
+            return self._make_anew(link, remote, made)
+        return outcome
+
+    def _make_anew(self, link: Link, remote: Any, made: Any) -> _Outcome:
+        with self.ends.local.client() as client:
+            drop_link(client, link.local)
+        return replace(self._create(link, remote, made), action="altered")
 
     def _replace(self, link: Link, remote: Any, made: Any, table: Any) -> bool:
         """Alter the local table; ``False`` if it has to be made anew."""
-        turned = table.parameters.get(READ_BY) != made.parameters[READ_BY]
-        if turned or definitions.keys_changed(made, table):
-            return False
         self._with_statistics(made, remote, link)
         statistics, made.colStats = made.colStats, None
         made.createTime = table.createTime
@@ -347,6 +351,7 @@ class _Work:
             except InvalidOperationError as error:
                 # A change of types that metastore.disallow.incompatible.col.type.changes forbids.
                 log.info("%s is made anew: %s", link.local, error.message)
+                made.colStats = statistics
                 return False
             if statistics is not None:
                 client.set_column_statistics([statistics])
@@ -384,6 +389,15 @@ class _Work:
             client.alter_partitions(*_names(link.local), altered, environment=_KEEP_STATISTICS)
             client.drop_partitions(*_names(link.local), dropped, delete_data=False)
         return replace(outcome, added=len(added), altered=len(altered), dropped=len(dropped))
+
+    def _partition_names(self, link: Link, remote: Any, change: TableChange) -> list[str]:
+        names = set(change.partition_names([key.name or "" for key in remote.partitionKeys]))
+        if change.partition_names_too:
+            with self.ends.breaker.guard():
+                there = self.ends.remote.list_partition_names(*_names(link.remote))
+            with self.ends.local.client() as client:
+                names |= set(there) ^ set(client.list_partition_names(*_names(link.local)))
+        return sorted(names)
 
     def _remote_partitions(self, link: Link, remote: Any, names: list[str] | None) -> list[Any]:
         if not remote.partitionKeys:

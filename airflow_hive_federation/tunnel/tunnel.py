@@ -164,7 +164,7 @@ class Tunnel:
                     auth_timeout=self.settings.timeout_s,
                     channel_timeout=self.settings.timeout_s,
                     transport_factory=partial(
-                        paramiko.Transport,
+                        _Transport,
                         default_window_size=_WINDOW_BYTES,
                         default_max_packet_size=_PACKET_BYTES,
                     ),
@@ -209,6 +209,15 @@ class Tunnel:
     def _close(self) -> None:
         while self._clients:
             self._clients.pop().close()
+
+
+class _Transport(paramiko.Transport):  # type: ignore[misc] # it is not annotated
+    def run(self) -> None:
+        """Paramiko's thread; a peer that goes while it answers would leave a traceback on stderr."""
+        try:
+            super().run()
+        except EOFError as error:
+            log.debug("The SSH connection ended: %r", error)
 
 
 class _Frozen(Exception):  # noqa: N818 - internal signal

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from airflow_hive_federation.catalog.factories import Factory
+from airflow_hive_federation.catalog.memory import MemoryCatalog
+from airflow_hive_federation.catalog.open import Catalogs
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql, HiveSqlError
 from airflow_hive_federation.errors import (
     ConfigurationError,
     CyclicRemoteError,
+    MetastoreUnreachableError,
     NameTakenError,
     NoSuchObjectError,
     NotARemoteError,
@@ -26,6 +30,7 @@ from airflow_hive_federation.remotes.session import Remotes
 from airflow_hive_federation.remotes.statement import Kind, Name
 from airflow_hive_federation.remotes.sync import drop_link
 from airflow_hive_federation.storage.filesystem import local_path
+from tests import catalog_contract
 from tests.integration.small_source import connected
 
 FAR = "remote_far"
@@ -324,3 +329,86 @@ def test_a_remote_that_leads_back_is_refused(
     place = local_path(table(near, NEAR, "own").sd.location)
     assert place is not None
     assert (Path(place) / "data").exists()
+
+
+class Failing(MemoryCatalog):
+    """A catalog that goes away after so many questions about tables."""
+
+    answers = 0
+
+    def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
+        return [self.get_table(database, name) for name in names]
+
+    def get_partitions(
+        self, database: str, table: str, names: Sequence[str] | None = None
+    ) -> list[types.Partition]:
+        if self.answers == 0:
+            raise MetastoreUnreachableError("Gone.")
+        self.answers -= 1
+        return super().get_partitions(database, table, names)
+
+
+def test_a_remote_that_vanishes_half_way(near: EmbeddedMetastore) -> None:
+    """Every interruption leaves something that the next try goes on with."""
+    failing = Failing("elsewhere")
+    failing.put_database(types.Database(name="d"))
+    root = f"file:{near.external_warehouse}/vanishing"
+    for number in range(4):
+        table, partitions = catalog_contract.tables(root)["parted"]
+        table.dbName, table.tableName = "d", f"t{number}"
+        failing.put_table(table, partitions)
+    factory = Factory(name="failing", class_names=(), properties={}, open=lambda _: failing)
+    settings = MetastoreSettings(uris=(near.uri,))
+    statement = "CREATE REMOTE DATABASE vanishing CONNECTED TO d VIA 'failing'"
+    for answers in (0, 1, 2):
+        failing.answers = answers
+        with Remotes(settings, catalogs=Catalogs(factories=(factory,))) as remotes:
+            with pytest.raises(RemoteUnavailableError, match="Remote vanishing does not answer: Gone"):
+                remotes.run(statement)
+            (row, *_) = remotes.run("SHOW REMOTES IN vanishing")[0].rows
+            assert "not complete" in row[4]
+    failing.answers = 1000
+    with Remotes(settings, catalogs=Catalogs(factories=(factory,))) as remotes:
+        remotes.run(statement)
+        with connected(near) as client:
+            assert sorted(client.list_tables("vanishing")) == ["t0", "t1", "t2", "t3"]
+            for number in range(4):
+                assert len(client.list_partition_names("vanishing", f"t{number}")) == 3
+        # Events lost, and a catalog without any change: everything is compared, nothing is written.
+        failing.put_table(*catalog_contract_table(root))
+        failing.forget_events()
+        report = remotes.refresh(Kind.DATABASE, Name(database="vanishing"))
+        assert (report.whole, report.created) == (True, ["parted"])
+        report = remotes.refresh(Kind.DATABASE, Name(database="vanishing"), whole=True)
+        assert not report.changed
+        # Whoever made the link anew and was killed before its partitions came: the names tell.
+        with connected(near) as client:
+            client.drop_partitions("vanishing", "t1", ["p=a"], delete_data=False)
+        (changed,) = failing.get_tables("d", ["t1"])
+        changed.parameters = {**(changed.parameters or {}), "note": "changed"}
+        failing.put_table(changed, failing.get_partitions("d", "t1"))
+        report = remotes.refresh(Kind.DATABASE, Name(database="vanishing"))
+        assert (report.altered, report.partitions_added) == (["t1"], 1)
+        remotes.run("DROP REMOTE DATABASE vanishing")
+
+
+def catalog_contract_table(root: str) -> tuple[types.Table, list[types.Partition]]:
+    table, partitions = catalog_contract.tables(root)["parted"]
+    table.dbName = "d"
+    return table, partitions
+
+
+def test_several_remotes_fail_by_their_own_names(
+    remotes: Remotes, far: EmbeddedMetastore, near: EmbeddedMetastore
+) -> None:
+    remotes.run(f"CREATE REMOTE TABLE there CONNECTED TO {FAR}.city {via(far)}")
+    dead = "'hive.metastore.uris' = 'thrift://127.0.0.1:1'"
+    for _ in range(3):
+        with pytest.raises(RemoteUnavailableError, match=rf"Remote {NEAR}\.dead does not answer"):
+            remotes.run(f"CREATE REMOTE TABLE dead CONNECTED TO x.y {dead}")
+    with pytest.raises(RemoteUnavailableError, match=rf"Remote {NEAR}\.dead did not answer 3 times in a row"):
+        remotes.run(f"CREATE REMOTE TABLE dead CONNECTED TO x.y {dead}")
+    assert not remotes.refresh(Kind.TABLE, Name(table="there")).changed
+    remotes.run("DROP REMOTE TABLE there")
+    with connected(near) as client:
+        assert "dead" not in client.list_tables(NEAR)

