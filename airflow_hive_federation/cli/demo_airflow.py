@@ -21,6 +21,8 @@ SQLITE_ARGUMENTS = {"timeout": 60}
 
 #: Lines of a failed task's error that are shown; the log has them all.
 _ERROR_LINES = 12
+#: What Airflow says in the name of a task that decides.
+_ABOUT_BRANCHES = ("Branch into ", "Following branch ", "Skipping tasks ")
 _STARTING = re.compile(r"\[DAG TEST\] (starting|end task) task_id=(?:\w+\.)*(?P<task>\w+)")
 
 
@@ -143,7 +145,7 @@ class DagTestLog:
         elif event == "Task failed with exception":
             self._errors[self._task] = _error_text(entry)
             self._hear(self._task, "failed")
-        elif _is_ours(logger) or is_count(event):
+        elif (_is_ours(logger) and not event.startswith(_ABOUT_BRANCHES)) or is_count(event):
             self._hear(self._task, event)
 
     def failure(self) -> str:

@@ -68,7 +68,7 @@ class Story:
 
         :param label: stands before the text, in a column of its own.
         """
-        before = f"{label:<8}" if label else ""
+        before = f"{label:<7} " if label else ""
         if match := _FILES.fullmatch(text):
             self._hear_files(match, before)
         elif match := _DUMPED.fullmatch(text):
