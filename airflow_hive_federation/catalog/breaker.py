@@ -7,13 +7,22 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from airflow_hive_federation.errors import HiveFederationError, RemoteUnavailableError
+from airflow_hive_federation.errors import (
+    HiveFederationError,
+    MetastoreProtocolError,
+    RemoteError,
+    RemoteUnavailableError,
+    TunnelError,
+)
+
+#: Errors that are no answer of the remote, though asking again does not help.
+_OF_THE_WAY = (MetastoreProtocolError, TunnelError)
 
 
 class CircuitBreaker:
     """Counts a remote's failures in a row, and stops asking for a while after too many.
 
-    Only retryable errors count: an answer, even one that refuses, shows that the remote is there.
+    An answer does not count, even one that refuses: it shows that the remote is there.
 
     :param remote: the remote's name, for errors.
     :param failures: how many in a row open the circuit.
@@ -41,6 +50,7 @@ class CircuitBreaker:
         """Ask the remote within this context.
 
         :raises RemoteUnavailableError: if it does not answer, or has not lately.
+        :raises RemoteError: if something else answers there, or a tunnel refuses.
         """
         with self._lock:
             left = self._open_until - self._clock()
@@ -56,10 +66,14 @@ class CircuitBreaker:
         except RemoteUnavailableError:
             raise
         except HiveFederationError as error:
-            if not error.retryable:
+            if not isinstance(error, _OF_THE_WAY) and not error.retryable:
                 self._answered()
                 raise
             self._failed()
+            if not error.retryable:
+                raise RemoteError(
+                    f"Remote {self.remote}: {error.message}", remedy=error.remedy, remote=self.remote
+                ) from error
             raise RemoteUnavailableError(
                 f"Remote {self.remote} does not answer: {error.message}",
                 remedy=error.remedy or "Look at the remote.",

@@ -18,6 +18,7 @@ from airflow_hive_federation.catalog.hive import POOL_SIZE, HiveCatalog
 from airflow_hive_federation.catalog.roles import Catalog, EventSource
 from airflow_hive_federation.errors import (
     CyclicRemoteError,
+    InvalidObjectError,
     InvalidOperationError,
     NameTakenError,
     NoSuchObjectError,
@@ -260,7 +261,8 @@ class _Work:
             link = found
         try:
             return self._apply(link, remote, table, change)
-        except (RemoteUnsupportedError, CyclicRemoteError) as error:
+        except (RemoteUnsupportedError, CyclicRemoteError, InvalidObjectError) as error:
+            # The last is the local metastore's: a type that it lacks, a name that it does not allow.
             return _Outcome(name=name, why_skipped=error.message)
 
     # -- one table -----------------------------------------------------------------------------------------

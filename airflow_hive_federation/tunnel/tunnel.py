@@ -54,7 +54,7 @@ class Tunnel:
     def dial(self, host: str, port: int, timeout_s: float) -> TunnelSocket:
         """Connect to what is behind the last hop.
 
-        :param timeout_s: seconds for all of it.
+        :param timeout_s: seconds to open the channel; hops that are connected first have the route's own.
         :raises TunnelError: (its subclasses) if a hop fails; ``hop`` names it.
         """
         transport = self._standing()
@@ -181,7 +181,6 @@ class Tunnel:
         for path in self.settings.known_hosts:
             try:
                 client.load_system_host_keys(str(Path(path).expanduser()))
-                # With a name given, a missing file is an error; without, it is not.
             except (OSError, UnicodeDecodeError, paramiko.SSHException) as error:
                 raise ConfigurationError(
                     f"The file of known hosts {path} cannot be read: {error}.",

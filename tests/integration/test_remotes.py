@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from airflow_hive_federation.errors import (
     NoSuchObjectError,
     NotARemoteError,
     RemoteDroppedError,
+    RemoteError,
     RemoteUnavailableError,
     RemoteUnsupportedError,
 )
@@ -390,6 +393,41 @@ def test_a_remote_that_vanishes_half_way(near: EmbeddedMetastore) -> None:
         report = remotes.refresh(Kind.DATABASE, Name(database="vanishing"))
         assert (report.altered, report.partitions_added) == (["t1"], 1)
         remotes.run("DROP REMOTE DATABASE vanishing")
+
+
+def test_what_the_local_metastore_does_not_take_is_left_out(near: EmbeddedMetastore) -> None:
+    strange = MemoryCatalog()
+    strange.put_database(types.Database(name="d"))
+    root = f"file:{near.external_warehouse}/strange"
+    for name, column_type in (("fine", "int"), ("worse", "nonsense")):
+        table, _ = catalog_contract.tables(root)["plain"]
+        table.dbName, table.tableName = "d", name
+        table.sd.cols = [types.FieldSchema(name="größe", type=column_type)]  # type: ignore[union-attr]
+        strange.put_table(table)
+    factory = Factory(name="strange", class_names=(), properties={}, open=lambda _: strange)
+    settings = MetastoreSettings(uris=(near.uri,))
+    with Remotes(settings, catalogs=Catalogs(factories=(factory,))) as remotes:
+        (answer,) = remotes.run("CREATE REMOTE DATABASE strange CONNECTED TO d VIA 'strange'")
+        assert "with 1 table(s). Left out: worse" in answer.rows[0][0]
+        assert "nonsense" in answer.rows[0][0]
+        remotes.run("DROP REMOTE DATABASE strange")
+
+
+def test_garbage_has_the_remotes_name(remotes: Remotes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(100)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        uri = f"thrift://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(RemoteError, match=rf"Remote {NEAR}\.junk: .*no Hive metastore"):
+            remotes.run(f"CREATE REMOTE TABLE junk CONNECTED TO a.b 'hive.metastore.uris' = '{uri}'")
+        thread.join()
 
 
 def catalog_contract_table(root: str) -> tuple[types.Table, list[types.Partition]]:

@@ -6,8 +6,11 @@ import pytest
 
 from airflow_hive_federation.catalog.breaker import CircuitBreaker
 from airflow_hive_federation.errors import (
+    HostKeyError,
+    MetastoreProtocolError,
     MetastoreUnreachableError,
     NoSuchObjectError,
+    RemoteError,
     RemoteUnavailableError,
 )
 
@@ -35,6 +38,16 @@ def test_it_opens_after_failures_in_a_row_and_closes_after_a_while() -> None:
     now[0] = 10.0
     with breaker.guard():
         pass
+
+
+def test_what_lies_on_the_way_has_the_remotes_name() -> None:
+    breaker = CircuitBreaker("r", failures=2)
+    for error in (MetastoreProtocolError("A web server."), HostKeyError("Another key.", hop="h")):
+        with pytest.raises(RemoteError, match=f"Remote r: {error.message}") as caught:
+            fail(breaker, error)
+        assert not caught.value.retryable
+    with pytest.raises(RemoteUnavailableError, match="2 times in a row"), breaker.guard():
+        raise AssertionError("asked")
 
 
 def test_errors_of_our_own_pass() -> None:

@@ -1,0 +1,69 @@
+"""SSH routes in connections, and remotes' properties that name connections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
+from airflow_hive_federation.hooks.remotes import AirflowConnections
+from airflow_hive_federation.hooks.tunnel import SSHTunnelHook
+from airflow_hive_federation.tunnel.route import KNOWN_HOSTS
+from airflow_hive_federation.tunnel.tunnel import Tunnel
+
+Define = Callable[..., str]
+ROUTE = "me@bastion -> hive@node:2222"
+
+
+def test_a_route_is_the_way_to_the_metastore(connection: Define) -> None:
+    extra = {
+        "ssh_route": ROUTE,
+        "ssh_key_files": "/k/1, /k/2",
+        "ssh_known_hosts": "/k/known",
+        "ssh_timeout_s": "5",
+        "ssh_passphrase": "sesame",
+    }
+    name = connection(host="inside", extra=extra)
+    settings = HiveMetastoreHook(name).settings
+    assert isinstance(settings.dialer, Tunnel)
+    route = SSHTunnelHook(name).settings
+    assert settings.dialer.settings == route
+    assert str(route) == ROUTE
+    assert [hop.keys for hop in route.hops] == [("/k/1",), ("/k/2",)]
+    assert (route.known_hosts, route.timeout_s, route.passphrase) == (("/k/known",), 5, "sesame")
+    assert "sesame" not in repr(settings)
+
+
+def test_without_a_route(connection: Define) -> None:
+    name = connection(host="inside")
+    assert HiveMetastoreHook(name).settings.dialer is None
+    with pytest.raises(ConfigurationError, match="no SSH route"):
+        _ = SSHTunnelHook(name).settings
+    bare = connection(host="inside", extra={"ssh_route": "bastion"})
+    assert SSHTunnelHook(bare).settings.known_hosts == (KNOWN_HOSTS,)
+
+
+@pytest.mark.parametrize(
+    ("extra", "why"),
+    [
+        ({"ssh_key_files": "/k/1"}, "no 'ssh_route'"),
+        ({"ssh_route": ROUTE, "ssh_timeout_s": "soon"}, "no number"),
+        ({"ssh_route": "a b"}, "Hop 1"),
+        ({"ssh_route": ROUTE, "uris": "https://inside/metastore"}, "TLS"),
+    ],
+)
+def test_routes_that_do_not_do(connection: Define, extra: dict[str, str], why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        _ = HiveMetastoreHook(connection(host="inside", extra=extra)).settings
+
+
+def test_what_properties_of_remotes_name(connection: Define) -> None:
+    name = connection(host="far", login="ann", password="sesame", extra={})
+    known = AirflowConnections()
+    assert known.metastore(name).endpoints()[0].host == "far"
+    assert known.passphrase(name) == "sesame"
+    assert known.session(name) == {"aws_access_key_id": "ann", "aws_secret_access_key": "sesame"}
+    with pytest.raises(ConfigurationError, match="no Airflow connection 'nobody'"):
+        known.metastore("nobody")
