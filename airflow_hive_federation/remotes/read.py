@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.catalog.roles import MetastoreOwner
-from airflow_hive_federation.errors import RemoteUnsupportedError
-from airflow_hive_federation.remotes.session import Remotes
+from airflow_hive_federation.errors import ConfigurationError, RemoteUnsupportedError
+from airflow_hive_federation.remotes.session import OpenRemote, Remotes
 from airflow_hive_federation.remotes.statement import Kind, parse_name
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def read_remote_table(
     One snapshot of the owning metastore's valid write ids holds for the whole DataFrame. It takes no lock
     there: files that the remote's cleaner removes before they are read fail the query
     (:class:`FileVanishedError`, or Spark's own error), and never change its rows.
+    :func:`reading_remote_tables` takes one.
 
     :param remotes: the local metastore's remotes.
     :param name: local name, ``[database.]table``.
@@ -40,14 +42,58 @@ def read_remote_table(
     from airflow_hive_federation.acid.reader import read_table
 
     opened = remotes.open(Kind.TABLE, parse_name(Kind.TABLE, name))
+    with opened.breaker.guard(), _owner(opened).client() as client:
+        return read_table(spark, client, _there(opened), storage_options=storage_options, **choice)
+
+
+@contextmanager
+def reading_remote_tables(
+    spark: SparkSession,
+    remotes: Remotes,
+    names: Sequence[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Iterator[dict[str, DataFrame]]:
+    """Read tables of one remote as of one moment, under a read lock there that keeps their files.
+
+    DataFrames are lazy: collect or write them before the block ends.
+
+    :param names: local names, ``[database.]table``.
+    :return: DataFrames by these names.
+    :raises ConfigurationError: if they are of several remotes, whose moments nobody can make one.
+
+    Otherwise as :func:`read_remote_table` and :func:`~airflow_hive_federation.acid.reading.reading`.
+    """
+    from airflow_hive_federation.acid.reading import reading
+
+    opened = {name: remotes.open(Kind.TABLE, parse_name(Kind.TABLE, name)) for name in names}
+    catalogs = {id(one.catalog) for one in opened.values()}
+    if len(catalogs) != 1:
+        raise ConfigurationError(
+            f"{', '.join(names)} are of {len(catalogs)} remotes.",
+            remedy="Read one remote's tables at a time.",
+        )
+    first = next(iter(opened.values()))
+    there = {name: _there(one) for name, one in opened.items()}
+    with ExitStack() as stack:
+        # What fails inside the caller's block is not the remote.
+        with first.breaker.guard():
+            client = stack.enter_context(_owner(first).client())
+            block = reading(spark, client, list(there.values()), storage_options=storage_options)
+            tables = stack.enter_context(block)
+            found = {name: tables.read(remote) for name, remote in there.items()}
+        yield found
+
+
+def _owner(opened: OpenRemote) -> MetastoreOwner:
     if not isinstance(opened.catalog, MetastoreOwner):
         raise RemoteUnsupportedError(
             f"{opened.link.local} is of a catalog that has no transactions.",
             remedy="Read it as the local table that it is.",
             remote=str(opened.link.local),
         )
-    remote = opened.link.remote
-    with opened.breaker.guard(), opened.catalog.client() as client:
-        return read_table(
-            spark, client, f"{remote.database}.{remote.table}", storage_options=storage_options, **choice
-        )
+    return opened.catalog
+
+
+def _there(opened: OpenRemote) -> str:
+    return f"{opened.link.remote.database}.{opened.link.remote.table}"
