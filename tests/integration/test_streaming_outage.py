@@ -91,4 +91,4 @@ def _is_aborted(metastore: EmbeddedMetastore, write_id: int) -> bool:
     if write_id not in invalid:
         return False
     place = invalid.index(write_id)
-    return bool(bits[place // 8] >> place % 8 & 1)
+    return bool(int.from_bytes(bits, "little") >> place & 1)
