@@ -200,9 +200,16 @@ def _ended_in_order() -> Iterator[None]:
     """SIGTERM and SIGHUP end the demo as an interrupt does: with everything it has started."""
 
     def interrupt(*_: object) -> NoReturn:
+        # Once. A terminal that closes after Ctrl-C hangs up too, which would cut the ending short and leave
+        # Airflow behind; what does not end in time is killed anyway.
+        for number in before:
+            signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        signal.signal(number, interrupt)
     try:
         yield
     finally:

@@ -52,7 +52,9 @@ def serve(
             _show(server, server.trigger(conf), commit, story)
             server.wait(lambda: False, "", timeout_s=None)
         except KeyboardInterrupt:
-            story.stage("Ending Airflow and the metastores")
+            # The terminal may be gone.
+            with suppress(OSError):
+                story.stage("Ending Airflow and the metastores")
     return 0
 
 
