@@ -15,14 +15,24 @@ NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def test_a_terminal_that_closes_after_an_interrupt_does_not_cut_the_ending_short(
     first: signal.Signals,
 ) -> None:
-    before = [signal.getsignal(number) for number in NUMBERS]
-    ended = False
-    with pytest.raises(KeyboardInterrupt), _ended_in_order():
+    before = handlers()
+    steps: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        be_ended(first, steps)
+    assert steps == ["began", "ended"]
+    assert handlers() == before
+
+
+def be_ended(first: signal.Signals, steps: list[str]) -> None:
+    with _ended_in_order():
         try:
+            steps.append("began")
             signal.raise_signal(first)
         finally:
             for number in NUMBERS:
                 signal.raise_signal(number)
-            ended = True
-    assert ended
-    assert [signal.getsignal(number) for number in NUMBERS] == before
+            steps.append("ended")
+
+
+def handlers() -> list[object]:
+    return [signal.getsignal(number) for number in NUMBERS]
