@@ -13,7 +13,7 @@ from benchmarks import machine, results
 
 REMOTES = ("remote-create", "remote-sync", "tunnel")
 BOOTSTRAPS = ("bootstrap", "bootstrap-limit", "bootstrap-10x")
-IDS = ("import", *REMOTES, *BOOTSTRAPS)
+IDS = ("import", "acid-write", "compaction", *REMOTES, *BOOTSTRAPS)
 _BUILD = Path(__file__).resolve().parent.parent / "build"
 
 
@@ -42,6 +42,17 @@ def _measure(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> It
         from benchmarks import imports
 
         yield imports.run(max(3, args.runs))
+    if "acid-write" in parts:
+        from benchmarks import acid_write
+
+        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
+            yield from acid_write.run(
+                acid_write.Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
+            )
+    if "compaction" in parts:
+        from benchmarks import compaction
+
+        yield compaction.run(args.runs, say, rows=compaction.ROWS if args.scale == "full" else 1000)
     remotes = [part for part in parts if part in REMOTES]
     if remotes:
         from benchmarks import remotes as of_remotes
