@@ -30,7 +30,7 @@ from airflow_hive_federation.ingest.errors import (
     TransactionError,
     metastore_errors,
 )
-from airflow_hive_federation.ingest.partitions import Partitions
+from airflow_hive_federation.ingest.partitions import Partitions, partition_values
 from airflow_hive_federation.ingest.position import (
     check_key,
     committed_position,
@@ -40,17 +40,16 @@ from airflow_hive_federation.ingest.position import (
 )
 from airflow_hive_federation.ingest.states import Call, ConnectionState, after
 from airflow_hive_federation.ingest.statistics import ConnectionStats
+from airflow_hive_federation.ingest.streams import records_of
 from airflow_hive_federation.ingest.transaction_batch import BatchSettings, TransactionBatch
 from airflow_hive_federation.ingest.writers import AbstractRecordWriter
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.model.partitions import unescape
 
 log = logging.getLogger(__name__)
 
 _PARSE_RECORDS = 100_000
 _PARSE_BYTES = 16 << 20
-_READ_BYTES = 4 << 20
 
 
 class HiveStreamingConnection:
@@ -243,7 +242,7 @@ class HiveStreamingConnection:
                 key_value = types.CommitTxnKeyValue(tableId=self._table.id, key=check_key(key), value=value)
             self._parse()
             batch = self._current()
-            batch.commit([_values_of(name) for name in partitions or ()], key_value)
+            batch.commit([partition_values(name) for name in partitions or ()], key_value)
             self._state = ConnectionState.COMMITTED
             self._thread = 0
             self.stats.committed_transactions += 1
@@ -371,7 +370,7 @@ class HiveStreamingConnection:
             elif isinstance(data, bytes | bytearray | memoryview):
                 self._take([bytes(data)])
             elif hasattr(data, "read"):
-                for records in _records_of(data, self._writer.line_delimiter):
+                for records in records_of(data, self._writer.line_delimiter):
                     self._take(records)
             else:
                 raise SerializationError(
@@ -443,32 +442,3 @@ class HiveStreamingConnection:
     def _count(self) -> None:
         self.stats.created_partitions = self._partitions.created
         self.stats.total_partitions = self._partitions.met if self.layout.partition_keys else 0
-
-
-def _values_of(name: str) -> tuple[str, ...]:
-    return tuple(unescape(part.partition("=")[2]) for part in name.split("/"))
-
-
-def _records_of(stream: Any, delimiter: bytes | None) -> Iterator[list[bytes]]:
-    """Cut a stream into records; the last one need not be ended."""
-    end = delimiter or b"\n"
-    pieces: list[bytes] = []
-    while chunk := stream.read(_READ_BYTES):
-        data = chunk.encode() if isinstance(chunk, str) else bytes(chunk)
-        # A delimiter may lie across two chunks.
-        pieces.append(data)
-        tail = b"".join(pieces[-2:]) if len(end) > 1 else data
-        if end not in tail:
-            continue
-        *records, rest = b"".join(pieces).split(end)
-        yield _stripped(records, delimiter)
-        pieces = [rest]
-    rest = b"".join(pieces)
-    if rest:
-        yield _stripped([rest], delimiter)
-
-
-def _stripped(records: list[bytes], delimiter: bytes | None) -> list[bytes]:
-    if delimiter is not None:
-        return records
-    return [one[:-1] if one.endswith(b"\r") else one for one in records]

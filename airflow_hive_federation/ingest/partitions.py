@@ -7,7 +7,7 @@ aborted transactions that wrote nowhere, and their write ids become valid.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from airflow_hive_federation.acid.locks import WriteKind, operation_type
@@ -19,6 +19,7 @@ from airflow_hive_federation.ingest.errors import PartitionCreationFailed, Trans
 from airflow_hive_federation.ingest.grouping import Values
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.partitions import unescape
 
 _NO_STATS_UPDATE = {"DO_NOT_UPDATE_STATS": "true"}
 
@@ -40,11 +41,6 @@ class Partitions:
     def met(self) -> int:
         """How many partitions were written to."""
         return len(self._locations)
-
-    @property
-    def of_transaction(self) -> list[Values]:
-        """The partitions that the present transaction writes to."""
-        return sorted(self._told)
 
     def location(self, values: Values) -> str:
         """Where a partition that was prepared lies."""
@@ -69,10 +65,6 @@ class Partitions:
             if self._dynamic:
                 self._tell(fresh, txn_id, write_id)
         self._told.update(fresh)
-
-    def create(self, names: Mapping[Values, str], *, txn_id: int, write_id: int) -> None:
-        """Create partitions though nothing is written to them (``commit_transaction(partitions=…)``)."""
-        self.prepare(list(names), txn_id=txn_id, write_id=write_id)
 
     def _described(self, values: Sequence[Values], write_id: int) -> list[Any]:
         layout, client = self._layout, self._client
@@ -148,3 +140,8 @@ def a_position(table: Any) -> tuple[str, str] | None:
         ((key, value) for key, value in sorted((table.parameters or {}).items()) if key.startswith("_meta")),
         None,
     )
+
+
+def partition_values(name: str) -> Values:
+    """Take the values out of a partition's name (``Warehouse.getPartValuesFromPartName``)."""
+    return tuple(unescape(part.partition("=")[2]) for part in name.split("/"))

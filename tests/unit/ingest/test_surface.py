@@ -1,0 +1,72 @@
+"""Operator and command line say what a request can say, with the same defaults."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import MISSING, fields
+
+import pytest
+
+from airflow_hive_federation.cli.main import build_parser
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.ingest.builder import OVERRIDDEN, StreamingConnectionBuilder
+from airflow_hive_federation.ingest.errors import InvalidConnection
+from airflow_hive_federation.ingest.files import IngestRequest, ingest_files
+from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.operators.ingest import StreamingIngestOperator
+
+REQUIRED = {"table", "inputs"}
+NOWHERE = MetastoreSettings(uris=("thrift://127.0.0.1:1",))
+
+
+def test_the_operator_has_every_field_of_a_request() -> None:
+    parameters = inspect.signature(StreamingIngestOperator.__init__).parameters
+    for field in fields(IngestRequest):
+        default = parameters[field.name].default
+        assert field.name in REQUIRED or default == field.default, field.name
+        assert (default is inspect.Parameter.empty) == (field.default is MISSING), field.name
+    assert set(StreamingIngestOperator.template_fields) <= set(parameters)
+
+
+def test_the_command_line_has_the_same_defaults() -> None:
+    args = build_parser().parse_args(["ingest", "d.t", "a.csv", "b.csv", "--json"])
+    assert args.inputs == ["a.csv", "b.csv"]
+    request = IngestRequest(table="d.t", inputs=())
+    assert (args.commit_records, args.commit_bytes, args.commit_seconds) == (
+        request.commit_records,
+        request.commit_bytes,
+        request.commit_seconds,
+    )
+    assert (args.name, args.delimiter, args.format) == (request.name, request.delimiter, request.file_format)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"table": "t"}, "names no table"),
+        ({"name": "a b"}, "cannot name a position"),
+        ({"file_format": "regex"}, "needs an expression"),
+        ({"file_format": "xml"}, "no format 'xml'"),
+        ({"inputs": []}, "nothing to ingest"),
+    ],
+)
+def test_requests_that_make_no_sense(wrong: dict[str, object], reason: str) -> None:
+    request = IngestRequest(**{"table": "d.t", "inputs": ["x"], **wrong})  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=reason):
+        ingest_files(NOWHERE, request)
+
+
+def test_a_connection_says_what_is_missing() -> None:
+    with pytest.raises(InvalidConnection, match="with_table, with_record_writer, with_conf") as caught:
+        StreamingConnectionBuilder().with_database("d").connect()
+    assert not caught.value.retryable
+    with pytest.raises(InvalidConnection, match="names no metastore"):
+        StreamingConnectionBuilder().with_conf({"hive.txn.manager": "x"})
+
+
+def test_the_settings_of_the_specification_are_overridden() -> None:
+    conf = {"metastore.thrift.uris": "thrift://h:1", "hive.support.concurrency": "false", "my.own": "1"}
+    said = StreamingConnectionBuilder().with_conf(conf)._said
+    assert said.conf == {**OVERRIDDEN, "metastore.thrift.uris": "thrift://h:1", "my.own": "1"}
+    assert said.settings is not None
+    assert said.settings.uris == ("thrift://h:1",)
