@@ -8,11 +8,12 @@ metastore forgets that those write ids were aborted.
 from __future__ import annotations
 
 import io
+import itertools
 import shutil
 import struct
 import tempfile
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,6 +22,7 @@ import pyarrow.compute as pc
 from pyarrow import orc
 
 from airflow_hive_federation.acid.names import side_file
+from airflow_hive_federation.acid.orc_batches import Head, OrcBatches
 from airflow_hive_federation.acid.orc_tail import OrcTail, read_tail, replace_footer
 from airflow_hive_federation.acid.orc_timestamps import refuse_unstorable_timestamps
 from airflow_hive_federation.errors import AcidFormatError
@@ -43,7 +45,7 @@ def drop_rows(
 ) -> int:
     """Copy an insert or delete bucket file, leaving out the rows whose write id is not valid.
 
-    Stripes are read one at a time. Columns keep their ORC types, and Hive's user metadata
+    Rows are read in batches. Columns keep their ORC types, and Hive's user metadata
     (``hive.acid.key.index``, ``hive.acid.stats``, ``hive.acid.version``) is made anew
     (``OrcRecordUpdater.KeyIndexBuilder``).
 
@@ -120,20 +122,16 @@ def flushed_length(side_file: bytes, name: str = "side file") -> int:
 
 def _opened(source: bytes | Path | BinaryIO, flush_length: int | None) -> AbstractContextManager[BinaryIO]:
     if flush_length is not None:
-        return io.BytesIO(_head(source, flush_length))
+        return _head(source, flush_length)
     if isinstance(source, bytes):
         return io.BytesIO(source)
     return source.open("rb") if isinstance(source, Path) else nullcontext(source)
 
 
-def _head(source: bytes | Path | BinaryIO, length: int) -> bytes:
-    if isinstance(source, bytes):
-        return source[:length]
-    if isinstance(source, Path):
-        with source.open("rb") as file:
-            return file.read(length)
-    source.seek(0)
-    return source.read(length)
+@contextmanager
+def _head(source: bytes | Path | BinaryIO, length: int) -> Iterator[BinaryIO]:
+    with _opened(source, None) as file:
+        yield io.BufferedReader(Head(file, length))
 
 
 def _check(tail: OrcTail, name: str) -> None:
@@ -150,23 +148,22 @@ def _check(tail: OrcTail, name: str) -> None:
 
 def _filter(file: BinaryIO, made: BinaryIO, tail: OrcTail, write_ids: ValidWriteIds, name: str) -> int:
     try:
-        reader = orc.ORCFile(file)
+        reader = _batches(file, tail)
         if tuple(reader.schema.names) != ACID_COLUMNS:
             raise AcidFormatError(
                 f"{name} has the columns {', '.join(reader.schema.names)}, not those of an ACID file.",
                 path=name,
             )
         kept = 0
-        # Hive's row index stride; every stripe of the source becomes at least one batch.
+        # Hive's row index stride.
         with orc.ORCWriter(made, compression=tail.compression, row_index_stride=10_000) as writer:
             writer.write(reader.schema.empty_table())
-            for stripe in range(reader.nstripes):
-                batch = reader.read_stripe(stripe)
-                batch = batch.filter(_visible(batch, write_ids))
-                kept += batch.num_rows
-                refuse_unstorable_timestamps(batch, name)
-                if batch.num_rows:
-                    writer.write(pa.Table.from_batches([batch]))
+            for batch in reader.batches():
+                visible = batch.filter(_visible(batch, write_ids))
+                kept += visible.num_rows
+                refuse_unstorable_timestamps(visible, name)
+                if visible.num_rows:
+                    writer.write(pa.Table.from_batches([visible]))
     except (pa.ArrowException, OSError) as error:
         raise AcidFormatError(
             f"{name} cannot be rewritten without its aborted rows: {error}.",
@@ -184,16 +181,18 @@ def _visible(batch: pa.RecordBatch, write_ids: ValidWriteIds) -> pa.Array:
 
 
 def _finish(made: BinaryIO, tail: OrcTail, name: str) -> None:
-    made.seek(0)
-    written = orc.ORCFile(made)
+    written = read_tail(made, name)
+    ends = set(itertools.accumulate(written.stripe_rows))
     counts = [0, 0, 0]
     index = []
-    for stripe in range(written.nstripes):
-        rows = written.read_stripe(stripe, columns=["operation", *_KEY_COLUMNS])
-        for item in pc.value_counts(rows.column("operation")).to_pylist():
+    place = 0
+    for batch in _batches(made, written).batches(["operation", *_KEY_COLUMNS]):
+        for item in pc.value_counts(batch.column("operation")).to_pylist():
             counts[item["values"]] += item["counts"]
-        last = rows.slice(rows.num_rows - 1).to_pylist()[0]
-        index.append(",".join(str(last[column]) for column in _KEY_COLUMNS) + ";")
+        place += batch.num_rows
+        if place in ends:
+            (last,) = batch.slice(batch.num_rows - 1).to_pylist()
+            index.append(",".join(str(last[column]) for column in _KEY_COLUMNS) + ";")
     metadata = {
         **tail.user_metadata,
         "hive.acid.key.index": "".join(index).encode(),
@@ -201,3 +200,9 @@ def _finish(made: BinaryIO, tail: OrcTail, name: str) -> None:
         "hive.acid.version": b"2",
     }
     replace_footer(made, name, types=tail.types, calendar=tail.calendar, user_metadata=metadata)
+
+
+def _batches(file: BinaryIO, tail: OrcTail) -> OrcBatches:
+    size_bytes = file.seek(0, io.SEEK_END)
+    file.seek(0)
+    return OrcBatches(file, row_count=tail.row_count, size_bytes=size_bytes)
