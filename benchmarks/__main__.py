@@ -13,7 +13,8 @@ from benchmarks import machine, results
 
 REMOTES = ("remote-create", "remote-sync", "tunnel")
 BOOTSTRAPS = ("bootstrap", "bootstrap-limit", "bootstrap-10x")
-IDS = ("import", "acid-write", "compaction", *REMOTES, *BOOTSTRAPS)
+INGESTS = ("ingest-arrow", "ingest-records", "ingest-dynamic", "ingest-commit")
+IDS = ("import", "acid-write", "compaction", *INGESTS, *REMOTES, *BOOTSTRAPS)
 _BUILD = Path(__file__).resolve().parent.parent / "build"
 
 
@@ -61,6 +62,12 @@ def _measure(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> It
             tables = 1000 if args.scale == "full" else 20
             setting = of_remotes.Setting(tables=tables, directory=Path(directory), say=say)
             yield from of_remotes.run(setting, remotes)
+    if any(part in INGESTS for part in parts):
+        from benchmarks import ingest
+
+        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
+            setting = ingest.Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
+            yield from (result for result in ingest.run(setting) if result.id in parts)
     bootstraps = [part for part in parts if part in BOOTSTRAPS]
     if bootstraps:
         from benchmarks import bootstrap
