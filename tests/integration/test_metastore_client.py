@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import copy
-import subprocess
 from collections.abc import Iterator
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_federation.embedded.configuration import site_xml
-from airflow_hive_federation.embedded.java import find_java
-from airflow_hive_federation.embedded.jvm import clean_environment, free_port, java_command
 from airflow_hive_federation.errors import (
     AlreadyExistsError,
     InvalidOperationError,
@@ -36,7 +30,6 @@ from airflow_hive_federation.metastore import (
 from airflow_hive_federation.metastore.calls import partitions as partition_calls
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_bytes, from_json, to_bytes, to_json
-from airflow_hive_federation.waiting import PollPolicy, wait_until
 
 if TYPE_CHECKING:
     from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
@@ -361,74 +354,3 @@ def test_another_transport_than_the_servers(source: EmbeddedMetastore, scheme: s
         client.list_databases()
     assert isinstance(caught.value, MetastoreProtocolError | MetastoreUnreachableError)
     assert uri in str(caught.value)
-
-
-@pytest.fixture(scope="module")
-def hive_2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URI of a Hive 2.3 metastore, from the jars that pyspark carries."""
-    home, port = tmp_path_factory.mktemp("hive-2"), free_port()
-    properties = {
-        "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={home}/db;create=true",
-        "hive.metastore.warehouse.dir": f"file://{home}/warehouse",
-        "hive.metastore.schema.verification": "false",
-        "datanucleus.schema.autoCreateAll": "true",
-        "datanucleus.connectionPoolingType": "HikariCP",
-        "hive.async.log.enabled": "false",
-        "hive.stats.autogather": "false",
-    }
-    (home / "hive-site.xml").write_text(site_xml(properties), encoding="utf-8")
-    jars = Path(find_spec("pyspark").origin).with_name("jars")  # type: ignore[union-attr,arg-type]
-    command = java_command(
-        find_java(),
-        "org.apache.hadoop.hive.metastore.HiveMetaStore",
-        ["-p", str(port)],
-        class_path=[home, jars / "*"],
-        argument_file=home / "java.args",
-    )
-    with (home / "log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=home, env=clean_environment(), stdout=log, stderr=log)
-    try:
-        settings = MetastoreSettings(uris=(f"thrift://127.0.0.1:{port}",))
-        policy = PollPolicy(first_s=0.2, factor=1, timeout_s=60)
-        with MetastoreClient(settings) as client:
-            ready = wait_until(lambda: process.poll() is not None or answers(client), policy)
-        assert ready, (home / "log").read_text()[-2000:]
-        assert process.poll() is None, (home / "log").read_text()[-2000:]
-        yield settings.uris[0]
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def answers(client: MetastoreClient) -> bool:
-    try:
-        return client.list_databases() == ["default"]
-    except MetastoreUnreachableError:
-        return False
-
-
-def test_hive_2(hive_2: str) -> None:
-    with MetastoreClient(MetastoreSettings(uris=(hive_2,), user="tester")) as client:
-        client.drop_database(DATABASE, delete_data=True, cascade=True, if_exists=True)
-        client.create_database(types.Database(name=DATABASE, parameters={"a": "b"}))
-        assert client.get_database(DATABASE).parameters == {"a": "b"}
-
-        client.create_table(table("old", external=True, keys=[types.FieldSchema(name="d", type="string")]))
-        made = client.get_table(DATABASE, "old")
-        made.parameters = {**(made.parameters or {}), "c": "d"}
-        client.alter_table(DATABASE, "old", made)
-        assert (client.get_tables(DATABASE, ["old"])[0].parameters or {})["c"] == "d"
-        client.add_partitions([partition(made, value) for value in "xyz"])
-        client.drop_partitions(DATABASE, "old", ["d=y"], delete_data=True)
-        assert [one.values for one in client.iter_partitions(DATABASE, "old")] == [["x"], ["z"]]
-        client.set_column_statistics([column_statistics("old", "d=x")])
-        assert set(client.get_partitions_column_statistics(DATABASE, "old", ["d=x", "d=z"])) == {"d=x"}
-        assert client.get_table_constraints(DATABASE, "old").checkConstraints == []
-        assert client.get_functions(DATABASE) == []
-        with pytest.raises(UnsupportedMethodError, match="allocate_table_write_ids"):
-            client.allocate_table_write_ids(DATABASE, "old", [1])
-
-        client.drop_table(DATABASE, "old", delete_data=True)
-        client.drop_database(DATABASE, delete_data=True)
-        findings = {finding.name: finding.state for finding in examine(client)}
-        assert (findings["version"], findings["capabilities"]) == ("warning", "error")

@@ -1,0 +1,84 @@
+"""Metastores that the package does not start itself: older ones, and other transports."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from airflow_hive_federation.embedded import jars
+from airflow_hive_federation.embedded.configuration import site_xml
+from airflow_hive_federation.embedded.java import Java, find_java
+from airflow_hive_federation.embedded.jvm import clean_environment, free_port, java_command
+from airflow_hive_federation.embedded.lock import Artifact, parse_lock
+from airflow_hive_federation.errors import MetastoreUnreachableError
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.waiting import PollPolicy, wait_until
+
+
+def older_settings(home: Path) -> dict[str, str]:
+    """Settings of a Hive 2 or 3 metastore on Derby, which makes its own schema."""
+    return {
+        "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={home}/db;create=true",
+        "hive.metastore.warehouse.dir": f"file://{home}/warehouse",
+        "hive.metastore.schema.verification": "false",
+        "datanucleus.schema.autoCreateAll": "true",
+        "datanucleus.connectionPoolingType": "HikariCP",
+        "hive.async.log.enabled": "false",
+        "hive.stats.autogather": "false",
+    }
+
+
+def sparks_jars() -> Path:
+    """The jars that pyspark carries, a Hive 2.3 metastore among them."""
+    return Path(find_spec("pyspark").origin).with_name("jars") / "*"  # type: ignore[union-attr,arg-type]
+
+
+def fetched(lock: str) -> list[Path]:
+    """Jars of tests alone, as lines of a lock, by the package's own resolver."""
+    wanted: list[Artifact] = parse_lock(lock)
+    return jars.fetch(find_java(), wanted)
+
+
+@contextmanager
+def plain_metastore(
+    home: Path, class_path: Sequence[Path], settings: Mapping[str, str], *, uri: str = "thrift://127.0.0.1:{}"
+) -> Iterator[str]:
+    """Run Hive's own ``HiveMetaStore`` and yield its URI once it answers.
+
+    :param settings: of ``hive-site.xml``.
+    :param uri: how it is reached; ``{}`` stands for its port.
+    """
+    port = free_port()
+    (home / "hive-site.xml").write_text(site_xml(settings), encoding="utf-8")
+    java: Java = find_java()
+    command = java_command(
+        java,
+        "org.apache.hadoop.hive.metastore.HiveMetaStore",
+        ["-p", str(port)],
+        class_path=[home, *class_path],
+        argument_file=home / "java.args",
+    )
+    with (home / "log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=home, env=clean_environment(), stdout=log, stderr=log)
+    try:
+        found = MetastoreSettings(uris=(uri.format(port),))
+        policy = PollPolicy(first_s=0.2, factor=1, timeout_s=60)
+        with MetastoreClient(found) as client:
+            ready = wait_until(lambda: process.poll() is not None or _answers(client), policy)
+        said = (home / "log").read_text(errors="replace")[-3000:]
+        assert ready, said
+        assert process.poll() is None, said
+        yield found.uris[0]
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _answers(client: MetastoreClient) -> bool:
+    try:
+        return "default" in client.list_databases()
+    except MetastoreUnreachableError:
+        return False
