@@ -17,6 +17,7 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.metastore import MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.replication import markers
 from airflow_hive_federation.replication.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.load import load_bootstrap
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -144,7 +145,14 @@ def lasting(values: dict[str, Any]) -> dict[str, Any]:
     """Without what differs between any two loads."""
     kept = {name: value for name, value in values.items() if name not in {"createTime", "id"}}
     parameters = dict(kept.get("parameters", {}))
-    for name in ("transient_lastDdlTime", "hive.repl.ckpt.key", "repl.last.id", "repl.target.last.id"):
+    passing = (
+        "transient_lastDdlTime",
+        "hive.repl.ckpt.key",
+        "repl.last.id",
+        "repl.target.last.id",
+        markers.CYCLES,
+    )
+    for name in passing:
         parameters.pop(name, None)
     return {**kept, "parameters": parameters}
 
