@@ -43,14 +43,6 @@ def bucket_property(bucket: int, statement_id: int | None) -> int:
     return 0x20000000 | bucket << 16 | (statement_id or 0)
 
 
-def count_rows(path: str, content: pa.Buffer) -> int:
-    """Count a file's rows.
-
-    :raises AcidFormatError: if it is no ORC file.
-    """
-    return int(_open(path, content).nrows)
-
-
 def rows_of_file(
     file: RowFile, content: pa.Buffer, schema: spark_types.StructType, zone: str
 ) -> Iterator[pa.RecordBatch]:

@@ -190,11 +190,7 @@ def _write_ids_of(directory: AcidDirectory | None) -> tuple[int, int]:
 
 def _joined(reading: _Reading, rows: DataFrame, places: Sequence[Place]) -> DataFrame:
     scans = _delete_scans(places)
-    counts = each(
-        [path for one in scans for path in one.paths],
-        reading.storage_options,
-        lambda file, _: int(file.nrows),
-    )
+    counts = _row_counts([path for one in scans for path in one.paths], reading.storage_options)
     return scan.without(
         rows,
         scan.deleted_keys(reading.spark, scans, reading.schema, reading.write_ids),
@@ -235,7 +231,7 @@ def _insert_frames(reading: _Reading, places: Sequence[Place], *, identities: bo
     by_position = scan.were_renamed(every, schema, reading.storage_options)
     frames = [scan.acid_rows(spark, one, schema, reading.write_ids, by_position=by_position) for one in scans]
     if plain and identities:
-        by_arrow += _numbered(spark, plain)
+        by_arrow += _numbered(reading, plain)
     elif plain:
         paths = [place.full(entry) for place, _, entries in plain for entry in entries]
         frames.append(scan.plain_rows(spark, paths, schema, "orc"))
@@ -283,7 +279,7 @@ def _flushed(uri: str, storage_options: Mapping[str, Any] | None) -> int:
 
 
 def _numbered(
-    spark: SparkSession, plain: Sequence[tuple[Place, AcidDirectory | None, list[FileEntry]]]
+    reading: _Reading, plain: Sequence[tuple[Place, AcidDirectory | None, list[FileEntry]]]
 ) -> list[RowFile]:
     """Give files without ACID columns the identities Hive gives their rows.
 
@@ -297,7 +293,7 @@ def _numbered(
             by_bucket[_bucket_of(place, entry)].append(entry)
         groups += [(place, directory, bucket, some) for bucket, some in sorted(by_bucket.items())]
     several = [place.full(entry) for place, _, _, some in groups if len(some) > 1 for entry in some]
-    counts = scan.row_counts(spark, several) if several else {}
+    counts = dict(zip(several, _row_counts(several, reading.storage_options), strict=True))
     files = []
     for place, directory, bucket, some in groups:
         statement = None if directory is None else directory.name.statement_id
@@ -315,6 +311,10 @@ def _numbered(
             )
             first += counts.get(path, 0)
     return files
+
+
+def _row_counts(paths: Sequence[str], options: Mapping[str, Any] | None) -> list[int]:
+    return each(paths, options, lambda file, _: int(file.nrows))
 
 
 def _bucket_of(place: Place, entry: FileEntry) -> int:

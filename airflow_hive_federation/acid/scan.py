@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql import types as spark_types
 
-from airflow_hive_federation.acid.arrow_rows import RowFile, count_rows, rows_of_file
+from airflow_hive_federation.acid.arrow_rows import RowFile, rows_of_file
 from airflow_hive_federation.acid.footers import row_columns
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 
@@ -155,21 +155,6 @@ def arrow_rows(spark: SparkSession, files: Sequence[RowFile], schema: spark_type
                 yield from rows_of_file(by_path[path], content.as_buffer(), result, zone)
 
     return _contents(spark, [file.path for file in files]).mapInArrow(convert, result)
-
-
-def row_counts(spark: SparkSession, paths: Sequence[str]) -> dict[str, int]:
-    """Count the rows of ORC files by their footers."""
-
-    def convert(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            names = batch.column(0)
-            counts = [
-                count_rows(path.as_py(), content.as_buffer()) for path, content in zip(*batch, strict=True)
-            ]
-            yield pa.record_batch({"path": names, "rows": pa.array(counts, pa.int64())})
-
-    counted = _contents(spark, paths).mapInArrow(convert, "path string, rows bigint").collect()
-    return {row["path"]: row["rows"] for row in counted}
 
 
 def keep(schema: spark_types.StructType, operation: int) -> SparkColumn:
