@@ -102,21 +102,19 @@ class Partitions:
         layout = self._layout
         seen = take_snapshots(self._client, [layout.name])[layout.name].write_ids.text()
         for _ in range(_ATTEMPTS):
+            expected = None if layout.partition_keys else a_position(stale[0])
             try:
                 withdraw_accuracy(
-                    self._client,
-                    layout,
-                    stale,
-                    write_id=write_id,
-                    seen=seen,
-                    expected_parameter=None if layout.partition_keys else a_position(stale[0]),
+                    self._client, layout, stale, write_id=write_id, seen=seen, expected_parameter=expected
                 )
                 return
             except MetastoreServerError as error:
-                if layout.partition_keys or "has been modified" not in str(error):
+                if expected is None or "has been modified" not in str(error):
                     raise
-                # Another stream has committed its position meanwhile, which we would have set back.
-                stale = [self._client.get_table(layout.database, layout.table)]
+            # Another stream has committed its position meanwhile, which we would have set back.
+            stale = claiming_accuracy([self._client.get_table(layout.database, layout.table)])
+            if not stale:
+                return
         raise TransactionError(f"{layout.name} is altered all the time.", remedy="Try again.")
 
     def _tell(self, values: Sequence[Values], txn_id: int, write_id: int) -> None:
