@@ -74,6 +74,13 @@ class HiveCatalog:
         with self.client() as client:
             return list(client.iter_partitions(database, table, names=names))
 
+    def partition_statistics(
+        self, database: str, table: str, names: Sequence[str]
+    ) -> dict[str, list[types.ColumnStatisticsObj]]:
+        """See :meth:`.roles.PartitionStatistics.partition_statistics`."""
+        with self.client() as client:
+            return client.get_partitions_column_statistics(database, table, names)
+
     def last_event_id(self) -> int | None:
         """See :meth:`.roles.EventSource.last_event_id`."""
         if not self._keeps_events:

@@ -73,6 +73,16 @@ class EventSource(Protocol):
 
 
 @runtime_checkable
+class PartitionStatistics(Protocol):
+    """A catalog that keeps column statistics of partitions."""
+
+    def partition_statistics(
+        self, database: str, table: str, names: Sequence[str]
+    ) -> dict[str, list[types.ColumnStatisticsObj]]:
+        """Read column statistics by partition name; partitions without any are left out."""
+
+
+@runtime_checkable
 class MetastoreOwner(Protocol):
     """A catalog that is a Hive metastore: it owns transactions and write ids."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from airflow_hive_federation.metastore.wire import to_json
@@ -41,6 +41,7 @@ _DROPPED = frozenset(
         "transient_lastDdlTime",
     }
 )
+_COUNTED = frozenset({"numFiles", "numFilesErasureCoded", "numRows", "rawDataSize", "totalSize"})
 _DROPPED_PREFIXES = ("hive.federation.", "hive.repl.", "repl.", "compactor.", "compactorthreshold.")
 _LINK_STATE = frozenset({NAME, PATH, EVENT, DEFINITION, MEMBER})
 
@@ -157,9 +158,15 @@ def digest(made: Any, table: Any) -> str:
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def same_partition(left: Any, right: Any) -> bool:
-    """Whether two local partitions say the same; what a metastore adds by itself does not count."""
-    return bool(_partition_facts(left) == _partition_facts(right))
+def same_partition(made: Any, present: Any) -> bool:
+    """Whether a local partition says what it should; what the metastore adds by itself does not count.
+
+    :param made: what :func:`local_partition` made.
+    :param present: as the local metastore has it. That counts files of new partitions that come without
+        (``MetaStoreServerUtils.updatePartitionStatsFast``).
+    """
+    counted = _COUNTED - (made.parameters or {}).keys()
+    return bool(_partition_facts(made) == _partition_facts(present, ignored=counted))
 
 
 def schema_changed(left: Any, right: Any) -> bool:
@@ -181,7 +188,7 @@ def keys_changed(left: Any, right: Any) -> bool:
     return keys(left) != keys(right)
 
 
-def _partition_facts(partition: Any) -> Any:
+def _partition_facts(partition: Any, *, ignored: Set[str] = frozenset()) -> Any:
     sd = partition.sd
     return (
         sd.location,
@@ -190,7 +197,7 @@ def _partition_facts(partition: Any) -> Any:
         sd.outputFormat,
         sd.serdeInfo.serializationLib if sd.serdeInfo else None,
         dict((sd.serdeInfo.parameters if sd.serdeInfo else None) or {}),
-        _kept(partition.parameters),
+        {key: value for key, value in _kept(partition.parameters).items() if key not in ignored},
     )
 
 

@@ -30,6 +30,7 @@ from airflow_hive_federation.metastore.calls.base import batches
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes import describe
 from airflow_hive_federation.remotes.describe import Answer
+from airflow_hive_federation.remotes.ends import Ends, drop_link
 from airflow_hive_federation.remotes.links import NO_EVENT, Link, link_of, path_behind, refuse_cycle
 from airflow_hive_federation.remotes.statement import (
     AlterRemote,
@@ -47,10 +48,8 @@ from airflow_hive_federation.remotes.statement import (
 )
 from airflow_hive_federation.remotes.sync import (
     TABLES_A_CALL,
-    Ends,
     OnDropped,
     SyncReport,
-    drop_link,
     name_taken,
     refresh,
 )

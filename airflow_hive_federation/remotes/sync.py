@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from airflow_hive_federation.catalog.breaker import CircuitBreaker
-from airflow_hive_federation.catalog.hive import POOL_SIZE, HiveCatalog
+from airflow_hive_federation.catalog.hive import POOL_SIZE
 from airflow_hive_federation.catalog.roles import Catalog, EventSource
 from airflow_hive_federation.errors import (
     CyclicRemoteError,
@@ -27,17 +26,15 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.calls.base import batches
-from airflow_hive_federation.model.partitions import partition_name
-from airflow_hive_federation.remotes import definitions
+from airflow_hive_federation.remotes import definitions, partitions
 from airflow_hive_federation.remotes.changes import TableChange, fold
+from airflow_hive_federation.remotes.ends import KEEP_STATISTICS, Ends, drop_link, names_of
 from airflow_hive_federation.remotes.links import NO_EVENT, READ_BY, Link, link_of, path_behind, refuse_cycle
 from airflow_hive_federation.remotes.statement import Kind, Name
 
 log = logging.getLogger(__name__)
 
 TABLES_A_CALL = 100
-#: The metastore must not count files: that would list the remote's store.
-_KEEP_STATISTICS = {"DO_NOT_UPDATE_STATS": "true"}
 _EVERYTHING = TableChange(all_partitions=True)
 
 
@@ -82,24 +79,6 @@ class SyncReport:
     def to_json(self) -> dict[str, Any]:
         """As an XCom or for ``--json``."""
         return asdict(self)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ends:
-    """What a refresh works between.
-
-    :param local: the local metastore.
-    :param here: its id.
-    :param owner: who makes the links.
-    :param remote: the remote's catalog.
-    :param breaker: its circuit breaker.
-    """
-
-    local: HiveCatalog
-    here: str | None
-    owner: str
-    remote: Catalog
-    breaker: CircuitBreaker
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +152,7 @@ def _publish(ends: Ends, link: Link, position: int) -> None:
 
 
 def _alter(client: MetastoreClient, table: Any) -> None:
-    client.alter_table(table.dbName, table.tableName, table, environment=_KEEP_STATISTICS)
+    client.alter_table(table.dbName, table.tableName, table, environment=KEEP_STATISTICS)
 
 
 def _count(report: SyncReport, outcome: _Outcome) -> None:
@@ -200,7 +179,7 @@ class _Work:
             return []
         link = self.link
         present = self._local_tables([link.local.table or ""])
-        remote = self._ask(lambda: self.ends.remote.get_table(*_names(link.remote)))
+        remote = self._ask(lambda: self.ends.remote.get_table(*names_of(link.remote)))
         return [self._apply(link, remote, present.get(link.local.table or ""), change)]
 
     def database(self, changes: Mapping[str, TableChange] | None) -> list[_Outcome]:
@@ -315,11 +294,11 @@ class _Work:
 
     def _create(self, link: Link, remote: Any, made: Any) -> _Outcome:
         self._with_statistics(made, remote, link)
-        partitions = self._remote_partitions(link, remote, None)
+        found = partitions.at_the_remote(self.ends, link, remote, None)
         with self.ends.local.client() as client:
-            client.create_table(made, environment=_KEEP_STATISTICS)
-            client.add_partitions(partitions, environment=_KEEP_STATISTICS)
-        return _Outcome(name=link.local.table or "", action="created", added=len(partitions))
+            client.create_table(made, environment=KEEP_STATISTICS)
+            partitions.write(client, link, added=found)
+        return _Outcome(name=link.local.table or "", action="created", added=len(found))
 
     def _alter(self, link: Link, remote: Any, made: Any, table: Any, change: TableChange) -> _Outcome:
         """Partitions first: the table's definition is what says that all of it was taken over."""
@@ -331,8 +310,9 @@ class _Work:
         outcome = _Outcome(name=link.local.table or "", action="" if same else "altered")
         if remote.partitionKeys:
             everything = change.all_partitions or definitions.schema_changed(made, table)
-            names = None if everything else self._partition_names(link, remote, change)
-            outcome = self._partitions(link, remote, names, outcome)
+            names = None if everything else partitions.changed_names(self.ends, link, remote, change)
+            added, altered, dropped = partitions.refresh(self.ends, link, remote, names)
+            outcome = replace(outcome, added=added, altered=altered, dropped=dropped)
         if not same and not self._replace(link, remote, made, table):
             return self._make_anew(link, remote, made)
         return outcome
@@ -361,54 +341,11 @@ class _Work:
 
     def _with_statistics(self, made: Any, remote: Any, link: Link) -> None:
         if made.colStats is None and definitions.has_column_statistics(remote) and not remote.partitionKeys:
-            with_statistics = self._ask(lambda: self.ends.remote.get_table(*_names(link.remote)))
+            with_statistics = self._ask(lambda: self.ends.remote.get_table(*names_of(link.remote)))
             if with_statistics is not None:
                 made.colStats = definitions.local_table(
                     with_statistics, database=made.dbName, name=made.tableName, owner="", link={}
                 ).colStats
-
-    # -- its partitions ------------------------------------------------------------------------------------
-
-    def _partitions(self, link: Link, remote: Any, names: list[str] | None, outcome: _Outcome) -> _Outcome:
-        if names == []:
-            return outcome
-        keys = [key.name or "" for key in remote.partitionKeys]
-
-        def by_name(partitions: Iterable[Any]) -> dict[str, Any]:
-            return {partition_name(keys, one.values): one for one in partitions}
-
-        wanted = by_name(self._remote_partitions(link, remote, names))
-        with self.ends.local.client() as client:
-            present = by_name(client.iter_partitions(*_names(link.local), names=names))
-            added = [one for name, one in wanted.items() if name not in present]
-            altered = [
-                one
-                for name, one in wanted.items()
-                if name in present and not definitions.same_partition(one, present[name])
-            ]
-            dropped = sorted(present.keys() - wanted.keys())
-            client.add_partitions(added, environment=_KEEP_STATISTICS)
-            client.alter_partitions(*_names(link.local), altered, environment=_KEEP_STATISTICS)
-            client.drop_partitions(*_names(link.local), dropped, delete_data=False)
-        return replace(outcome, added=len(added), altered=len(altered), dropped=len(dropped))
-
-    def _partition_names(self, link: Link, remote: Any, change: TableChange) -> list[str]:
-        names = set(change.partition_names([key.name or "" for key in remote.partitionKeys]))
-        if change.partition_names_too:
-            with self.ends.breaker.guard():
-                there = self.ends.remote.list_partition_names(*_names(link.remote))
-            with self.ends.local.client() as client:
-                names |= set(there) ^ set(client.list_partition_names(*_names(link.local)))
-        return sorted(names)
-
-    def _remote_partitions(self, link: Link, remote: Any, names: list[str] | None) -> list[Any]:
-        if not remote.partitionKeys:
-            return []
-        with self.ends.breaker.guard():
-            found = self.ends.remote.get_partitions(*_names(link.remote), names)
-        acid = definitions.is_acid(remote)
-        database, name = _names(link.local)
-        return [definitions.local_partition(one, database=database, name=name, acid=acid) for one in found]
 
     # -- both sides ----------------------------------------------------------------------------------------
 
@@ -424,26 +361,6 @@ class _Work:
                 return question()
             except NoSuchObjectError:
                 return None
-
-
-def _names(name: Name) -> tuple[str, str]:
-    return name.database or "", name.table or ""
-
-
-def drop_link(client: MetastoreClient, name: Name) -> None:
-    """Drop a local table that is a link, and no file.
-
-    The partitions go first: told to leave the data alone, Hive 4.2 forgets them, and then fails on its own
-    foreign key (``HMSHandler.drop_table_core``). Told to delete the data it would rely on the table's
-    ``external.table.purge``, which anybody may have altered.
-    """
-    database, table = _names(name)
-    try:
-        names = client.list_partition_names(database, table)
-    except NoSuchObjectError:
-        return
-    client.drop_partitions(database, table, names, delete_data=False)
-    client.drop_table(database, table, delete_data=False, if_exists=True)
 
 
 def name_taken(what: str) -> NameTakenError:

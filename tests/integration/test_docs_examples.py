@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 #: What each prints last.
-PRINTED = {"bootstrap.py": "quince", "streaming_ingest.py": "14 val14 Asia India"}
+PRINTED = {
+    "bootstrap.py": "quince",
+    "remote_table.py": "north quince",
+    "streaming_ingest.py": "14 val14 Asia India",
+}
 EXAMPLES = sorted((Path(__file__).parents[2] / "docs" / "examples").glob("*.py"))
 
 

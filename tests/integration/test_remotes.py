@@ -29,9 +29,9 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.remotes.ends import drop_link
 from airflow_hive_federation.remotes.session import Remotes
 from airflow_hive_federation.remotes.statement import Kind, Name
-from airflow_hive_federation.remotes.sync import drop_link
 from airflow_hive_federation.storage.filesystem import local_path
 from tests import catalog_contract
 from tests.integration.small_source import connected

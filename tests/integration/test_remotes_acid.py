@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_hive_federation.acid.compaction import CompactionKind
+from airflow_hive_federation.acid.compaction_requests import compact_table
+from airflow_hive_federation.acid.compaction_runners import in_threads
 from airflow_hive_federation.catalog.hive import HiveCatalog
 from airflow_hive_federation.catalog.roles import EventSource, MetastoreOwner, Reader
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
@@ -56,6 +59,9 @@ def test_transactional_tables(
         f"CREATE EXTERNAL TABLE {FAR}.counted (id INT) STORED AS ORC",
         f"INSERT INTO {FAR}.counted VALUES (1), (2)",
         f"ANALYZE TABLE {FAR}.counted COMPUTE STATISTICS FOR COLUMNS",
+        f"CREATE EXTERNAL TABLE {FAR}.parted (id INT) PARTITIONED BY (p STRING) STORED AS ORC",
+        f"INSERT INTO {FAR}.parted VALUES (1, 'a'), (2, 'b')",
+        f"ANALYZE TABLE {FAR}.parted PARTITION (p) COMPUTE STATISTICS FOR COLUMNS",
     ):
         hive_sql_source.execute(statement)
     remotes.run(f"CREATE REMOTE DATABASE acid_link CONNECTED TO {FAR} 'hive.metastore.uris' = '{source.uri}'")
@@ -75,6 +81,8 @@ def test_transactional_tables(
     with connected(target) as client:
         (statistics,) = client.get_table_column_statistics("acid_link", "counted").tableStats or []
         assert statistics.colName == "id"
+        by_partition = client.get_partitions_column_statistics("acid_link", "parted", ["p=a", "p=b"])
+        assert sorted(by_partition) == ["p=a", "p=b"]
     hive_sql_source.execute(f"INSERT INTO {FAR}.counted VALUES (3), (4)")
     assert hive_sql_target.execute("SELECT count(*), max(id) FROM acid_link.counted") == [("4", "4")]
 
@@ -87,7 +95,9 @@ def test_transactional_tables(
     both = ["acid_link.full_acid", "acid_link.insert_only"]
     with reading_remote_tables(spark, remotes, both) as tables:
         hive_sql_source.execute(f"DELETE FROM {FAR}.full_acid WHERE id = 1")
-        hive_sql_source.execute(f"ALTER TABLE {FAR}.full_acid PARTITION (p='x') COMPACT 'major' AND WAIT")
+        settings = MetastoreSettings(uris=(source.uri,))
+        reports = compact_table(settings, f"{FAR}.full_acid", CompactionKind.MAJOR, in_threads(1))
+        assert "compacted" in {report.state for report in reports}
         assert tables[both[0]].count() == 3
         assert tables[both[1]].count() == 2
     assert rows("full_acid") == [(2, "B", "x"), (3, "c", "y")]
