@@ -12,11 +12,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.errors import HiveFederationError, MetastoreError, NoSuchObjectError
+from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication import external_tables, statistics
@@ -30,7 +29,7 @@ from airflow_hive_federation.replication.contents import (
 )
 from airflow_hive_federation.replication.definitions import TableKind, not_replicated, table_kind
 from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
-from airflow_hive_federation.replication.lease import LeaseKeeper, end_lease, open_lease
+from airflow_hive_federation.replication.lease import lease_of_a_dump
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.transactions import DrainStart, valid_transactions
 
@@ -73,11 +72,9 @@ def dump_bootstrap(
     if directory.dump_finished:
         progress(f"Dump {directory.uri} is finished already.")
         return _summary(directory)
-    lease = open_lease(pool, policy=policy.name)
-    try:
-        with LeaseKeeper(pool, lease):
-            directory.write_json("_begun.json", {"policy": policy.to_json(), **start.to_json()})
-            totals = _Dump(pool, policy, directory, progress).write(threads)
+    with lease_of_a_dump(pool, policy=policy.name) as lease:
+        directory.write_json("_begun.json", {"policy": policy.to_json(), **start.to_json()})
+        totals = _Dump(pool, policy, directory, progress).write(threads)
         directory.finish_dump(
             {
                 "kind": "BOOTSTRAP",
@@ -87,11 +84,6 @@ def dump_bootstrap(
                 **totals,
             }
         )
-    except HiveFederationError:
-        # The next run takes a lease of its own. If the source is what failed, this one ends by its timeout.
-        with suppress(MetastoreError):
-            end_lease(pool, lease)
-        raise
     return _summary(directory)
 
 

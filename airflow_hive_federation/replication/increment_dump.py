@@ -45,7 +45,7 @@ from airflow_hive_federation.replication.increment_plan import (
     has_gap,
     plan_table,
 )
-from airflow_hive_federation.replication.lease import LeaseKeeper, end_lease, open_lease
+from airflow_hive_federation.replication.lease import end_lease, lease_of_a_dump
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import policy_changes
 from airflow_hive_federation.replication.position import TargetPosition
@@ -105,8 +105,7 @@ def dump_increment(
     :raises EventCorruptError: an event cannot be read.
     :raises UnknownEventError: an event has a type this version does not know.
     """
-    lease = open_lease(pool, policy=policy.name)
-    with LeaseKeeper(pool, lease):
+    with lease_of_a_dump(pool, policy=policy.name) as lease:
         with pool.client() as client:
             moment = _Moment.read(client, policy, position)
         folded = moment.folded
@@ -118,21 +117,21 @@ def dump_increment(
         directory = DumpDirectory(uri, policy.storage_options)
         dump = _Dump(pool, policy, position, moment=moment, directory=directory, progress=progress)
         facts = dump.write(threads)
-    manifest = {
-        "kind": KIND,
-        "policy": policy.to_json(),
-        "from_id": folded.from_id,
-        "event_id": folded.to_id,
-        "previous": position.dump,
-        "lease": lease,
-        "ends": list(folded.ends),
-        "open_writes": [[txn, dict(writes)] for txn, writes in sorted(folded.open_writes.items())],
-        "database_changed": folded.database_changed,
-        "functions_changed": folded.functions_changed,
-        "lost": folded.lost,
-        **facts,
-    }
-    directory.finish_dump(manifest)
+        manifest = {
+            "kind": KIND,
+            "policy": policy.to_json(),
+            "from_id": folded.from_id,
+            "event_id": folded.to_id,
+            "previous": position.dump,
+            "lease": lease,
+            "ends": list(folded.ends),
+            "open_writes": [[txn, dict(writes)] for txn, writes in sorted(folded.open_writes.items())],
+            "database_changed": folded.database_changed,
+            "functions_changed": folded.functions_changed,
+            "lost": folded.lost,
+            **facts,
+        }
+        directory.finish_dump(manifest)
     return summary_of(uri, manifest)
 
 

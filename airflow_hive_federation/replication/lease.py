@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from airflow_hive_federation.errors import MetastoreError, TransactionError
+from airflow_hive_federation.errors import HiveFederationError, MetastoreError, TransactionError
 from airflow_hive_federation.metastore.idl import types
 
 if TYPE_CHECKING:
@@ -39,6 +41,20 @@ def end_lease(pool: MetastorePool, txn_id: int) -> None:
             client.commit_txn(txn_id)
         except TransactionError as error:
             logger.info("Read transaction %d had ended before: %s", txn_id, error)
+
+
+@contextmanager
+def lease_of_a_dump(pool: MetastorePool, *, policy: str) -> Iterator[int]:
+    """Yield a lease, kept while a dump is written. It stays open for the load, unless the dump fails."""
+    lease = open_lease(pool, policy=policy)
+    try:
+        with LeaseKeeper(pool, lease):
+            yield lease
+    except HiveFederationError:
+        # The next run takes a lease of its own. If the source is what failed, this one ends by its timeout.
+        with suppress(MetastoreError):
+            end_lease(pool, lease)
+        raise
 
 
 class LeaseKeeper:
