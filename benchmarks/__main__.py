@@ -13,8 +13,9 @@ from benchmarks import machine, results
 
 REMOTES = ("remote-create", "remote-sync", "tunnel")
 BOOTSTRAPS = ("bootstrap", "bootstrap-limit", "bootstrap-10x")
+ACID_READS = ("acid-read", "acid-read-deletes")
 INGESTS = ("ingest-arrow", "ingest-records", "ingest-dynamic", "ingest-commit")
-IDS = ("import", "acid-write", "compaction", *INGESTS, *REMOTES, *BOOTSTRAPS)
+IDS = ("import", *ACID_READS, "acid-write", "compaction", *INGESTS, *REMOTES, *BOOTSTRAPS)
 _BUILD = Path(__file__).resolve().parent.parent / "build"
 
 
@@ -43,6 +44,14 @@ def _measure(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> It
         from benchmarks import imports
 
         yield imports.run(max(3, args.runs))
+    reads = [part for part in parts if part in ACID_READS]
+    if reads:
+        from benchmarks import acid_read
+
+        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
+            yield from acid_read.run(
+                acid_read.Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say), reads
+            )
     if "acid-write" in parts:
         from benchmarks import acid_write
 

@@ -72,17 +72,17 @@ def run(runs: int, say: Callable[[str], None], deltas: int = DELTAS, rows: int =
         with MetastoreClient(settings) as client, _hives_worker(metastore):
             client.create_database(types.Database(name=DATABASE, ownerName="root"))
             say("Hive's worker warms up")
-            _by_hive(client, _table(client, metastore.warehouse, "warm", 2, 1000))
+            _by_hive(client, make_table(client, metastore.warehouse, "warm", 2, 1000))
             ours, hives = [], []
             for number in range(runs):
-                table = _table(client, metastore.warehouse, f"ours_{number}", deltas, rows)
+                table = make_table(client, metastore.warehouse, f"ours_{number}", deltas, rows)
                 (report,) = compact_table(settings, table, CompactionKind.MAJOR, in_threads())
                 if report.state != "compacted":
                     raise SystemExit(f"{table}: {report.message}")
                 ours.append(report.seconds)
                 say(f"ours {report.seconds:.2f} s, {report.size_bytes:,} bytes")
                 hives.append(
-                    _by_hive(client, _table(client, metastore.warehouse, f"hives_{number}", deltas, rows))
+                    _by_hive(client, make_table(client, metastore.warehouse, f"hives_{number}", deltas, rows))
                 )
                 say(f"Hive's {hives[-1]:.2f} s")
     work = f"major compaction of {deltas} x {rows:,} rows, 10 % deleted"
@@ -101,7 +101,15 @@ def _by_hive(client: MetastoreClient, table: str) -> float:
     return (int(entry.commitTime) - int(entry.start or 0)) / 1000
 
 
-def _table(client: MetastoreClient, warehouse: Path, name: str, deltas: int, rows: int) -> str:
+def make_table(
+    client: MetastoreClient, warehouse: Path, name: str, deltas: int, rows: int, *, deleted: bool = True
+) -> str:
+    """Make a table of deltas.
+
+    :param rows: of each delta.
+    :param deleted: add a delete delta that deletes every tenth row.
+    :return: ``database.table``.
+    """
     client.create_table(
         types.Table(
             dbName=DATABASE,
@@ -130,7 +138,9 @@ def _table(client: MetastoreClient, warehouse: Path, name: str, deltas: int, row
     txns = client.open_txns(deltas + 1)
     client.allocate_table_write_ids(DATABASE, name, txns)
     location = warehouse / f"{DATABASE}.db" / name
-    for directory, table in _events(deltas, rows):
+    for directory, table in events(deltas, rows):
+        if directory.startswith("delete_delta") and not deleted:
+            continue
         bucket = location / directory / "bucket_00000_0"
         bucket.parent.mkdir(parents=True)
         orc.write_table(table, bucket, compression="zlib", row_index_stride=10_000)
@@ -140,7 +150,8 @@ def _table(client: MetastoreClient, warehouse: Path, name: str, deltas: int, row
     return f"{DATABASE}.{name}"
 
 
-def _events(deltas: int, rows: int) -> Iterator[tuple[str, pa.Table]]:
+def events(deltas: int, rows: int) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the directories of a table and what is in each, the delete delta last."""
     chance = np.random.default_rng(1)
     row_type = pa.struct([("id", pa.int32()), ("name", pa.string())])
     ids = np.arange(rows)
