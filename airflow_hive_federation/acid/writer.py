@@ -24,6 +24,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hive_federation.acid.locks import TableWrite, WriteKind
+from airflow_hive_federation.acid.moments import take_snapshots
 from airflow_hive_federation.acid.reader import ROW_ID_COLUMN, read_table
 from airflow_hive_federation.acid.transactions import Transaction, joined
 from airflow_hive_federation.acid.write_files import RESULT_SCHEMA, Writing, write_deletes, write_inserts
@@ -40,6 +41,7 @@ from airflow_hive_federation.acid.write_rows import arranged, flagged, prepared,
 from airflow_hive_federation.acid.write_staging import staging_directory, sweep
 from airflow_hive_federation.errors import ConfigurationError, SparkJobError, TransactionAbortedError
 from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.model.write_ids import ValidWriteIds
 
 _REOPENINGS = 10
 """How often a transaction is begun anew because others committed while it waited for its lock."""
@@ -342,17 +344,27 @@ def _changing(
 def _fresh(client: MetastoreClient, writes: Sequence[TableWrite]) -> Iterator[Transaction]:
     """Open and lock a transaction.
 
-    Who waited for a lock may find that others have committed since its transaction was opened, which counts
-    as a conflict: it begins anew, as Hive does (``Driver``: "snapshot was outdated").
+    What others have committed between its beginning and its lock counts as a conflict: it begins anew, as
+    Hive does (``Driver``: "snapshot was outdated").
     """
+    name = f"{writes[0].database}.{writes[0].table}"
     for attempt in range(_REOPENINGS):
+        before = take_snapshots(client, [name])[name.lower()].write_ids if _may_conflict(writes) else None
         with Transaction(client) as own:
-            waited = own.lock(writes)
-            if waited and attempt + 1 < _REOPENINGS and _may_conflict(writes):
-                own.abort()
-                continue
+            own.lock(writes)
+            if before is not None and attempt + 1 < _REOPENINGS:
+                now = own.snapshot(writes[0].database, writes[0].table).write_ids
+                if _has_news(before, now):
+                    own.abort()
+                    continue
             yield own
         return
+
+
+def _has_news(before: ValidWriteIds, now: ValidWriteIds) -> bool:
+    """Whether a write id has become visible."""
+    new = range(before.high_watermark + 1, now.high_watermark + 1)
+    return any(now.is_valid(one) for one in (*before.open_ids, *new))
 
 
 def _may_conflict(writes: Sequence[TableWrite]) -> bool:
