@@ -8,6 +8,7 @@ not asked at all. Deletes that would need too many bits are joined; see :func:`~
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from airflow_hive_federation.acid import footers, scan
-from airflow_hive_federation.acid.places import PLACE, Place
+from airflow_hive_federation.acid.places import Place
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 
 Longs = np.ndarray[Any, np.dtype[np.int64]]
@@ -52,11 +53,9 @@ class Deletes:
         :param write_ids: lowest and highest write id of its directory.
         :param bucket: its bucket, as its name tells.
         """
-        for some in self._by_bucket.get((place, bucket), ()):
-            first = np.searchsorted(some, write_ids[0])
-            if first < len(some) and some[first] <= write_ids[1]:
-                return True
-        return False
+        some = self._by_bucket.get((place, bucket), [])
+        first = bisect_left(some, write_ids[0])
+        return first < len(some) and some[first] <= write_ids[1]
 
     def without(self, spark: SparkSession, rows: DataFrame) -> DataFrame:
         """Leave out deleted rows.
@@ -67,7 +66,7 @@ class Deletes:
             return rows
         property_ = fn.col(scan.BUCKET)
         values = [
-            fn.col(PLACE),
+            fn.col(scan.PLACE),
             fn.col(scan.WRITE_ID),
             fn.shiftright(property_, _BUCKET_SHIFT).bitwiseAND(fn.lit(_TWELVE_BITS)),
             property_.bitwiseAND(fn.lit(_TWELVE_BITS)),
@@ -92,12 +91,16 @@ class Deletes:
         return [int(high) - low + 1 for low, high in zip(self._lows, self.keys.max(axis=1), strict=True)]
 
     @cached_property
-    def _by_bucket(self) -> dict[tuple[int, int | None], list[Longs]]:
-        found: dict[tuple[int, int | None], list[Longs]] = {}
-        for place, bucket in np.unique(self.keys[[0, 2]], axis=1).T:
-            mine = (self.keys[0] == place) & (self.keys[2] == bucket)
-            found[int(place), int(bucket)] = [np.unique(self.keys[1][mine])]
-        return found
+    def _by_bucket(self) -> dict[tuple[int, int | None], list[int]]:
+        found: dict[tuple[int, int | None], list[int]] = {}
+        if not len(self.rows):
+            return found
+        # One key of each slot: sorting all keys would take longer than reading them.
+        one_each = np.full(int(np.prod(self._sizes)), -1)
+        one_each[self._slots] = np.arange(len(self.rows))
+        for place, write_id, bucket, _ in self.keys[:, one_each[one_each >= 0]].T:
+            found.setdefault((int(place), int(bucket)), []).append(int(write_id))
+        return {key: sorted(write_ids) for key, write_ids in found.items()}
 
     @cached_property
     def _slots(self) -> Longs:

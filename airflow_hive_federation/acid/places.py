@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -14,11 +15,13 @@ from pyspark.sql import types as spark_types
 from airflow_hive_federation.acid import scan
 from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
 from airflow_hive_federation.acid.spark_types import spark_type
+from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from airflow_hive_federation.model.types import Column
 
-PLACE = "__acid_place"
+_ONE_SLASH = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):/(?!/)")
+_EMPTY_AUTHORITY = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):///")
 _PARTITION = "__acid_partition_"
 
 
@@ -81,7 +84,7 @@ def with_partition_values(
 ) -> DataFrame:
     """Add the partition keys, typed, and the index of the place.
 
-    :param rows: rows that know their directory, or come from one place.
+    :param rows: rows that know their file or directory, or come from one place.
     """
     texts = [tuple(_value_or_none(value) for value in place.values) for place in places]
     if len(places) == 1:
@@ -89,22 +92,43 @@ def with_partition_values(
             key.name: fn.lit(text).cast(spark_type(key.type))
             for key, text in zip(keys, texts[0], strict=True)
         }
-        return rows.withColumns({**values, PLACE: fn.lit(0)})
+        return rows.withColumns({**values, scan.PLACE: fn.lit(0)})
     names = [f"{_PARTITION}{index}" for index in range(len(keys))]
+    by_uri = {place.uri: index for index, place in enumerate(places)}
+    # A URI without authority comes with one slash or three.
+    homes = {**by_uri, **{_one_slash(file): _home(_one_slash(file), by_uri) for file in rows.inputFiles()}}
+    homes |= {_ONE_SLASH.sub(r"\1:///", file): home for file, home in homes.items()}
     columns = {
-        scan.DIRECTORY: pa.array([place.uri for place in places], pa.string()),
-        PLACE: pa.array(range(len(places)), pa.int32()),
-        **{name: pa.array([text[index] for text in texts], pa.string()) for index, name in enumerate(names)},
+        scan.FILE: pa.array(list(homes), pa.string()),
+        scan.PLACE: pa.array(list(homes.values()), pa.int32()),
+        **{
+            name: pa.array([texts[home][index] for home in homes.values()], pa.string())
+            for index, name in enumerate(names)
+        },
     }
     typed = spark.createDataFrame(pa.table(columns)).select(
-        scan.DIRECTORY,
-        PLACE,
+        scan.FILE,
+        scan.PLACE,
         *(
             fn.col(name).cast(spark_type(key.type)).alias(key.name)
             for name, key in zip(names, keys, strict=True)
         ),
     )
-    return rows.join(fn.broadcast(typed), scan.DIRECTORY)
+    return rows.join(fn.broadcast(typed), scan.FILE)
+
+
+def _home(file: str, by_uri: Mapping[str, int]) -> int:
+    """Find the place that a file lies in, as deep as it may: the innermost one."""
+    parent = file
+    while "/" in parent:
+        parent = parent.rpartition("/")[0]
+        if parent in by_uri:
+            return by_uri[parent]
+    raise AcidFormatError(f"{file} lies in none of the directories that are read.", path=file)
+
+
+def _one_slash(uri: str) -> str:
+    return _EMPTY_AUTHORITY.sub(r"\1:/", uri)
 
 
 def _value_or_none(value: str) -> str | None:
@@ -130,5 +154,5 @@ def no_rows(spark: SparkSession, schema: spark_types.StructType) -> DataFrame:
         fn.lit(None).cast("bigint").alias(scan.WRITE_ID),
         fn.lit(None).cast("int").alias(scan.BUCKET),
         fn.lit(None).cast("bigint").alias(scan.ROW_ID),
-        fn.lit(None).cast("string").alias(scan.DIRECTORY),
+        fn.lit(None).cast("string").alias(scan.FILE),
     )

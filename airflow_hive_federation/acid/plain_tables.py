@@ -58,7 +58,7 @@ def plain_table(
         else:
             dated = file_format == "parquet" and "date" in schema.simpleString()
             found = [
-                scan.plain_rows(spark, some, schema, file_format, options).drop(scan.DIRECTORY, *scan.KEYS)
+                scan.plain_rows(spark, some, schema, file_format, options).drop(scan.FILE, *scan.KEYS)
                 for some, options in (_by_calendar(paths, storage_options) if dated else [(paths, {})])
             ]
         frames += [with_partition_values(spark, rows, [place], keys) for rows in found]

@@ -143,11 +143,12 @@ def visible_rows(
         found = _insert_frames(reading, group, identities=row_ids or with_deletes)
         if not found:
             continue
-        rows = scan.union(found)
-        if with_deletes and deletes is None:
-            rows = _joined(reading, rows, changed)
-        rows = with_partition_values(spark, rows, changed if with_deletes else places, partition_keys)
-        frames.append(deletes.without(spark, rows) if with_deletes and deletes is not None else rows)
+        rows = with_partition_values(
+            spark, scan.union(found), changed if with_deletes else places, partition_keys
+        )
+        if with_deletes:
+            rows = _joined(reading, rows, changed) if deletes is None else deletes.without(spark, rows)
+        frames.append(rows)
     if not frames:
         frames.append(with_partition_values(spark, no_rows(spark, schema), places, partition_keys))
     selected = [shown(column) for column in columns] + [fn.col(f"`{key.name}`") for key in partition_keys]
@@ -191,12 +192,9 @@ def _write_ids_of(directory: AcidDirectory | None) -> tuple[int, int]:
 def _joined(reading: _Reading, rows: DataFrame, places: Sequence[Place]) -> DataFrame:
     scans = _delete_scans(places)
     counts = _row_counts([path for one in scans for path in one.paths], reading.storage_options)
-    return scan.without(
-        rows,
-        scan.deleted_keys(reading.spark, scans, reading.schema, reading.write_ids),
-        at_most=sum(counts),
-        one_directory=len(places) == 1,
-    )
+    deleted = scan.deleted_keys(reading.spark, scans, reading.schema, reading.write_ids)
+    located = with_partition_values(reading.spark, deleted, places, ())
+    return scan.without(rows, located, at_most=sum(counts))
 
 
 @dataclass(frozen=True)

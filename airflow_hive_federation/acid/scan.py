@@ -25,14 +25,17 @@ from airflow_hive_federation.acid.arrow_rows import RowFile, rows_of_file
 from airflow_hive_federation.acid.footers import row_columns
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 
-WRITE_ID, BUCKET, ROW_ID, DIRECTORY = "__acid_write_id", "__acid_bucket", "__acid_row_id", "__acid_directory"
+WRITE_ID, BUCKET, ROW_ID = "__acid_write_id", "__acid_bucket", "__acid_row_id"
+FILE = "__acid_file"
+"""Where a row comes from: the URI of its file, or of its partition's directory."""
+PLACE = "__acid_place"
 KEYS = (WRITE_ID, BUCKET, ROW_ID)
 _HASHED, _DELETED_HASHED = "__acid_hashed", "__acid_deleted_hashed"
 _KEY_FIELDS = [
     spark_types.StructField(WRITE_ID, spark_types.LongType()),
     spark_types.StructField(BUCKET, spark_types.IntegerType()),
     spark_types.StructField(ROW_ID, spark_types.LongType()),
-    spark_types.StructField(DIRECTORY, spark_types.StringType()),
+    spark_types.StructField(FILE, spark_types.StringType()),
 ]
 OURS = "hive.federation.reader"
 """A reader option that tells our own scans from others; see :mod:`.guard`."""
@@ -95,31 +98,31 @@ def deleted_keys(
     return union(frames)
 
 
-def without(rows: DataFrame, deleted: DataFrame, *, at_most: int, one_directory: bool) -> DataFrame:
+def without(rows: DataFrame, deleted: DataFrame, *, at_most: int) -> DataFrame:
     """Leave out the rows whose identity is among the deleted ones, by a join.
 
+    :param rows: with the columns of an identity, and the index of the place.
+    :param deleted: with the same.
     :param at_most: how many deletes there are, or more.
-    :param one_directory: all rows and deletes are of one directory.
     """
-    # The directory belongs to the key: writers number the rows of every partition from 0.
-    keys = list(KEYS) if one_directory else [*KEYS, DIRECTORY]
+    # The place belongs to the key: writers number the rows of every partition from 0.
+    keys = [*KEYS, PLACE]
     # A join by one number is far quicker than by four columns, which are compared only where it is equal.
-    mine = rows.withColumn(_HASHED, _hashed(one_directory))
     theirs = deleted.select(
-        _hashed(one_directory).alias(_DELETED_HASHED), *(fn.col(key).alias(f"{key}_d") for key in keys)
+        _hashed().alias(_DELETED_HASHED), *(fn.col(key).alias(f"{key}_d") for key in keys)
     )
     hinted = fn.broadcast(theirs) if at_most <= _BROADCAST_ROWS else theirs.hint("merge")
     condition = fn.col(_HASHED) == fn.col(_DELETED_HASHED)
     for key in keys:
         # Not as an equality, which would become part of the key.
         condition &= (fn.col(key) <= fn.col(f"{key}_d")) & (fn.col(key) >= fn.col(f"{key}_d"))
-    return mine.join(hinted, condition, "left_anti").select(*rows.columns)
+    return rows.withColumn(_HASHED, _hashed()).join(hinted, condition, "left_anti").select(*rows.columns)
 
 
-def _hashed(one_directory: bool) -> SparkColumn:
+def _hashed() -> SparkColumn:
     numbers = fn.shiftleft(WRITE_ID, 40).bitwiseXOR(fn.shiftleft(fn.col(BUCKET).cast("bigint"), 20))
-    numbers = numbers.bitwiseXOR(fn.col(ROW_ID))
-    return numbers if one_directory else numbers.bitwiseXOR(fn.xxhash64(DIRECTORY))
+    places = fn.shiftleft(fn.col(PLACE).cast("bigint"), 30)
+    return numbers.bitwiseXOR(places).bitwiseXOR(fn.col(ROW_ID))
 
 
 def plain_rows(
@@ -136,7 +139,7 @@ def plain_rows(
     every = {**STRICT, **(_BY_POSITION if file_format == "orc" else {}), **(options or {})}
     frame = spark.read.schema(schema).options(**every).format(file_format).load(escaped(paths))
     nulls = [fn.lit(None).cast(field.dataType).alias(field.name) for field in _KEY_FIELDS[:3]]
-    return frame.select(*schema.names, *nulls, _directory().alias(DIRECTORY))
+    return frame.select(*schema.names, *nulls, fn.col("_metadata.file_path").alias(FILE))
 
 
 def arrow_rows(spark: SparkSession, files: Sequence[RowFile], schema: spark_types.StructType) -> DataFrame:
@@ -167,8 +170,8 @@ def keep(schema: spark_types.StructType, operation: int) -> SparkColumn:
     value = fn.col("row").getField(cheapest.name).isNull().cast("bigint")
     others = [fn.col(name) for name in ("originalTransaction", "bucket", "rowId", "currentTransaction")]
     found = fn.coalesce("operation", *others, value)
-    refusal = fn.raise_error("A file holds other events than its directory should; Hive 2 wrote such files.")
-    return fn.when(found == operation, fn.lit(True)).otherwise(refusal.cast("boolean"))
+    # What updates there are among inserts of Hive 2 is refused by the footers: here it would cost time.
+    return found < _DELETE if operation == _INSERT else found == operation
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:
@@ -236,14 +239,8 @@ def _keys() -> list[SparkColumn]:
         fn.coalesce(fn.col("originalTransaction"), fn.lit(0).cast("bigint")).alias(WRITE_ID),
         fn.coalesce(fn.col("bucket"), fn.lit(0)).alias(BUCKET),
         fn.coalesce(fn.col("rowId"), fn.lit(0).cast("bigint")).alias(ROW_ID),
-        _directory().alias(DIRECTORY),
+        fn.col("_metadata.file_path").alias(FILE),
     ]
-
-
-def _directory() -> SparkColumn:
-    # The partition's directory: two levels above a bucket file. Cheaper than a regular expression per row.
-    path = "_metadata.file_path"
-    return fn.expr(f"left({path}, length({path}) - length(substring_index({path}, '/', -2)) - 1)")
 
 
 def _is_valid(write_ids: ValidWriteIds) -> SparkColumn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -121,6 +122,29 @@ def test_any_choice_of_columns_can_be_read(name: str, spark: SparkSession) -> No
     # A column called like one of the six ACID columns must not be mixed up with it.
     if "bucket" in rows.columns:
         assert [row["id"] for row in rows.where("bucket > 15").orderBy("id").collect()] == [2, 4, 6]
+
+
+@pytest.mark.parametrize("row_ids", [False, True])
+def test_original_files_of_partitions(row_ids: bool, spark: SparkSession, tmp_path: Path) -> None:
+    golden = GoldenTable("acid_converted")
+    golden.location = tmp_path
+    golden.description["partition_keys"] = [["part", "int"]]
+    golden.description["partitions"] = [{"path": f"part={n}", "values": [str(n)]} for n in (1, 2)]
+    for number in (1, 2):
+        (tmp_path / f"part={number}" / "sub").mkdir(parents=True)
+        for name in ("000000_0", "000001_0"):
+            home = tmp_path / f"part={number}" / ("sub" if number == 2 else "")
+            shutil.copy(GOLDEN / "acid_converted" / name, home / name)
+    rows = read_table(
+        spark,
+        golden,
+        "golden.acid_converted",
+        row_ids=row_ids,
+        snapshot=golden.snapshot,  # type: ignore[arg-type]
+    )
+    counts = {row["part"]: row["count"] for row in rows.groupBy("part").count().collect()}
+    assert counts[1] > 0
+    assert counts == {1: counts[1], 2: counts[1]}
 
 
 def test_only_the_partitions_named(spark: SparkSession) -> None:
