@@ -9,15 +9,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from airflow_hive_federation.errors import (
+    MetastoreError,
     MetastoreProtocolError,
     MetastoreTimeoutError,
     MetastoreUnreachableError,
     OutcomeUnknownError,
-    UnsupportedMethodError,
 )
 from airflow_hive_federation.metastore.calls.partitions import PartitionCalls
 from airflow_hive_federation.metastore.calls.transactions import TransactionCalls
-from airflow_hive_federation.metastore.compat import FALLBACKS
+from airflow_hive_federation.metastore.compat import FALLBACKS, is_too_old
 from airflow_hive_federation.metastore.connection import Connection
 from airflow_hive_federation.metastore.idl.service import METHODS
 from airflow_hive_federation.metastore.retry import is_idempotent
@@ -58,8 +58,8 @@ class MetastoreClient(PartitionCalls, TransactionCalls):
         if method not in self._unsupported:
             try:
                 return self._call(method, args)
-            except UnsupportedMethodError:
-                if method not in FALLBACKS:
+            except MetastoreError as error:
+                if not is_too_old(method, error):
                     raise
                 log.debug("no %s at %s: falling back", method, self.uri)
                 self._unsupported.add(method)

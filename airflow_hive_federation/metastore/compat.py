@@ -1,6 +1,6 @@
 """Hive 2.3 and 3.1: how a call that such a server lacks is made with the calls it has.
 
-Each entry is tried only after the server has answered "Invalid method name".
+Each entry is tried only after the server has answered that it is too old for the call (:func:`is_too_old`).
 """
 
 from __future__ import annotations
@@ -8,10 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from airflow_hive_federation.errors import NoSuchObjectError, UnsupportedMethodError
+from airflow_hive_federation.errors import MetastoreError, NoSuchObjectError, UnsupportedMethodError
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.write_ids import ValidTxns
 
 Call = Callable[[str, tuple[Any, ...]], Any]
+
+
+def is_too_old(method: str, error: MetastoreError) -> bool:
+    """Whether what a server answered says that it lacks the call, and another can be made instead."""
+    if method not in FALLBACKS:
+        return False
+    # Hive 3.1 has fields that later versions fill in themselves.
+    return isinstance(error, UnsupportedMethodError) or "Required field 'validTxnList' is unset" in str(error)
 
 
 def _get_database_req(call: Call, args: tuple[Any, ...]) -> types.Database:
@@ -151,6 +160,20 @@ def _get_open_txns_req(call: Call, args: tuple[Any, ...]) -> types.GetOpenTxnsRe
     return call("get_open_txns", ())  # type: ignore[no-any-return]
 
 
+def _get_valid_write_ids(call: Call, args: tuple[Any, ...]) -> types.GetValidWriteIdsResponse:
+    (request,) = args
+    valid = request.validTxnList
+    if valid is None:
+        answer = call("get_open_txns", ())
+        valid = ValidTxns.of(
+            high_watermark=answer.txn_high_water_mark,
+            invalid_ids=answer.open_txns or (),
+            aborted_bits=answer.abortedBits or b"",
+        ).text()
+    request = types.GetValidWriteIdsRequest(fullTableNames=request.fullTableNames, validTxnList=valid)
+    return call("get_valid_write_ids", (request,))  # type: ignore[no-any-return]
+
+
 FALLBACKS: dict[str, Callable[[Call, tuple[Any, ...]], Any]] = {
     "alter_partitions_req": _alter_partitions_req,
     "alter_table_req": _alter_table_req,
@@ -165,4 +188,5 @@ FALLBACKS: dict[str, Callable[[Call, tuple[Any, ...]], Any]] = {
     "get_partitions_by_names_req": _get_partitions_by_names_req,
     "get_table_objects_by_name_req": _get_table_objects_by_name_req,
     "get_table_req": _get_table_req,
+    "get_valid_write_ids": _get_valid_write_ids,
 }

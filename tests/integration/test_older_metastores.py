@@ -1,4 +1,4 @@
-"""The client against Hive 2.3, which lacks calls that it uses on Hive 4."""
+"""The client against Hive 2.3 and Hive 3.1, which lack calls that it uses on Hive 4."""
 
 from __future__ import annotations
 
@@ -6,11 +6,25 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_hive_federation.errors import UnsupportedMethodError
+from airflow_hive_federation.embedded import jars
+from airflow_hive_federation.embedded.java import find_java
+from airflow_hive_federation.embedded.lock import METASTORE, locked
+from airflow_hive_federation.errors import NoSuchObjectError, UnsupportedMethodError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings, examine
 from airflow_hive_federation.metastore.idl import types
-from tests.integration.plain_metastore import older_settings, plain_metastore, sparks_jars
+from tests.integration.plain_metastore import fetched, older_settings, plain_metastore, sparks_jars
 from tests.integration.test_metastore_client import DATABASE, column_statistics, partition, table
+
+HIVE_3 = """
+test org.apache.hive:hive-standalone-metastore:3.1.3@jar \
+779d11d856d9f41b5f78658fdf7ddf1626f03c7ae5d808582484c3744597a1f3 11096515
+test org.apache.thrift:libthrift:0.9.3@jar \
+bca5e8cdee1e0fbf563de7d41c452385e7bed69723fa28225a9ce718a8ee3419 234201
+test org.apache.hive:hive-storage-api:2.7.0@jar \
+b764dfada0b3320b4899d854e5ba4c82a9dc96bbc73bcb79e7734a25275d27bd 231901
+"""
+#: Of the embedded metastore's own jars.
+HIVE_3_SHARES = frozenset({"commons-collections", "jackson-core-asl", "jackson-mapper-asl"})
 
 
 @pytest.fixture(scope="module")
@@ -18,6 +32,25 @@ def hive_2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URI of a Hive 2.3 metastore, from the jars that pyspark carries."""
     home = tmp_path_factory.mktemp("hive-2")
     with plain_metastore(home, [sparks_jars()], older_settings(home)) as uri:
+        yield uri
+
+
+@pytest.fixture(scope="module")
+def hive_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URI of a Hive 3.1 metastore; what it needs besides its own classes is among pyspark's jars."""
+    home = tmp_path_factory.mktemp("hive-3")
+    shared = jars.fetch(find_java(), [one for one in locked(METASTORE) if one.name in HIVE_3_SHARES])
+    settings = {
+        **older_settings(home),
+        # It then makes the tables of its transactions itself (TxnHandler.checkQFileTestHack).
+        "hive.in.test": "true",
+        # The default has a task of hive-exec's.
+        "metastore.task.threads.always": "org.apache.hadoop.hive.metastore.events.EventCleanerTask",
+        # In a test it would ask for a test client.
+        "metastore.client.capability.check": "false",
+        "metastore.expression.proxy": "org.apache.hadoop.hive.metastore.DefaultPartitionExpressionProxy",
+    }
+    with plain_metastore(home, [*fetched(HIVE_3), *shared, sparks_jars()], settings) as uri:
         yield uri
 
 
@@ -46,3 +79,36 @@ def test_hive_2(hive_2: str) -> None:
         client.drop_database(DATABASE, delete_data=True)
         findings = {finding.name: finding.state for finding in examine(client)}
         assert (findings["version"], findings["capabilities"]) == ("warning", "error")
+
+
+def test_hive_3(hive_3: str) -> None:
+    with MetastoreClient(MetastoreSettings(uris=(hive_3,), user="tester")) as client:
+        client.create_database(types.Database(name=DATABASE, parameters={"a": "b"}))
+        client.create_table(table("acid", keys=[types.FieldSchema(name="d", type="string")]))
+        made = client.get_table(DATABASE, "acid")
+        assert (made.tableType, (made.parameters or {})["transactional"]) == ("MANAGED_TABLE", "true")
+        client.add_partitions([partition(made, value) for value in "xyz"])
+        assert client.list_partition_names(DATABASE, "acid") == ["d=x", "d=y", "d=z"]
+        assert [one.values for one in client.iter_partitions(DATABASE, "acid")] == [["x"], ["y"], ["z"]]
+        client.set_column_statistics([column_statistics("acid", "d=x")])
+        assert set(client.get_partitions_column_statistics(DATABASE, "acid", ["d=x", "d=z"])) == {"d=x"}
+        assert client.get_table_constraints(DATABASE, "acid").primaryKeys == []
+        with pytest.raises(NoSuchObjectError, match="nothing"):
+            client.get_table(DATABASE, "nothing")
+
+        (first, second) = client.open_txns(2)
+        write_ids = client.allocate_table_write_ids(DATABASE, "acid", [first, second])
+        client.abort_txns([second])
+        name = f"{DATABASE}.acid"
+        valid = client.get_valid_write_ids([name])[name]
+        assert valid.writeIdHighWaterMark == write_ids[second]
+        assert set(valid.invalidWriteIds or []) == set(write_ids.values())
+        assert first in (client.get_open_txns().open_txns or [])
+        client.commit_txn(first)
+        assert client.get_valid_write_ids([name])[name].invalidWriteIds == [write_ids[second]]
+
+        client.drop_database(DATABASE, delete_data=True, cascade=True)
+        findings = {finding.name: finding for finding in examine(client)}
+        assert findings["version"].state == "warning"
+        # What getVersion of Hive 3.1 says.
+        assert "3.0" in findings["version"].detail
