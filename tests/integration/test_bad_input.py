@@ -17,6 +17,8 @@ import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import (
+    DumpCorruptError,
+    DumpIncompleteError,
     HiveFederationError,
     MetastoreUnreachableError,
     NoSuchObjectError,
@@ -27,6 +29,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.load import load_bootstrap
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.transactions import open_transactions
+from airflow_hive_federation.storage.filesystem import local_path
 from tests.integration.small_source import DATABASE, connected
 from tests.integration.test_kills import Case, pool, run_copy
 
@@ -130,6 +133,29 @@ def test_a_target_directory_on_a_full_disk(case: Case, tmp_path: Path) -> None:
         case.load()
         assert published(case)
         case.drop()
+
+
+def test_every_file_of_a_dump_that_is_cut_short_or_lost_is_named(case: Case) -> None:
+    dump = Path(local_path(case.dump()) or "")
+    # Written for people and for Hive's tools; the load reads neither.
+    unread = {"_begun.json", "_external_tables_info"}
+    files = [path for path in sorted(dump.rglob("*")) if path.is_file() and path.name not in unread]
+    assert len(files) > 8
+    for path in files:
+        content = path.read_bytes()
+        for damaged in (content[: len(content) // 2], None):
+            if damaged == content:
+                continue
+            path.unlink()
+            if damaged is not None:
+                path.write_bytes(damaged)
+            with pytest.raises((DumpCorruptError, DumpIncompleteError)) as caught:
+                load(case, f"file:{dump}")
+            assert str(dump) in str(caught.value)
+            assert not published(case)
+            path.write_bytes(content)
+    case.load()
+    assert published(case)
 
 
 def test_a_database_that_is_not_there(case: Case) -> None:
