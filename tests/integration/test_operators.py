@@ -19,7 +19,7 @@ import pytest
 from airflow_hive_federation.cli import demo_data
 from airflow_hive_federation.cli.demo_airflow import DemoAirflow
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.embedded.sql import HiveSql, Row
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.transactions import open_transactions
 from tests.integration.small_source import connected, make_table
@@ -138,6 +138,22 @@ def test_the_run_after_the_remedy_succeeds(runs: Runs) -> None:
     (table,) = runs.remedied["verify"]["xcom"]["tables"]
     assert (table["name"], table["source_rows"], table["target_rows"]) == ("lamps", 2, 2)
     assert table["digest_equal"] is True
+
+
+def test_the_target_is_compacted_and_hive_reads_the_same(
+    runs: Runs, target: EmbeddedMetastore, hive_sql_source: HiveSql, hive_sql_target: HiveSql
+) -> None:
+    states = {one["partition"]: one["state"] for one in runs.remedied["compact"]["xcom"]}
+    # One insert and nothing else is nothing to compact.
+    assert states == {"coast=north": "refused", "coast=west": "compacted"}
+    assert list((target.warehouse / f"{DATABASE}.db" / "lamps" / "coast=west").glob("base_*"))
+    assert rows(hive_sql_target) == rows(hive_sql_source)
+
+
+def rows(sql: HiveSql) -> list[Row]:
+    found = sorted(sql.execute(f"SELECT ROW__ID, * FROM {DATABASE}.lamps"), key=repr)
+    assert len(found) == 2
+    return found
 
 
 def test_a_metastore_that_does_not_answer_is_asked_again_as_the_retries_say(tmp_path: Path) -> None:
