@@ -27,11 +27,9 @@ from airflow_hive_federation.acid.locations import is_transactional
 from airflow_hive_federation.acid.moments import Snapshot, take_snapshots
 from airflow_hive_federation.acid.reader import read_table
 from airflow_hive_federation.acid.transactions import LOCK_POLICY, Transaction
-from airflow_hive_federation.errors import ConfigurationError, UnsupportedMethodError
+from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.waiting import PollPolicy
-
-_ALL_WRITE_IDS = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +169,7 @@ def reading(
     with Transaction(client, lock_policy=lock_policy, read_only=True) as transaction:
         if transactional:
             transaction.lock_to_read(transactional)
-            _keep_history(client, transaction.id, transactional)
+            client.keep_history(transaction.id, transactional)
         tables = read_tables(spark, client, keys, storage_options=storage_options)
         try:
             yield tables
@@ -214,14 +212,6 @@ def _transactional(client: MetastoreClient, names: Sequence[str]) -> list[str]:
         if is_transactional(client.get_table(database, table)):
             found.append(name)
     return found
-
-
-def _keep_history(client: MetastoreClient, txn_id: int, names: Sequence[str]) -> None:
-    try:
-        client.call("add_write_ids_to_min_history", txn_id, dict.fromkeys(names, _ALL_WRITE_IDS))
-    except UnsupportedMethodError:
-        # Before Hive 4 the open transaction is enough.
-        return
 
 
 def _quoted(name: str) -> str:

@@ -74,7 +74,7 @@ def dump_bootstrap(
         return _summary(directory)
     with lease_of_a_dump(pool, policy=policy.name) as lease:
         directory.write_json("_begun.json", {"policy": policy.to_json(), **start.to_json()})
-        totals = _Dump(pool, policy, directory, progress).write(threads)
+        totals = _Dump(pool, policy, directory, progress, lease).write(threads)
         directory.finish_dump(
             {
                 "kind": "BOOTSTRAP",
@@ -114,8 +114,10 @@ class _Dump:
         policy: ReplicationPolicy,
         directory: DumpDirectory,
         progress: Callable[[str], None],
+        lease: int,
     ) -> None:
         self._pool = pool
+        self._lease = lease
         self._policy = policy
         self._database = policy.source_database
         self._directory = directory
@@ -126,6 +128,10 @@ class _Dump:
             self._directory.write_json("database.json", to_json(client.get_database(self._database)))
             self._directory.write_lines("functions.jsonl", _functions(client, self._database))
             tables, skipped = self._tables(client)
+            client.keep_history(
+                self._lease,
+                [f"{one.dbName}.{one.tableName}" for one in tables if table_kind(one).transactional],
+            )
             transactions = valid_transactions(client.get_open_txns())
             readable = readable_write_ids(client, tables, transactions)
             write_ids = {name: cut_below_open(ids) for name, ids in readable.items()}

@@ -107,7 +107,7 @@ def dump_increment(
     """
     with lease_of_a_dump(pool, policy=policy.name) as lease:
         with pool.client() as client:
-            moment = _Moment.read(client, policy, position)
+            moment = _Moment.read(client, policy, position, lease)
         folded = moment.folded
         if moment.idle(position):
             end_lease(pool, lease)
@@ -195,11 +195,14 @@ class _Moment:
         )
 
     @classmethod
-    def read(cls, client: MetastoreClient, policy: ReplicationPolicy, position: TargetPosition) -> _Moment:
+    def read(
+        cls, client: MetastoreClient, policy: ReplicationPolicy, position: TargetPosition, lease: int
+    ) -> _Moment:
         last = DumpDirectory(position.dump, policy.storage_options)
         previous = last.manifest()
         homes, changes = Homes(last), policy_changes(previous["policy"], policy)
         database, from_id = policy.source_database, position.last_id
+        client.keep_history(lease, [f"{database}.{table}" for table in client.list_tables(database)])
         transactions = valid_transactions(client.get_open_txns())
         source_id = client.get_current_notification_event_id()
         check_source(from_id, source_id)

@@ -1,7 +1,7 @@
 """A read transaction on the source that keeps its cleaner away from files we are about to copy.
 
 Hive's cleaner removes what a compaction replaced only when no transaction is open that began before the
-compaction ended (``CompactionTxnHandler.findReadyToClean``). A dump opens
+compaction ended and has registered what it reads (``MetastoreClient.keep_history``). A dump opens
 such a transaction, notes its id, and the load keeps it alive until the files are copied. Should nobody load,
 the metastore ends it by itself after ``hive.txn.timeout``; a file gone by then is an error of the copy, never
 missing rows.

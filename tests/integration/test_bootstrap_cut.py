@@ -5,11 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_federation.acid.compaction import CompactionKind
+from airflow_hive_federation.acid.compaction_requests import compact_table
+from airflow_hive_federation.acid.compaction_runners import in_threads
+from airflow_hive_federation.acid.writer import append
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.transactions import begin_drain
+from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.integration.replicating import replication
 from tests.integration.small_source import connected, make_table, storage
 
@@ -69,6 +75,32 @@ def test_a_read_transaction_is_held_from_the_dump_to_the_end_of_the_load(
         with one.source.client() as client:
             opened = client.get_open_txns()
             assert dump.lease not in (opened.open_txns or ())
+
+
+def test_the_sources_cleaner_leaves_what_is_to_be_copied(
+    source: EmbeddedMetastore, target: EmbeddedMetastore, spark: SparkSession, tmp_path: Path
+) -> None:
+    settings = MetastoreSettings(uris=(source.uri,))
+    kept, cleaned = (source.warehouse / f"{database}.db" / "t" for database in ("compacted_late", "nobodys"))
+    with connected(source) as client:
+        for database in ("compacted_late", "nobodys"):
+            client.create_database(types.Database(name=database))
+            make_table(client, database, "t")
+            for number in (1, 2):
+                append(spark, client, f"{database}.t", spark.sql(f"SELECT {number} a, 'x' b"))
+    with replication(source, target, spark, tmp_path, source_database="compacted_late") as one:
+        dump = one.dump()
+        for database in ("compacted_late", "nobodys"):
+            (report,) = compact_table(settings, f"{database}.t", CompactionKind.MAJOR, in_threads(1))
+            assert report.state == "compacted"
+        # The cleaner has come by: it has removed what nobody copies.
+        patient = PollPolicy(timeout_s=120)
+        assert wait_until(lambda: not list(cleaned.glob("delta_*")), patient)
+        assert len(list(kept.glob("delta_*"))) == 2
+        one.load(dump.dump)
+        assert wait_until(lambda: not list(kept.glob("delta_*")), patient)
+    copied = target.warehouse / "compacted_late.db" / "t"
+    assert len(list(copied.glob("delta_*"))) == 2
 
 
 def test_tables_that_refer_to_each_other_are_loaded(

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
+from airflow_hive_federation.errors import UnsupportedMethodError
 from airflow_hive_federation.metastore.calls.base import Calls
 from airflow_hive_federation.metastore.idl import types
 
@@ -113,6 +114,20 @@ class TransactionCalls(Calls):
         )
         answer = self.call("get_valid_write_ids", request)
         return {one.fullTableName: one for one in answer.tblValidWriteIds}
+
+    def keep_history(self, txn_id: int, full_table_names: Sequence[str]) -> None:
+        """Have the cleaner keep all files of tables (``db.table``) until a transaction ends.
+
+        By default, Hive 4.2 goes by what transactions have registered to read, not by their being open
+        (``ReadyToCleanHandler``, ``metastore.txn.use.minhistorywriteid``). Before Hive 4 an open transaction
+        is enough. Call it before the transactions that are seen are asked for.
+        """
+        if not full_table_names:
+            return
+        try:
+            self.call("add_write_ids_to_min_history", txn_id, dict.fromkeys(full_table_names, 1))
+        except UnsupportedMethodError:
+            return
 
     def allocate_table_write_ids(
         self,
