@@ -43,7 +43,7 @@ _LOCAL_CONF = {
 }
 
 #: Jobs whose work is done in Python and in the kernel: their JVM had better compile quickly than well.
-_LIGHT_JOBS = frozenset({"copy-files", "digest-files"})
+_LIGHT_JOBS = frozenset({"copy-files"})
 _LIGHT_CONF = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
@@ -136,22 +136,6 @@ class SparkPipelineHook(BaseHook):
             )
 
         return run_copy
-
-    def digest_runner(self, bandwidth_bytes_per_s: int | None = None) -> Callable[[str, str], None]:
-        """A function that digests files: (URI of a digest plan, URI of the directory for digests).
-
-        :param bandwidth_bytes_per_s: cap of the whole job.
-        """
-
-        def run_digests(plan_uri: str, digests_uri: str) -> None:
-            cap = ["--bandwidth", str(bandwidth_bytes_per_s)] if bandwidth_bytes_per_s else []
-            self.submit(
-                "digest-files",
-                ["--plan", plan_uri, "--digests", digests_uri, *cap],
-                report_uri=f"{digests_uri}/_report.json",
-            )
-
-        return run_digests
 
     def verify_runner(self) -> Callable[[str, str], None]:
         """A function that reads both sides of a replica: (URI of its plans, URI for the results)."""

@@ -48,11 +48,6 @@ class _ValidIds:
         """Open and aborted ids together, ascending."""
         return tuple(sorted((*self.open_ids, *self.aborted_ids)))
 
-    @property
-    def all_valid(self) -> bool:
-        """Whether nothing at or below the high watermark is open or aborted."""
-        return not self.invalid_ids
-
     def is_valid(self, an_id: int) -> bool:
         """Whether rows of this id are visible."""
         return an_id <= self.high_watermark and not _contains(self.invalid_ids, an_id)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import socket
 import threading
 import time
@@ -114,12 +115,14 @@ class CycleLock:
         return False
 
     def _bury(self, client: MetastoreClient) -> None:
-        """Return when the lock is free, or its holder dead and the lock removed.
+        """Return when the lock may be free, or who had it is dead and the lock removed.
 
         :raises CycleRunningError: the holder lives.
         """
-        seen = holder_of(client, self._policy.target_database)
+        seen = _in_the_way(client, self._policy.target_database)
         if seen is None:
+            # Another asked at the same moment and took its request back, as we did. Not in step again.
+            time.sleep(random.SystemRandom().uniform(0.0, _LOOK_S))
             return
         self._progress(
             f"{self._policy.target_database} is locked by {described(seen)}; looking whether it lives."
@@ -128,8 +131,8 @@ class CycleLock:
         began = time.monotonic()
         while time.monotonic() - began < self._patience_s(seen):
             time.sleep(_LOOK_S)
-            now = holder_of(client, database)
-            if now is None:
+            now = _in_the_way(client, database)
+            if now is None or (now.lockid != seen.lockid and now.state == types.LockState.WAITING):
                 return
             if (now.lockid, now.lastheartbeat) != (seen.lockid, seen.lastheartbeat):
                 raise CycleRunningError(
@@ -163,15 +166,23 @@ class CycleLock:
 
 def holder_of(client: MetastoreClient, target_database: str) -> Any:
     """The lock that a cycle of a target holds (wire ``ShowLocksResponseElement``), or ``None``."""
-    for lock in client.show_locks(database=LOCK_DATABASE):
-        if lock.tablename == target_database and lock.state == types.LockState.ACQUIRED:
-            return lock
-    return None
+    found = _in_the_way(client, target_database)
+    return found if found is not None and found.state == types.LockState.ACQUIRED else None
 
 
 def described(lock: Any) -> str:
     """A holder in words."""
     return f"{lock.agentInfo} of {lock.user} on {lock.hostname}"
+
+
+def _in_the_way(client: MetastoreClient, target_database: str) -> Any:
+    """The lock that keeps others out: its holder's; else the first that waits.
+
+    Who waits for an instant only: it takes its request back, or, killed meanwhile, leaves it, and a lock that
+    waits keeps later ones out as one that is held does.
+    """
+    locks = [one for one in client.show_locks(database=LOCK_DATABASE) if one.tablename == target_database]
+    return min(locks, key=lambda one: (one.state != types.LockState.ACQUIRED, one.lockid), default=None)
 
 
 def _is_dead_here(lock: Any) -> bool:

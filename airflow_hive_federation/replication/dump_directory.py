@@ -96,11 +96,6 @@ class DumpDirectory:
         """The dump is whole."""
         return self.exists(_FINISHED_DUMP)
 
-    @property
-    def load_finished(self) -> bool:
-        """The dump was loaded and published."""
-        return self.exists(_FINISHED_LOAD)
-
     def exists(self, name: str) -> bool:
         with storage_errors(f"{self.uri}/{name}"):
             return bool(self._filesystem.exists(f"{self._path}/{name}"))

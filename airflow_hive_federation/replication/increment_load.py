@@ -39,8 +39,8 @@ from airflow_hive_federation.replication.increment_copy import (
     remove_extraneous,
 )
 from airflow_hive_federation.replication.increment_plan import TableState, TableWork
-from airflow_hive_federation.replication.lease import LeaseKeeper, end_lease
-from airflow_hive_federation.replication.load import CopyRunner, LoadSummary
+from airflow_hive_federation.replication.lease import LeaseKeeper
+from airflow_hive_federation.replication.load import CopyRunner, LoadSummary, acknowledge
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.position import read_position
 from airflow_hive_federation.replication.replay import Replay
@@ -94,11 +94,7 @@ def load_increment(
             load.sweep()
             load.note_digests()
             load.publish()
-    on_step("end_lease")
-    end_lease(source, manifest["lease"])
-    summary = load.summary()
-    directory.finish_load({"event_id": summary.event_id, "database": summary.database})
-    return summary
+    return acknowledge(source, directory, manifest["lease"], load.summary(), on_step=on_step)
 
 
 class _Load:

@@ -110,9 +110,20 @@ def load_bootstrap(
         load.sweep()
         load.create(threads)
         load.publish()
+    return acknowledge(source, directory, load.lease, load.summary(), on_step=on_step)
+
+
+def acknowledge(
+    source: MetastorePool,
+    directory: DumpDirectory,
+    lease: int,
+    summary: LoadSummary,
+    *,
+    on_step: Callable[[str], None],
+) -> LoadSummary:
+    """The end of every load, published now or before: the source's cleaner is let go."""
     on_step("end_lease")
-    end_lease(source, load.lease)
-    summary = load.summary()
+    end_lease(source, lease)
     directory.finish_load({"event_id": summary.event_id, "database": summary.database})
     return summary
 

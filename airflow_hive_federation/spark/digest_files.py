@@ -1,11 +1,10 @@
-"""The digest job: SHA-256 of a list of files, for verification."""
+"""SHA-256 of a list of files, by Spark, for verification."""
 
 from __future__ import annotations
 
-import argparse
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_hive_federation.spark.balancing import deal
@@ -13,7 +12,7 @@ from airflow_hive_federation.spark.failures import combined
 from airflow_hive_federation.spark.groups import GroupTask, failures_of, new_run_id, run_groups
 from airflow_hive_federation.storage.bandwidth import TokenBucket
 from airflow_hive_federation.storage.digests import FileDigest, FileToDigest, digest_file
-from airflow_hive_federation.storage.plan_files import read_record_parts, read_records, write_records
+from airflow_hive_federation.storage.plan_files import read_records
 
 _GROUPS_PER_SLOT = 3
 
@@ -47,21 +46,6 @@ class DigestWork:
         return digest_file(item.uri, size_bytes=item.size_bytes, bandwidth=bandwidth, options=self.options)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The job's arguments."""
-    parser.add_argument("--plan", required=True, help="URI of the .jsonl of files (see write_digest_plan)")
-    parser.add_argument("--digests", required=True, help="URI of the directory for digests, a new one")
-    parser.add_argument("--bandwidth", type=int, help="cap of the whole job in bytes per second")
-
-
-def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Run the job with parsed arguments; return its summary as JSON values."""
-    summary = digest_plan(
-        spark, args.plan, args.digests, bandwidth_bytes_per_s=args.bandwidth, options=options
-    )
-    return asdict(summary)
-
-
 def digest_plan(
     spark: Any,
     plan_uri: str,
@@ -73,8 +57,8 @@ def digest_plan(
     """Digest the files of a plan. Every run reads every file: a digest of yesterday verifies nothing today.
 
     :param spark: a SparkSession or a SparkContext.
-    :param plan_uri: URI of a plan that :func:`write_digest_plan` wrote.
-    :param digests_uri: URI of the directory that :func:`read_digests` reads.
+    :param plan_uri: URI of the .jsonl of :class:`FileToDigest` records.
+    :param digests_uri: URI of the directory for :class:`FileDigest` records, a new one.
     :param bandwidth_bytes_per_s: cap of the whole job.
     :raises FileVanishedError: files are gone, or have another length than listed.
     :raises StorageError: files cannot be read.
@@ -113,15 +97,3 @@ def digest_plan(
         tasks=len(groups),
         seconds=round(time.monotonic() - begun_at, 3),
     )
-
-
-def write_digest_plan(
-    uri: str, files: Iterable[FileToDigest], *, options: Mapping[str, Any] | None = None
-) -> int:
-    """Write the list of files to digest; return how many."""
-    return write_records(uri, files, options=options)
-
-
-def read_digests(uri: str, *, options: Mapping[str, Any] | None = None) -> dict[str, FileDigest]:
-    """Read what digest jobs wrote into a directory, by file; the latest job's digest holds."""
-    return {record.uri: record for record in read_record_parts(uri, FileDigest, options=options)}

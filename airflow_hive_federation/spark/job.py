@@ -30,7 +30,6 @@ from airflow_hive_federation.storage.filesystem import write_atomically
 JOBS: Mapping[str, str] = MappingProxyType(
     {
         "copy-files": "airflow_hive_federation.spark.copy_files",
-        "digest-files": "airflow_hive_federation.spark.digest_files",
         "merge-buckets": "airflow_hive_federation.spark.compact",
         "verify-replica": "airflow_hive_federation.spark.verify_replica",
     }

@@ -132,21 +132,6 @@ def survey_targets(
     return sizes
 
 
-def sweep_temporary_files(
-    directory: str, *, options: Mapping[str, Any] | None = None, keep_run: str | None = None
-) -> int:
-    """Remove what killed copies left in a directory; return how many files.
-
-    Only one job copies into a directory at a time. A job that is still dying when its successor sweeps loses
-    the file it was writing and fails with :class:`FileVanishedError`, never with a broken target.
-
-    :param directory: URI of the directory, not searched deeper.
-    :param keep_run: temporary files of this run are left.
-    """
-    names = list_directory(directory, options=options)
-    return _sweep(directory, names, options, lambda run: run != keep_run)
-
-
 # -- an identical file is there already ------------------------------------------------------------------
 
 
@@ -288,16 +273,15 @@ def _sweep(
     names: Iterable[str],
     options: Mapping[str, Any] | None,
     is_abandoned: Callable[[str], bool],
-) -> int:
+) -> None:
     # Object stores commit uploads under the final name: they have no temporary names to sweep.
     if parse_location(directory).scheme in OBJECT_STORES:
-        return 0
+        return
     abandoned = [name for name in names if (run := temporary_run(name)) is not None and is_abandoned(run)]
     for name in abandoned:
         # Its owner, dying, may remove it first.
         with suppress(FileVanishedError):
             _remove(join(directory, name), options)
-    return len(abandoned)
 
 
 def _remove(uri: str, options: Mapping[str, Any] | None) -> None:

@@ -104,11 +104,6 @@ def canonical(uri: str) -> str:
     return str(parse_location(uri))
 
 
-def same_location(first: str, second: str) -> bool:
-    """Whether two URIs name the same place; links and host aliases are not resolved."""
-    return _comparable(first) == _comparable(second)
-
-
 def is_below(uri: str, base: str) -> bool:
     """Whether ``uri`` is ``base`` or lies below it."""
     inner, outer = _comparable(uri), _comparable(base)

@@ -27,11 +27,16 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.hooks.spark import SparkPipelineHook, spark_environment
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.spark.copy_files import CopySummary, copy_plan
-from airflow_hive_federation.spark.digest_files import digest_plan, read_digests, write_digest_plan
+from airflow_hive_federation.spark.digest_files import digest_plan
 from airflow_hive_federation.spark.package_zip import main_file, package_zip
-from airflow_hive_federation.storage.digests import FileToDigest
+from airflow_hive_federation.storage.digests import FileDigest, FileToDigest
 from airflow_hive_federation.storage.listing import list_files
-from airflow_hive_federation.storage.plan_files import read_outcomes, write_plan
+from airflow_hive_federation.storage.plan_files import (
+    read_outcomes,
+    read_record_parts,
+    write_plan,
+    write_records,
+)
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -207,10 +212,10 @@ def test_digest_job(context: SparkContext, tree: Tree) -> None:
         for file in list_files(str(tree.source))
     ]
     plan, digests = f"{tree.root}/digests.jsonl", f"{tree.root}/digests"
-    write_digest_plan(plan, files)
+    write_records(plan, files)
     summary = digest_plan(context, plan, digests)
     assert (summary.files, summary.size_bytes) == (30, sum(range(30)) * 100)
-    assert {uri: digest.digest for uri, digest in read_digests(digests).items()} == {
+    assert {one.uri: one.digest for one in read_record_parts(digests, FileDigest)} == {
         f"file:{tree.source}/{name}": digest for name, digest in tree.digests(tree.source).items()
     }
     (tree.source / names(30)[1]).unlink()

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import CycleRunningError
-from airflow_hive_federation.metastore import MetastorePool, MetastoreSettings
+from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication import cycle_lock
 from airflow_hive_federation.replication.cycle_lock import CycleLock, holder_of
@@ -116,6 +116,37 @@ def test_of_many_at_once_one_gets_it(target: EmbeddedMetastore) -> None:
     for thread in threads:
         thread.join()
     assert sorted(outcomes) == ["held", "refused", "refused", "refused"]
+
+
+def test_a_request_left_waiting_by_a_killed_process_is_removed(
+    target: EmbeddedMetastore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    component = types.LockComponent(
+        type=types.LockType.EXCLUSIVE,
+        level=types.LockLevel.TABLE,
+        dbname=cycle_lock.LOCK_DATABASE,
+        tablename=DATABASE,
+        operationType=types.DataOperationType.NO_TXN,
+        isTransactional=False,
+    )
+    with connected(target) as client:
+        held = client.lock([component])
+        left = client.lock([component])
+        client.unlock(held.lockid or 0)
+        assert (held.state, left.state) == (types.LockState.ACQUIRED, types.LockState.WAITING)
+    asked: list[str] = []
+    take = CycleLock._take
+
+    def counted(self: CycleLock, client: MetastoreClient) -> bool:
+        asked.append("")
+        return take(self, client)
+
+    monkeypatch.setattr(CycleLock, "_take", counted)
+    with pool(target) as made, CycleLock(made, POLICY, silence_s=2.0) as lock:
+        lock.check()
+    assert len(asked) == 2  # before it was looked at, and after
+    with connected(target) as client:
+        assert not client.show_locks(database=cycle_lock.LOCK_DATABASE)
 
 
 def test_readers_of_the_target_do_not_notice(target: EmbeddedMetastore) -> None:

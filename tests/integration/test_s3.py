@@ -28,9 +28,9 @@ from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.replication.layout import TargetLayout
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.spark.copy_files import copy_plan
-from airflow_hive_federation.spark.digest_files import digest_plan, read_digests, write_digest_plan
+from airflow_hive_federation.spark.digest_files import digest_plan
 from airflow_hive_federation.storage.copying import CopySettings, copy_file
-from airflow_hive_federation.storage.digests import CHUNK_BYTES, FileToDigest, digest_file
+from airflow_hive_federation.storage.digests import CHUNK_BYTES, FileDigest, FileToDigest, digest_file
 from airflow_hive_federation.storage.filesystem import (
     open_filesystem,
     publishing,
@@ -38,7 +38,13 @@ from airflow_hive_federation.storage.filesystem import (
     write_atomically,
 )
 from airflow_hive_federation.storage.listing import file_size, list_directory, list_files
-from airflow_hive_federation.storage.plan_files import read_outcomes, read_plan, write_plan
+from airflow_hive_federation.storage.plan_files import (
+    read_outcomes,
+    read_plan,
+    read_record_parts,
+    write_plan,
+    write_records,
+)
 from tests.integration.small_source import DATABASE, connected
 from tests.integration.test_kills import Case
 
@@ -207,10 +213,10 @@ def test_spark_copies_and_digests(bucket: str, options: Options, spark: SparkSes
     recorded = read_outcomes(outcomes, options=options)
     assert {uri: outcome.digest for uri, outcome in recorded.items()} == expected
     to_digest = [FileToDigest(uri=item.target, size_bytes=item.size_bytes) for item in items]
-    write_digest_plan(f"{bucket}/v/plan.jsonl", to_digest, options=options)
+    write_records(f"{bucket}/v/plan.jsonl", to_digest, options=options)
     digest_plan(context, f"{bucket}/v/plan.jsonl", f"{bucket}/v/digests", options=options)
-    found = read_digests(f"{bucket}/v/digests", options=options)
-    assert {uri: one.digest for uri, one in found.items()} == expected
+    found = read_record_parts(f"{bucket}/v/digests", FileDigest, options=options)
+    assert {one.uri: one.digest for one in found} == expected
 
 
 def test_a_dump_on_s3(

@@ -36,7 +36,8 @@ from airflow_hive_federation.storage import filesystem as fs
     ],
 )
 def test_spellings_of_one_place(first: str, second: str) -> None:
-    assert fs.same_location(first, second)
+    assert fs.is_below(first, second)
+    assert fs.is_below(second, first)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,8 @@ def test_spellings_of_one_place(first: str, second: str) -> None:
     ],
 )
 def test_different_places(first: str, second: str) -> None:
-    assert not fs.same_location(first, second)
+    assert not fs.is_below(first, second)
+    assert not fs.is_below(second, first)
 
 
 def test_characters_that_url_parsers_trip_over_are_kept() -> None:
