@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,8 +104,10 @@ def remove_trees(uris: Sequence[str], storage_options: Mapping[str, Any] | None)
     for uri in uris:
         filesystem, path = open_filesystem(uri, storage_options)
         with storage_errors(uri):
-            if filesystem.exists(path):
-                filesystem.rm(path, recursive=True)
+            while filesystem.exists(path):
+                # Somebody else may be removing it, too.
+                with suppress(FileNotFoundError):
+                    filesystem.rm(path, recursive=True)
 
 
 def _partitions(statement: Statement, values: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], Any]:

@@ -40,7 +40,8 @@ def staging_directory(
         ending = f"{uri}_ending"
         path, new_path = local_path(uri), local_path(ending)
         if path is not None and new_path is not None:
-            with storage_errors(uri):
+            # Gone if our transaction was given up meanwhile, and another statement swept what it left.
+            with suppress(FileVanishedError), storage_errors(uri):
                 Path(path).rename(new_path)
         remove_trees([ending, uri], storage_options)
 

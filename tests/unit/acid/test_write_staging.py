@@ -21,6 +21,13 @@ def test_it_is_there_while_it_is_needed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_one_that_was_swept_meanwhile_hides_no_error(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), staging_directory(f"file:{tmp_path}", 5):  # noqa: PT012
+        sweep(f"file:{tmp_path}", lambda: TXNS)
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_only_what_no_transaction_needs_is_swept(tmp_path: Path) -> None:
     ended = [".hive-staging_spark_5_abc", ".hive-staging_spark_9_abc_ending"]
     needed = [
