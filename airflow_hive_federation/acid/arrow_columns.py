@@ -21,24 +21,26 @@ _PRIMITIVES: dict[str, pa.DataType] = {
     "varchar": pa.string(),
     "binary": pa.binary(),
     "date": pa.date32(),
-    "timestamp": pa.timestamp("ns"),
-    "timestamp with local time zone": pa.timestamp("ns", "UTC"),
 }
+_ZONES = {"timestamp": None, "timestamp with local time zone": "UTC"}
 
 
-def arrow_type(hive: HiveType) -> pa.DataType:
+def arrow_type(hive: HiveType, time_unit: str = "us") -> pa.DataType:
     """Map a Hive type to the Arrow type that pyarrow reads from, and writes to, ORC.
 
+    :param time_unit: of timestamps, as Arrow names it. Spark has microseconds, ORC files nanoseconds.
     :raises KeyError: pyarrow cannot write it to ORC (unions, intervals).
     """
     if hive.name == "decimal":
         return pa.decimal128(*hive.arguments)
+    if hive.name in _ZONES:
+        return pa.timestamp(time_unit, _ZONES[hive.name])
     if hive.name == "array":
-        return pa.list_(arrow_type(hive.children[0]))
+        return pa.list_(arrow_type(hive.children[0], time_unit))
     if hive.name == "map":
-        return pa.map_(arrow_type(hive.children[0]), arrow_type(hive.children[1]))
+        return pa.map_(*(arrow_type(child, time_unit) for child in hive.children))
     if hive.name == "struct":
-        return pa.struct([(field.name, arrow_type(field.type)) for field in hive.fields])
+        return pa.struct([(field.name, arrow_type(field.type, time_unit)) for field in hive.fields])
     return _PRIMITIVES[hive.name]
 
 

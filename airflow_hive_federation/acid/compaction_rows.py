@@ -118,7 +118,7 @@ class BucketReader:
         self.row_type = row_type(merge)
         self.calendar: int | None = None
         try:
-            self.arrow = arrow_type(self.row_type)
+            self.arrow = arrow_type(self.row_type, "ns")
         except KeyError as error:
             raise AcidFormatError(
                 f"{merge.table.full_name} has a column of type {error}, which cannot be written here.",

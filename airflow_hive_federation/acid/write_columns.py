@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_hive_federation.acid.arrow_columns import arrow_type
 from airflow_hive_federation.model.types import HiveType
 
 PROLEPTIC = 2
@@ -33,7 +34,7 @@ def stored(array: pa.Array, hive_type: HiveType, zone: str) -> pa.Array:
         return _wall_clock(array, zone)
     if hive_type.name in {"char", "varchar"}:
         return _of_length(array, hive_type)
-    return array.cast(stored_type(hive_type))
+    return array.cast(arrow_type(hive_type))
 
 
 def _stored_nested(array: pa.Array, hive_type: HiveType, zone: str) -> pa.Array:
@@ -67,37 +68,6 @@ def _children(array: pa.Array, hive_type: HiveType) -> list[tuple[pa.Array, Hive
     if hive_type.name == "map":
         return list(zip((array.keys, array.items), hive_type.children, strict=True))
     return [(array.field(index), field.type) for index, field in enumerate(hive_type.fields)]
-
-
-def stored_type(hive_type: HiveType) -> pa.DataType:
-    """Return the Arrow type a column is stored by."""
-    if hive_type.name == "decimal":
-        return pa.decimal128(*hive_type.arguments)
-    if hive_type.name == "array":
-        return pa.list_(stored_type(hive_type.children[0]))
-    if hive_type.name == "map":
-        return pa.map_(*map(stored_type, hive_type.children))
-    if hive_type.name == "struct":
-        return pa.struct([(field.name, stored_type(field.type)) for field in hive_type.fields])
-    return _PRIMITIVES[hive_type.name]
-
-
-_PRIMITIVES: dict[str, pa.DataType] = {
-    "boolean": pa.bool_(),
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "char": pa.string(),
-    "varchar": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us"),
-    "timestamp with local time zone": pa.timestamp("us", "UTC"),
-}
 
 
 def needs_conversion(hive_type: HiveType) -> bool:

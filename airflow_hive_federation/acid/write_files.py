@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import orc
 
+from airflow_hive_federation.acid.arrow_columns import arrow_type
 from airflow_hive_federation.acid.arrow_rows import bucket_property
 from airflow_hive_federation.acid.orc_tail import read_tail, replace_footer
 from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
@@ -28,7 +29,6 @@ from airflow_hive_federation.acid.write_columns import (
     has_unstorable_timestamp,
     orc_types,
     stored,
-    stored_type,
 )
 from airflow_hive_federation.acid.write_plan import MAX_BUCKET
 from airflow_hive_federation.model.types import Column, Field, HiveType
@@ -209,7 +209,7 @@ class _NewRows:
 class _DeletedRows:
     def __init__(self, writing: Writing, _bucket: int) -> None:
         self._writing = writing
-        self._row = pa.struct([(column.name, stored_type(column.type)) for column in writing.columns])
+        self._row = pa.struct([(column.name, arrow_type(column.type)) for column in writing.columns])
         self._keys: list[np.ndarray[Any, np.dtype[np.int64]]] = []
 
     def take(self, batch: pa.RecordBatch) -> pa.RecordBatch:

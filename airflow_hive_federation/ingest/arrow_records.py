@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from airflow_hive_federation.acid.write_columns import stored_type
+from airflow_hive_federation.acid.arrow_columns import arrow_type
 from airflow_hive_federation.ingest.errors import InvalidColumn, SerializationError
 from airflow_hive_federation.ingest.writers import AbstractRecordWriter, check_names, unstorable
 from airflow_hive_federation.model.types import Column
@@ -59,7 +59,7 @@ def conforming_batch(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.Rec
 
 
 def _cast(array: pa.Array, column: Column) -> pa.Array:
-    kind = stored_type(column.type)
+    kind = arrow_type(column.type)
     if array.type.equals(kind):
         return array
     if pa.types.is_dictionary(array.type):

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_hive_federation.acid.write_columns import stored_type
+from airflow_hive_federation.acid.arrow_columns import arrow_type
 from airflow_hive_federation.ingest.lazy_values import INTEGER_BITS, is_null, value_of
 from airflow_hive_federation.model.types import Column, HiveType
 
@@ -84,7 +84,7 @@ def _one_by_one(
 
 
 def _array(made: list[Any], column: Column, bad: list[BadRecord]) -> pa.Array:
-    wanted = stored_type(column.type)
+    wanted = arrow_type(column.type)
     try:
         return pa.array(made, wanted)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
@@ -123,6 +123,6 @@ def _regular(texts: pa.Array, hive_type: HiveType) -> pa.Array | None:
     if pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py() is False:
         return None
     try:
-        return pc.cast(texts, stored_type(hive_type))
+        return pc.cast(texts, arrow_type(hive_type))
     except pa.ArrowInvalid:
         return None

@@ -17,7 +17,7 @@ from typing import Any, Self
 import pyarrow as pa
 from pyarrow import json as arrow_json
 
-from airflow_hive_federation.acid.write_columns import stored_type
+from airflow_hive_federation.acid.arrow_columns import arrow_type
 from airflow_hive_federation.ingest.columns import BadRecord, values_column
 from airflow_hive_federation.ingest.lazy_values import INTEGER_BITS, value_of
 from airflow_hive_federation.ingest.writers import AbstractRecordWriter, Malformed, Parsed
@@ -58,7 +58,7 @@ class StrictJsonWriter(AbstractRecordWriter):
         if any(column.type.name not in _AT_ONCE for column in self.columns):
             return None
         blob = b"\n".join(records)
-        schema = pa.schema([(column.name, stored_type(column.type)) for column in self.columns])
+        schema = pa.schema([(column.name, arrow_type(column.type)) for column in self.columns])
         try:
             table = arrow_json.read_json(
                 pa.BufferReader(blob),

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from airflow_hive_federation.acid.arrow_columns import arrow_type
 from airflow_hive_federation.acid.bucketing import bucket_hash_codes, bucket_numbers
 from airflow_hive_federation.embedded.jars import sql_jars
 from airflow_hive_federation.embedded.java import find_java
@@ -169,7 +170,7 @@ _RANDOM: dict[str, Callable[[random.Random], Any]] = {
 
 
 def _array(values: list[Any], hive_type: HiveType) -> pa.Array:
-    return pa.array([_decoded(value, hive_type) for value in values], _arrow(hive_type))
+    return pa.array([_decoded(value, hive_type) for value in values], arrow_type(hive_type))
 
 
 def _decoded(value: Any, hive_type: HiveType) -> Any:
@@ -192,33 +193,4 @@ _DECODED: dict[str, Callable[[Any], Any]] = {
     "decimal": Decimal,
     "binary": bytes.fromhex,
     "timestamp": lambda parts: np.datetime64(parts[0] * 1_000_000 + parts[1] // 1000, "us"),
-}
-
-
-def _arrow(hive_type: HiveType) -> pa.DataType:
-    if hive_type.name == "array":
-        return pa.list_(_arrow(hive_type.children[0]))
-    if hive_type.name == "map":
-        return pa.map_(*map(_arrow, hive_type.children))
-    if hive_type.name == "struct":
-        return pa.struct([(field.name, _arrow(field.type)) for field in hive_type.fields])
-    if hive_type.name == "decimal":
-        return pa.decimal128(*hive_type.arguments)
-    return _ARROW[hive_type.name]
-
-
-_ARROW = {
-    "boolean": pa.bool_(),
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "char": pa.string(),
-    "varchar": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us"),
 }

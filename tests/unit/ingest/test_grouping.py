@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_hive_federation.acid.write_columns import stored_type
+from airflow_hive_federation.acid.arrow_columns import arrow_type
 from airflow_hive_federation.acid.write_plan import TableLayout
 from airflow_hive_federation.ingest.grouping import grouped, value_texts
 from airflow_hive_federation.model.types import Column
@@ -97,4 +97,4 @@ def test_many_partitions_and_buckets_lose_nothing() -> None:
 )
 def test_texts_of_partition_values(kind: str, value: Any, text: str) -> None:
     key = Column.of("p", kind)
-    assert value_texts(pa.array([value], stored_type(key.type)), key).to_pylist() == [text]
+    assert value_texts(pa.array([value], arrow_type(key.type)), key).to_pylist() == [text]
