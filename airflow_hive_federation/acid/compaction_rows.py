@@ -21,17 +21,12 @@ from airflow_hive_federation.acid.arrow_columns import arrow_type, conforming, c
 from airflow_hive_federation.acid.compaction import BucketMerge, MergeInput
 from airflow_hive_federation.acid.orc_batches import Head, OrcBatches
 from airflow_hive_federation.acid.orc_tail import OrcTail, read_tail
-from airflow_hive_federation.acid.rewrite import ACID_COLUMNS, flushed_length
+from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
+from airflow_hive_federation.acid.side_files import read_flushed_length
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.types import Column, Field, HiveType
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.storage.filesystem import (
-    join,
-    local_path,
-    open_filesystem,
-    reading,
-    storage_errors,
-)
+from airflow_hive_federation.storage.filesystem import join, local_path, reading
 
 _BUCKET_VERSION = 0x20000000
 _DELETE_COLUMNS = ["operation", "originalTransaction", "bucket", "rowId", "currentTransaction"]
@@ -135,8 +130,8 @@ class BucketReader:
         """
         last: tuple[int, int, int] | None = None
         positions: dict[tuple[int, int], int] = {}
-        for source in self.merge.inserts:
-            with self._opened(source) as reader:
+        for source, length in self._with_rows(self.merge.inserts):
+            with self._opened(source, length) as reader:
                 batches = self._raw(reader, source, positions) if source.raw else self._acid(reader, source)
                 for rows in batches:
                     if len(rows.keys):
@@ -149,15 +144,15 @@ class BucketReader:
 
         :raises AcidFormatError: a file is truncated, or has other columns than the table.
         """
-        for source in self.merge.inserts:
-            with self._opened(source) as reader:
+        for source, length in self._with_rows(self.merge.inserts):
+            with self._opened(source, length) as reader:
                 self._check_row(pa.struct(list(reader.schema)), source)
                 for batch in self._batches(reader, source):
                     yield self._conforming(batch.to_struct_array(), source)
 
     def delete_streams(self) -> list[DeleteStream]:
         """Open the delete files side by side; close each when done."""
-        return [DeleteStream(self._delete_events(source)) for source in self.merge.deletes]
+        return [DeleteStream(self._delete_events(*one)) for one in self._with_rows(self.merge.deletes)]
 
     def wrong(self, source: MergeInput, why: str, remedy: str = "") -> AcidFormatError:
         """An error that names table, partition and file."""
@@ -171,8 +166,16 @@ class BucketReader:
             path=path,
         )
 
-    def _delete_events(self, source: MergeInput) -> Generator[DeleteEvents, None, None]:
-        with self._opened(source) as reader:
+    def _with_rows(self, sources: Sequence[MergeInput]) -> Iterator[tuple[MergeInput, int | None]]:
+        """Files that have rows yet, and how many bytes of each count; ``None`` for all."""
+        for source in sources:
+            side_file = source.side_file and join(self.merge.table.location, source.side_file)
+            length = read_flushed_length(side_file, self.options) if side_file else None
+            if length != 0:
+                yield source, length
+
+    def _delete_events(self, source: MergeInput, length: int | None) -> Generator[DeleteEvents, None, None]:
+        with self._opened(source, length) as reader:
             self._check_acid(reader, source)
             for batch in self._batches(reader, source, _DELETE_COLUMNS):
                 current = _integers(batch, "currentTransaction")
@@ -264,9 +267,8 @@ class BucketReader:
                 yield batch
 
     @contextmanager
-    def _opened(self, source: MergeInput) -> Iterator[OrcBatches]:
+    def _opened(self, source: MergeInput, length: int | None) -> Iterator[OrcBatches]:
         uri = join(self.merge.table.location, source.path)
-        length = self._flushed(source)
         with reading(uri, self.options) as file:
             head: BinaryIO = file if length is None else io.BufferedReader(Head(file, length))
             try:
@@ -283,15 +285,6 @@ class BucketReader:
             except (pa.ArrowException, OSError) as error:
                 raise self.wrong(source, f"is not a whole ORC file: {error}.") from error
             yield reader
-
-    def _flushed(self, source: MergeInput) -> int | None:
-        if not source.side_file:
-            return None
-        uri = join(self.merge.table.location, source.side_file)
-        filesystem, path = open_filesystem(uri, self.options)
-        with storage_errors(uri):
-            content: bytes = filesystem.cat_file(path)
-        return flushed_length(content, uri)
 
     def _check_tail(self, tail: OrcTail, source: MergeInput) -> None:
         bounds = tail.timestamp_millis

@@ -28,7 +28,7 @@ from airflow_hive_federation.acid.names import DirectoryKind, FileKind, parse_fi
 from airflow_hive_federation.acid.places import PartitionState, Place, no_rows, shown, with_partition_values
 from airflow_hive_federation.acid.plain_tables import plain_table
 from airflow_hive_federation.acid.pruning import Predicate
-from airflow_hive_federation.acid.rewrite import flushed_length
+from airflow_hive_federation.acid.side_files import read_flushed_length
 from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
 from airflow_hive_federation.acid.spark_types import spark_schema
 from airflow_hive_federation.errors import AcidFormatError, ConfigurationError
@@ -36,7 +36,6 @@ from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
 
 ROW_ID_COLUMN = "ROW__ID"
 _ORC = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
@@ -217,10 +216,19 @@ def _insert_frames(reading: _Reading, places: Sequence[Place], *, identities: bo
             if directory.raw:
                 plain.append((place, directory, list(directory.files)))
                 continue
-            partly = _partly_written(reading, place, directory)
-            by_arrow += partly
-            whole = {place.full(entry) for entry in directory.files} - {file.path for file in partly}
-            regular[directory.mixed] += sorted(whole)
+            lengths = _flushed_lengths(reading, place, directory)
+            by_arrow += [
+                RowFile(
+                    path=f"{place.path}/{path}",
+                    directory=place.uri,
+                    length=length,
+                    write_ids=reading.write_ids,
+                )
+                for path, length in lengths.items()
+                if length
+            ]
+            whole = [entry for entry in directory.files if entry.path not in lengths]
+            regular[directory.mixed] += sorted(map(place.full, whole))
     for place, _, entries in plain:
         for entry in entries:
             _bucket_of(place, entry)
@@ -250,30 +258,15 @@ def _delete_scans(places: Sequence[Place]) -> list[scan.Scan]:
     return [scan.Scan(paths=tuple(some), filtered=mixed) for mixed, some in paths.items() if some]
 
 
-def _partly_written(reading: _Reading, place: Place, directory: AcidDirectory) -> list[RowFile]:
-    """Find files whose side file says that only their head counts (``AcidUtils.getLogicalLength``)."""
+def _flushed_lengths(reading: _Reading, place: Place, directory: AcidDirectory) -> dict[str, int]:
+    """Paths of files of which only a head counts, and its length (``AcidUtils.getLogicalLength``)."""
     sizes = {entry.path: entry.size_bytes for entry in directory.files}
-    found = []
-    for data_path, side_path in place.state.side_files.items():
-        if data_path not in sizes:
-            continue
-        length = _flushed(f"{place.path}/{side_path}", reading.storage_options)
-        if length != sizes[data_path]:
-            found.append(
-                RowFile(
-                    path=f"{place.path}/{data_path}",
-                    directory=place.uri,
-                    length=length,
-                    write_ids=reading.write_ids,
-                )
-            )
-    return found
-
-
-def _flushed(uri: str, storage_options: Mapping[str, Any] | None) -> int:
-    filesystem, path = open_filesystem(uri, storage_options)
-    with storage_errors(uri), filesystem.open(path, "rb") as file:
-        return flushed_length(file.read(), uri)
+    lengths = {
+        data: read_flushed_length(f"{place.path}/{side}", reading.storage_options)
+        for data, side in place.state.side_files.items()
+        if data in sizes
+    }
+    return {path: length for path, length in lengths.items() if length is not None and length != sizes[path]}
 
 
 def _numbered(

@@ -10,11 +10,8 @@ from __future__ import annotations
 import io
 import itertools
 import shutil
-import struct
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -25,54 +22,15 @@ from airflow_hive_federation.acid.names import side_file
 from airflow_hive_federation.acid.orc_batches import Head, OrcBatches
 from airflow_hive_federation.acid.orc_tail import OrcTail, read_tail, replace_footer
 from airflow_hive_federation.acid.orc_timestamps import refuse_unstorable_timestamps
+from airflow_hive_federation.acid.side_files import read_flushed_length
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
+from airflow_hive_federation.storage.filesystem import open_filesystem, reading, storage_errors
 
 ACID_COLUMNS = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")
 _KEY_COLUMNS = ["originalTransaction", "bucket", "rowId"]
 _NANOSECOND_MILLIS = (-(2**63) // 10**6, 2**63 // 10**6)
 _WRITABLE = {"uncompressed", "zlib", "snappy", "lz4", "zstd"}
-
-
-def drop_rows(
-    source: bytes | Path | BinaryIO,
-    target: Path | BinaryIO,
-    write_ids: ValidWriteIds,
-    *,
-    flush_length: int | None = None,
-    name: str = "bucket file",
-) -> int:
-    """Copy an insert or delete bucket file, leaving out the rows whose write id is not valid.
-
-    Rows are read in batches. Columns keep their ORC types, and Hive's user metadata
-    (``hive.acid.key.index``, ``hive.acid.stats``, ``hive.acid.version``) is made anew
-    (``OrcRecordUpdater.KeyIndexBuilder``).
-
-    :param source: the file's bytes, its path, or the file open for reading and seeking.
-    :param target: path of the file to make, or a file open for writing. Nothing is written before the whole
-        copy is made.
-    :param write_ids: rows whose ``currentTransaction`` is not valid in it are left out.
-    :param flush_length: for a file still being written, its flushed length in bytes; see
-        :func:`flushed_length`. Nothing behind it is read.
-    :param name: the file's name for error messages.
-    :return: how many rows were left out.
-    :raises AcidFormatError: if the source is truncated, is no ACID bucket file, or holds what pyarrow cannot
-        carry over (timestamps outside the years 1677 to 2262, union types).
-    """
-    with _opened(source, flush_length) as file:
-        tail = read_tail(file, name)
-        _check(tail, name)
-        with tempfile.TemporaryFile() as made:
-            dropped = _filter(file, made, tail, write_ids, name)
-            _finish(made, tail, name)
-            made.seek(0)
-            if isinstance(target, Path):
-                with target.open("wb") as out:
-                    shutil.copyfileobj(made, out)
-            else:
-                shutil.copyfileobj(made, target)
-    return dropped
 
 
 def rewrite_file(
@@ -89,49 +47,42 @@ def rewrite_file(
     :raises AcidFormatError: see :func:`drop_rows`.
     :raises StorageError: if a file cannot be read or written.
     """
-    filesystem, path = open_filesystem(source, options)
-    out_filesystem, out_path = open_filesystem(target, options)
-    with storage_errors(source):
-        length = None
-        if filesystem.exists(side_file(path)):
-            length = flushed_length(filesystem.cat_file(side_file(path)), side_file(source))
-        with filesystem.open(path, "rb") as file, tempfile.TemporaryFile() as made:
-            drop_rows(file, made, ValidWriteIds.parse(visible_write_ids), flush_length=length, name=source)
-            made.seek(0)
-            with storage_errors(target), out_filesystem.open(out_path, "wb") as out:
-                shutil.copyfileobj(made, out)
+    write_ids = ValidWriteIds.parse(visible_write_ids)
+    length = read_flushed_length(side_file(source), options)
+    filesystem, path = open_filesystem(target, options)
+    with reading(source, options) as file, storage_errors(target), filesystem.open(path, "wb") as made:
+        head = file if length is None else io.BufferedReader(Head(file, length))
+        drop_rows(head, made, write_ids, name=source)
 
 
-def flushed_length(side_file: bytes, name: str = "side file") -> int:
-    """Return the length, in bytes, up to which a file may be read, from its ``_flush_length`` file.
+def drop_rows(
+    source: BinaryIO, target: BinaryIO, write_ids: ValidWriteIds, *, name: str = "bucket file"
+) -> int:
+    """Copy an insert or delete bucket file, leaving out the rows whose write id is not valid.
 
-    The writer appends a big-endian 64-bit length at every commit; the last whole one counts
-    (``AcidUtils.getLastFlushLength``).
+    Rows are read in batches. Columns keep their ORC types, and Hive's user metadata
+    (``hive.acid.key.index``, ``hive.acid.stats``, ``hive.acid.version``) is made anew
+    (``OrcRecordUpdater.KeyIndexBuilder``). An empty file, which to Hive's readers is one without rows, stays
+    empty.
 
-    :raises AcidFormatError: if there is none.
+    :param source: the file open for reading and seeking.
+    :param target: a file open for writing. Nothing is written before the whole copy is made.
+    :param write_ids: rows whose ``currentTransaction`` is not valid in it are left out.
+    :param name: the file's name for error messages.
+    :return: how many rows were left out.
+    :raises AcidFormatError: if the source is truncated, is no ACID bucket file, or holds what pyarrow cannot
+        carry over (timestamps outside the years 1677 to 2262, union types).
     """
-    whole = len(side_file) // 8
-    if not whole:
-        raise AcidFormatError(
-            f"{name} holds no length.",
-            remedy="Wait for the writer to commit, or remove both files.",
-            path=name,
-        )
-    return int(struct.unpack_from(">q", side_file, (whole - 1) * 8)[0])
-
-
-def _opened(source: bytes | Path | BinaryIO, flush_length: int | None) -> AbstractContextManager[BinaryIO]:
-    if flush_length is not None:
-        return _head(source, flush_length)
-    if isinstance(source, bytes):
-        return io.BytesIO(source)
-    return source.open("rb") if isinstance(source, Path) else nullcontext(source)
-
-
-@contextmanager
-def _head(source: bytes | Path | BinaryIO, length: int) -> Iterator[BinaryIO]:
-    with _opened(source, None) as file:
-        yield io.BufferedReader(Head(file, length))
+    if not source.seek(0, io.SEEK_END):
+        return 0
+    tail = read_tail(source, name)
+    _check(tail, name)
+    with tempfile.TemporaryFile() as made:
+        dropped = _filter(source, made, tail, write_ids, name)
+        _finish(made, tail, name)
+        made.seek(0)
+        shutil.copyfileobj(made, target)
+    return dropped
 
 
 def _check(tail: OrcTail, name: str) -> None:

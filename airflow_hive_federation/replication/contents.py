@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_federation.acid.side_files import read_flushed_length
 from airflow_hive_federation.acid.snapshot import AcidDirectory, acid_state
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.files import FileEntry
@@ -83,9 +84,11 @@ def visible_files(
         places = external_tables.roots(table, places)
     for place, listing in _listings(table.sd.location, places, options):
         if kind.transactional and write_ids is not None:
-            yield from _acid_files(
-                f"{table.dbName}.{table.tableName}", place, listing, write_ids, transactions
-            )
+            name = f"{table.dbName}.{table.tableName}"
+            for file in _acid_files(name, place, listing, write_ids, transactions):
+                # A reader opens no file that was not committed yet.
+                if not file.side_file or _flushed_length(file, options) != 0:
+                    yield file
         else:
             yield from (_visible(place, entry, entry.path) for entry in listing)
 
@@ -173,6 +176,10 @@ def _acid_files(
             filtered = mixed or entry.path in being_written
             side_file = being_written.get(entry.path, "")
             yield _visible(place, entry, target_file_path(entry.path), filtered=filtered, side_file=side_file)
+
+
+def _flushed_length(file: VisibleFile, options: Mapping[str, Any] | None) -> int | None:
+    return read_flushed_length(join(file.directory, file.side_file), options)
 
 
 def _holds_invisible_rows(directory: AcidDirectory) -> bool:

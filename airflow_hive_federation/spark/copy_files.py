@@ -14,9 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from airflow_hive_federation.errors import ConfigurationError, FileVanishedError
+from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
-from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.spark.balancing import balance
 from airflow_hive_federation.spark.failures import combined, error_to_json
 from airflow_hive_federation.spark.groups import (
@@ -29,12 +28,7 @@ from airflow_hive_federation.spark.groups import (
 )
 from airflow_hive_federation.storage.bandwidth import TokenBucket
 from airflow_hive_federation.storage.copying import CopySettings, copy_file, survey_targets
-from airflow_hive_federation.storage.filesystem import (
-    join,
-    open_filesystem,
-    storage_errors,
-    write_atomically,
-)
+from airflow_hive_federation.storage.filesystem import join, write_atomically
 from airflow_hive_federation.storage.plan_files import read_outcomes, read_plan
 
 logger = logging.getLogger(__name__)
@@ -144,7 +138,7 @@ def copy_plan(
     sizes = survey_targets(directories, options=options, sweep_runs_before=run_id)
     pending = pending_items(items, outcomes, sizes)
     groups = _groups(pending, context.defaultParallelism, capped=bandwidth_bytes_per_s is not None)
-    settings = CopySettings(options=options, run_id=run_id, sync=sync, rewrite=drop_invisible_rows)
+    settings = CopySettings(options=options, run_id=run_id, sync=sync, rewrite=_rewrite_file)
     task = GroupTask(
         work=CopyWork(settings=settings),
         records_uri=outcomes_uri,
@@ -220,37 +214,6 @@ def summarize(
     )
 
 
-def drop_invisible_rows(
-    source: str, target: str, visible_write_ids: str, options: Mapping[str, Any] | None
-) -> None:
-    """Copy a bucket file without the rows of write ids that are not valid; see :func:`.rewrite.drop_rows`."""
-    # pyarrow is loaded by the tasks that need it only.
-    from airflow_hive_federation.acid.rewrite import drop_rows, flushed_length
-
-    write_ids = ValidWriteIds.parse(visible_write_ids)
-    side_file = _side_file(f"{source}_flush_length", options)
-    length = flushed_length(side_file, f"{source}_flush_length") if side_file is not None else None
-    source_filesystem, source_path = open_filesystem(source, options)
-    target_filesystem, target_path = open_filesystem(target, options)
-    with (
-        storage_errors(source),
-        source_filesystem.open(source_path, "rb") as read,
-        storage_errors(target),
-        target_filesystem.open(target_path, "wb") as written,
-    ):
-        drop_rows(read, written, write_ids, flush_length=length, name=source)
-
-
-def _side_file(uri: str, options: Mapping[str, Any] | None) -> bytes | None:
-    filesystem, path = open_filesystem(uri, options)
-    try:
-        with storage_errors(uri):
-            content: bytes = filesystem.cat_file(path)
-    except FileVanishedError:
-        return None
-    return content
-
-
 def _is_done(item: CopyItem, outcome: CopyOutcome | None, sizes: Mapping[str, int]) -> bool:
     if outcome is None or sizes.get(item.target) != outcome.size_bytes:
         return False
@@ -266,6 +229,15 @@ def _groups(pending: Sequence[CopyItem], slots: int, *, capped: bool) -> list[li
 def _threads(pending: Iterable[CopyItem]) -> int:
     schemes = {uri.partition(":")[0] for item in pending for uri in (item.source, item.target) if ":" in uri}
     return 1 if schemes <= {"file"} else _REMOTE_THREADS
+
+
+def _rewrite_file(
+    source: str, target: str, visible_write_ids: str, options: Mapping[str, Any] | None
+) -> None:
+    # pyarrow is loaded by the tasks that need it only.
+    from airflow_hive_federation.acid.rewrite import rewrite_file
+
+    rewrite_file(source, target, visible_write_ids, options)
 
 
 def _speculates(context: Any) -> bool:

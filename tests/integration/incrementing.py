@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from airflow_hive_federation.acid.rewrite import rewrite_file
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastorePool, MetastoreSettings
@@ -18,14 +19,13 @@ from airflow_hive_federation.replication.load import LoadSummary, load_bootstrap
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.position import read_position
 from airflow_hive_federation.replication.transactions import begin_drain, drain
-from airflow_hive_federation.spark.copy_files import drop_invisible_rows
 from airflow_hive_federation.storage.copying import CopySettings, copy_file
 from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
 
 
 def run_copy(plan: str, outcomes: str) -> None:
     """The copy job without Spark, which has tests of its own."""
-    settings = CopySettings(rewrite=drop_invisible_rows)
+    settings = CopySettings(rewrite=rewrite_file)
     found = [copy_file(item, settings) for item in read_plan(plan)]
     write_outcomes(f"{outcomes}/run.jsonl", found)
 

@@ -86,6 +86,16 @@ def test_rows(name: str, spark: SparkSession) -> None:
     assert rows.count() == len(golden.expected)
 
 
+def test_a_file_without_a_commit_yet_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+    golden = GoldenTable("acid_unfinished")
+    golden.location = shutil.copytree(golden.location, tmp_path / "t")
+    begun = golden.location / "delta_0000001_0000003" / "bucket_00001"
+    begun.write_bytes(b"ORC and what was not committed")
+    begun.with_name("bucket_00001_flush_length").write_bytes(bytes(8))
+    rows = read_table(spark, golden, "golden.t", snapshot=golden.snapshot)  # type: ignore[arg-type]
+    assert _collected(rows, golden.columns) == golden.expected
+
+
 @pytest.mark.parametrize("broadcast", [True, False])
 @pytest.mark.parametrize("name", ["acid_changed", "acid_merged", "acid_converted", "acid_streamed"])
 def test_deletes_that_are_joined(

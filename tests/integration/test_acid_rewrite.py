@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,8 +59,9 @@ def test_hive_reads_the_copy(name: str, hive: HiveSql, source: EmbeddedMetastore
 def test_types_and_metadata_are_those_of_the_source() -> None:
     (path,) = (GOLDEN / "acid_streamed").glob("delta_*_0000004/bucket_00000")
     copied = io.BytesIO()
-    dropped = drop_rows(path, copied, ValidWriteIds(high_watermark=4, aborted_ids=(2, 3)))
-    before, after = read_tail(io.BytesIO(path.read_bytes()), "source"), read_tail(copied, "copy")
+    source = io.BytesIO(path.read_bytes())
+    dropped = drop_rows(source, copied, ValidWriteIds(high_watermark=4, aborted_ids=(2, 3)))
+    before, after = read_tail(source, "source"), read_tail(copied, "copy")
     assert dropped == 6
     assert (before.row_count, after.row_count) == (12, 6)
     assert after.types == before.types
@@ -72,7 +72,7 @@ def test_types_and_metadata_are_those_of_the_source() -> None:
     assert after.user_metadata["hive.acid.key.index"].decode() == key
 
 
-def test_a_file_of_nothing_but_aborted_rows(tmp_path: Path, hive: HiveSql, source: EmbeddedMetastore) -> None:
+def test_a_file_of_nothing_but_aborted_rows(hive: HiveSql, source: EmbeddedMetastore) -> None:
     (path,) = (GOLDEN / "acid_streamed").glob("delta_*_0000004/bucket_00000")
     hive.execute(
         f"create table {DATABASE}.emptied (id int, name string) stored as orc "
@@ -81,9 +81,8 @@ def test_a_file_of_nothing_but_aborted_rows(tmp_path: Path, hive: HiveSql, sourc
     _commit_write_ids(source, "emptied", 4)
     directory = source.warehouse / f"{DATABASE}.db" / "emptied" / "delta_0000001_0000004"
     directory.mkdir(parents=True)
-    aborted = ValidWriteIds(high_watermark=4, aborted_ids=(1, 2, 3, 4))
-    assert drop_rows(path, tmp_path / "copy", aborted) == 12
-    shutil.copy(tmp_path / "copy", directory / "bucket_00000")
+    aborted = ValidWriteIds(table=f"{DATABASE}.emptied", high_watermark=4, aborted_ids=(1, 2, 3, 4))
+    rewrite_file(f"file:{path}", f"file:{directory}/bucket_00000", aborted.text())
     for vectorized in ("true", "false"):
         hive.set("hive.vectorized.execution.enabled", vectorized)
         assert hive.execute(f"select * from {DATABASE}.emptied") == []

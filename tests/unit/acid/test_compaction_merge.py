@@ -155,6 +155,18 @@ def test_only_the_flushed_part_of_a_file_counts(tmp_path: Path) -> None:
     assert rows[-1]["row"] == {"id": 7, "name": "x"}
 
 
+def test_a_file_without_a_commit_yet_has_no_rows(tmp_path: Path) -> None:
+    for write_id in (1, 2):
+        write_delta(tmp_path, write_id, {"id": pa.scalar(write_id)})
+    begun = tmp_path / "delta_0000002_0000002_0000" / "bucket_00000_0"
+    begun.write_bytes(begun.read_bytes()[:-1])
+    begun.with_name("bucket_00000_0_flush_length").write_bytes(bytes(8))
+    write_ids = ValidWriteIds(table="g.t", high_watermark=2)
+    plan = compact(tmp_path, CompactionKind.MAJOR, write_ids, [["id", "bigint"]])
+    (row,) = events(tmp_path / plan.directories[0] / "bucket_00000")
+    assert row["row"] == {"id": 1}
+
+
 def test_what_a_failed_task_left_beside_its_successors_file_is_refused(tmp_path: Path) -> None:
     row = {"id": pa.scalar(1)}
     write_delta(tmp_path, 1, row)

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from pyarrow import orc
 
+from airflow_hive_federation.acid.rewrite import rewrite_file
 from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.model.files import CopyItem
-from airflow_hive_federation.spark.copy_files import drop_invisible_rows
 from airflow_hive_federation.storage.copying import CopySettings, copy_file
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-SETTINGS = CopySettings(rewrite=drop_invisible_rows)
+SETTINGS = CopySettings(rewrite=rewrite_file)
 
 
 def make_item(table: str, delta: str, target: Path, grown_bytes: int = 0) -> CopyItem:
@@ -51,3 +51,18 @@ def test_a_file_that_shrank_is_not_the_listed_one(tmp_path: Path) -> None:
     item = make_item("acid_streamed", "delta_0000001_0000004", tmp_path / "t", grown_bytes=-1)
     with pytest.raises(FileVanishedError, match="changed while it was read"):
         copy_file(item, SETTINGS)
+
+
+def test_a_file_without_a_commit_yet_stays_empty(tmp_path: Path) -> None:
+    source = tmp_path / "source" / "bucket_00000"
+    source.parent.mkdir()
+    source.write_bytes(b"ORC and what was not committed")
+    source.with_name("bucket_00000_flush_length").write_bytes(bytes(8))
+    item = CopyItem(
+        source=f"file:{source}",
+        target=f"file:{tmp_path}/target/bucket_00000",
+        size_bytes=0,
+        visible_write_ids="d.t:1:9223372036854775807::",
+    )
+    assert copy_file(item, SETTINGS).size_bytes == 0
+    assert (tmp_path / "target" / "bucket_00000").read_bytes() == b""
