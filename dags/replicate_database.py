@@ -17,7 +17,9 @@ A task that failed is simply cleared: it goes on from where it was. A target dat
 make is refused, unless *Adopt an existing database* is on.
 
 It needs two connections of type *Hive metastore (federation)*, and one of type *Spark* (without
-`spark_default`, Spark runs on the worker itself).
+`spark_default`, Spark runs on the worker itself). The directories that a run's form leaves empty are those of
+the variables `hive_federation_dump_root` and `hive_federation_external_base`, or else
+`/var/lib/hive-federation` and `/var/lib/hive-federation/external`.
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ from datetime import timedelta
 from airflow.sdk import DAG, Param
 
 from airflow_hive_federation.operators.replication import replicate_database
+
+_DUMP_ROOT = "var.value.get('hive_federation_dump_root', '/var/lib/hive-federation')"
+_EXTERNAL_BASE = "var.value.get('hive_federation_external_base', '/var/lib/hive-federation/external')"
 
 with DAG(
     dag_id="replicate_database",
@@ -52,16 +57,20 @@ with DAG(
             "spark_default", type="string", title="Connection of Spark", section="Details"
         ),
         "dump_root": Param(
-            "/var/lib/hive-federation",
-            type="string",
+            None,
+            type=["null", "string"],
             title="Directory of dumps",
-            description="URI of a directory that Airflow and Spark can reach: file:/shared, s3://bucket/dumps",
+            section="Directories",
+            description="URI that Airflow and Spark can reach: file:/shared, s3://bucket/dumps. "
+            "Empty: the variable hive_federation_dump_root",
         ),
         "external_base": Param(
-            "/var/lib/hive-federation/external",
+            None,
             type=["null", "string"],
             title="Directory of external tables",
-            description="Where they land on the target: /ext_loc/x becomes <this directory>/ext_loc/x",
+            section="Directories",
+            description="Where they land on the target: /ext_loc/x becomes <this directory>/ext_loc/x. "
+            "Empty: the variable hive_federation_external_base",
         ),
         "open_txn_timeout": Param(
             "1h",
@@ -107,8 +116,8 @@ with DAG(
             "name": "{{ params.target_conn_id }}.{{ params.target_database or params.database }}",
             "source_database": "{{ params.database }}",
             "target_database": "{{ params.target_database }}",
-            "dump_root": "{{ params.dump_root }}",
-            "external_base": "{{ params.external_base }}",
+            "dump_root": f"{{{{ params.dump_root or {_DUMP_ROOT} }}}}",
+            "external_base": f"{{{{ params.external_base or {_EXTERNAL_BASE} }}}}",
             "open_txn_timeout_s": "{{ params.open_txn_timeout }}",
             "bandwidth_bytes_per_s": "{{ params.bandwidth_bytes_per_s }}",
             "into_existing": "{{ params.into_existing }}",

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_hive_federation.cli import demo_data
-from airflow_hive_federation.cli.demo_airflow import DAG_ID, DemoAirflow
+from airflow_hive_federation.cli.demo_airflow import DAG_ID, DagRun, DemoAirflow
 from airflow_hive_federation.cli.report import print_report
 from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.errors import HiveFederationError
@@ -57,10 +57,10 @@ def run(args: argparse.Namespace) -> int:
         if args.ui:
             from airflow_hive_federation.cli.demo_ui import serve
 
-            return serve(airflow, scene.conf(directory), scene.connections(), scene.commit, story)
+            return serve(airflow, scene.dag_run(directory), scene.commit, story)
         set_up_s = story.seconds
         story.stage(f"Airflow runs the DAG {DAG_ID}")
-        tasks_s = airflow.run_dag(scene.conf(directory), scene.connections(), _Audience(scene, story).hear)
+        tasks_s = airflow.run_dag(scene.dag_run(directory), _Audience(scene, story).hear)
         report = _report(directory)
         changes = _second_cycle(scene, directory, airflow, story)
         if args.json:
@@ -81,7 +81,7 @@ def _second_cycle(scene: _Scene, directory: Path, airflow: DemoAirflow, story: S
     def hear(task: str, text: str) -> None:
         story.hear(text, label=task)
 
-    tasks_s = airflow.run_dag(scene.conf(directory), scene.connections(), hear)
+    tasks_s = airflow.run_dag(scene.dag_run(directory), hear)
     story.detail(" · ".join(f"{name} {seconds:.0f} s" for name, seconds in tasks_s.items()))
     return _report(directory)
 
@@ -98,16 +98,18 @@ class _Scene:
     source_sql: HiveSql
     open_txn: int
 
-    def conf(self, directory: Path) -> dict[str, Any]:
-        """Parameters of the DAG run."""
-        return {
-            "database": demo_data.DATABASE,
-            "dump_root": f"file:{directory / 'dumps'}",
-            "external_base": f"file:{self.target.external_warehouse / 'from_source'}",
-            "open_txn_timeout": "5m",
-        }
+    def dag_run(self, directory: Path) -> DagRun:
+        return DagRun(
+            conf={"database": demo_data.DATABASE, "open_txn_timeout": "5m"},
+            connections=self._connections(),
+            # For the runs, too, that somebody triggers in the UI.
+            variables={
+                "hive_federation_dump_root": f"file:{directory / 'dumps'}",
+                "hive_federation_external_base": f"file:{self.target.external_warehouse / 'from_source'}",
+            },
+        )
 
-    def connections(self) -> dict[str, dict[str, Any]]:
+    def _connections(self) -> dict[str, dict[str, Any]]:
         """The connections that the DAG uses, by their ids."""
         ends = {"source": self.source, "target": self.target}
         return {

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,20 @@ _ERROR_LINES = 12
 #: What Airflow says in the name of a task that decides.
 _ABOUT_BRANCHES = ("Branch into ", "Following branch ", "Skipping tasks ")
 _STARTING = re.compile(r"\[DAG TEST\] (starting|end task) task_id=(?:\w+\.)*(?P<task>\w+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DagRun:
+    """A run of the DAG and what it finds in Airflow.
+
+    :param conf: its parameters.
+    :param connections: ids of connections, and their fields.
+    :param variables: Airflow's variables.
+    """
+
+    conf: Mapping[str, Any]
+    connections: Mapping[str, Mapping[str, Any]]
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 class DemoAirflow:
@@ -51,24 +66,19 @@ class DemoAirflow:
                 log_path=str(self.log_path),
             )
 
-    def run_dag(
-        self,
-        conf: Mapping[str, Any],
-        connections: Mapping[str, Mapping[str, Any]],
-        hear: Callable[[str, str], None],
-    ) -> dict[str, float]:
+    def run_dag(self, run: DagRun, hear: Callable[[str, str], None]) -> dict[str, float]:
         """Run the DAG to its end as ``airflow dags test`` does, triggers inline.
 
-        :param conf: parameters of the run.
-        :param connections: ids of connections, and their fields.
         :param hear: told a task and what it says.
         :return: the tasks and the seconds each took.
         :raises ReplicationError: a task failed; with its error.
         """
         log = DagTestLog(hear)
-        for conn_id, fields in connections.items():
+        for conn_id, fields in run.connections.items():
             self.environment[f"AIRFLOW_CONN_{conn_id.upper()}"] = json.dumps(fields)
-        code = self._run(["dags", "test", DAG_ID, "--conf", json.dumps(conf)], log.read)
+        for name, value in run.variables.items():
+            self.environment[f"AIRFLOW_VAR_{name.upper()}"] = value
+        code = self._run(["dags", "test", DAG_ID, "--conf", json.dumps(run.conf)], log.read)
         if code:
             raise ReplicationError(
                 log.failure() or f"Airflow ended with exit code {code} before the DAG did.",
@@ -107,7 +117,6 @@ class DemoAirflow:
             "AIRFLOW__CORE__DAGS_FOLDER": str(example_dags()),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__PARALLELISM": "4",
-            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
             "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
             "AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS": "False",
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS": f"{__name__}.SQLITE_ARGUMENTS",

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import Any, NoReturn
 
-from airflow_hive_federation.cli.demo_airflow import DAG_ID, DemoAirflow
+from airflow_hive_federation.cli.demo_airflow import DAG_ID, DagRun, DemoAirflow
 from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.waiting import PollPolicy, wait_until
@@ -30,26 +30,20 @@ _LEFT_OPEN_S = 20.0
 ENDED = frozenset({"success", "failed"})
 
 
-def serve(
-    airflow: DemoAirflow,
-    conf: Mapping[str, Any],
-    connections: Mapping[str, Mapping[str, Any]],
-    commit: Callable[[], None],
-    story: Story,
-) -> int:
+def serve(airflow: DemoAirflow, run: DagRun, commit: Callable[[], None], story: Story) -> int:
     """Start Airflow's UI, run the DAG there, and stay until the user interrupts.
 
-    :param conf: parameters of the DAG run.
-    :param connections: ids of connections, and their fields.
     :param commit: commits the transaction that the DAG has to wait for.
     :raises HiveFederationError: Airflow does not come up, or ends by itself.
     """
     story.stage("Starting Airflow with scheduler, triggerer and UI (about half a minute)")
     with airflow_server(airflow) as server:
         try:
-            for conn_id, fields in connections.items():
+            for conn_id, fields in run.connections.items():
                 server.connect(conn_id, fields)
-            _show(server, server.trigger(conf), commit, story)
+            for name, value in run.variables.items():
+                server.set_variable(name, value)
+            _show(server, server.trigger(run.conf), commit, story)
             server.wait(lambda: False, "", timeout_s=None)
         except KeyboardInterrupt:
             # The terminal may be gone.
@@ -162,11 +156,20 @@ class AirflowServer:
         """
         self._create("/api/v2/connections", {"connection_id": conn_id, **fields})
 
-    def trigger(self, conf: Mapping[str, Any], run_id: str = "demo") -> str:
-        """Trigger the DAG and return the id of its run.
+    def set_variable(self, name: str, value: str) -> None:
+        """Set a variable, in Airflow's database.
 
         :raises HiveFederationError: Airflow refuses.
         """
+        self._create("/api/v2/variables", {"key": name, "value": value})
+
+    def trigger(self, conf: Mapping[str, Any], run_id: str = "demo") -> str:
+        """Unpause the DAG, trigger it and return the id of its run.
+
+        :raises HiveFederationError: Airflow refuses.
+        """
+        # The other example DAGs stay paused: what their schedules would serve is not here.
+        self._insist(f"/api/v2/dags/{DAG_ID}", {"is_paused": False}, "PATCH")
         body = {"dag_run_id": run_id, "logical_date": None, "conf": dict(conf)}
         self._create(f"/api/v2/dags/{DAG_ID}/dagRuns", body)
         return run_id
@@ -179,30 +182,40 @@ class AirflowServer:
             return ""
 
     def _create(self, path: str, body: Mapping[str, Any]) -> None:
-        """POST something with an id of its own, again where Airflow stumbles over its SQLite database."""
+        """POST something with an id of its own."""
+        self._insist(path, body, "POST")
+
+    def _insist(self, path: str, body: Mapping[str, Any], method: str) -> None:
+        """Ask again where Airflow stumbles over its SQLite database, or is too busy to answer."""
         refusal = ""
 
-        def created() -> bool:
+        def done() -> bool:
             nonlocal refusal
             try:
-                self.request(path, body=body)
+                self.request(path, body=body, method=method)
             except urllib.error.HTTPError as error:
                 refusal = f"{error} {error.read().decode(errors='replace')[:300]}"
                 if error.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
                     return False
-                # Made by a request that was answered with an error.
+                # Made by a request that was answered with an error, or not at all.
                 return error.code == HTTPStatus.CONFLICT or self._refuse(path, refusal)
+            except OSError as error:
+                refusal = str(error)
+                return False
             return True
 
-        if not wait_until(created, PollPolicy(first_s=1.0, timeout_s=_CREATE_TIMEOUT_S)):
+        if not wait_until(done, PollPolicy(first_s=1.0, timeout_s=_CREATE_TIMEOUT_S)):
             self._refuse(path, refusal)
 
     def _refuse(self, path: str, text: str) -> NoReturn:
         raise HiveFederationError(f"Airflow refuses {path}: {text}", remedy=f"Read {self._log_path}.")
 
-    def request(self, path: str, *, token: str | None = None, body: Any = None) -> Any:
-        """GET from the API, or POST if there is a body, and return the answer.
+    def request(
+        self, path: str, *, token: str | None = None, body: Any = None, method: str | None = None
+    ) -> Any:
+        """Ask the API and return its answer.
 
+        :param method: by default GET, or POST if there is a body.
         :param token: of a user; by default one is fetched.
         :raises OSError: no answer, or an error.
         """
@@ -212,7 +225,7 @@ class AirflowServer:
         if token:
             headers["Authorization"] = f"Bearer {token}"
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data=data, headers=headers)  # noqa: S310 - loopback
+        request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)  # noqa: S310 - loopback
         with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
             return json.load(answer)
 

@@ -63,12 +63,11 @@ DELETE FROM hangar.planes WHERE id = 2"""
         for conn_id, metastore in (("hive_source", source), ("hive_target", target)):
             fields = {"conn_type": "hive_federation", "host": "127.0.0.1", "port": metastore.port}
             server.connect(conn_id, {**fields, "extra": json.dumps(EXTRA)})
+        server.set_variable("hive_federation_dump_root", f"file:{home / 'dumps'}")
         run_id = server.trigger(
             {
                 "database": "hangar",
                 "target_database": "hangar_copy",
-                "dump_root": f"file:{home / 'dumps'}",
-                "external_base": None,
                 "open_txn_timeout": "10m",
             }
         )
@@ -119,7 +118,8 @@ def test_the_target_holds_the_rows(finished: Finished, hive_sql_target: HiveSql)
 def test_rendered_templates_are_the_policy(finished: Finished) -> None:
     rendered = finished.task("load")["rendered_fields"]
     assert rendered["policy"]["source_database"] == "hangar"
-    assert rendered["policy"]["external_base"] == "None"
+    assert rendered["policy"]["dump_root"] == f"file:{finished.home / 'dumps'}"
+    assert rendered["policy"]["external_base"] == "/var/lib/hive-federation/external"
 
 
 def test_secrets_are_nowhere(finished: Finished) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from airflow.providers.common.compat.sdk import AirflowSensorTimeout
 
-from airflow_hive_federation.cli.demo_airflow import DemoAirflow
+from airflow_hive_federation.cli.demo_airflow import DagRun, DemoAirflow
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.sensors.replication import ReplicationLagSensor
@@ -49,7 +49,10 @@ class Schedule:
         """One run; the tasks that ran, Spark's name among them if it was started."""
         self.heard.clear()
         before = self.airflow.log_path.stat().st_size
-        self.airflow.run_dag(self.conf, self.connections, lambda task, text: self.heard.append((task, text)))
+        self.airflow.run_dag(
+            DagRun(conf=self.conf, connections=self.connections),
+            lambda task, text: self.heard.append((task, text)),
+        )
         log = self.airflow.log_path.read_bytes()[before:].decode()
         spark = {"spark"} if "spark-submit" in log else set()
         return {task for task, _ in self.heard} | spark

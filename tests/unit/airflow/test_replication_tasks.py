@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -70,7 +71,8 @@ def rendered(dag: DAG, task_id: str, **params: Any) -> Any:
     """The task with its templates rendered as Airflow does; outputs of other tasks stay away."""
     task: Any = dag.get_task(task_id)
     environment = dag.get_template_env()
-    context = {"params": {**dag.params.dump(), **params}}
+    variables = SimpleNamespace(value={"hive_federation_external_base": "s3://lake/replica"})
+    context = {"params": {**dag.params.dump(), **params}, "var": variables}
     fields = [name for name in task.template_fields if name not in {"start", "dump"}]
     return {name: task.render_template(getattr(task, name), context, environment) for name in fields}
 
@@ -81,7 +83,7 @@ def test_the_form_left_as_it_is(dag: DAG) -> None:
         name="hive_target.flights",
         source_database="flights",
         dump_root="/var/lib/hive-federation",
-        external_base="/var/lib/hive-federation/external",
+        external_base="s3://lake/replica",
     )
     assert (fields["source_conn_id"], fields["target_conn_id"]) == ("hive_source", "hive_target")
     assert fields["spark_conn_id"] == "spark_default"
@@ -93,13 +95,15 @@ def test_the_form_filled(dag: DAG) -> None:
         "replicate.verify",
         target_database="copy",
         target_conn_id="far",
-        external_base=None,
+        dump_root="s3://bucket/dumps",
+        external_base="s3://bucket/external",
         open_txn_timeout="30s",
         bandwidth_bytes_per_s=1000,
         into_existing=True,
     )
     policy = rendered_policy(fields["policy"], {})
-    assert (policy.name, policy.target_database, policy.external_base) == ("far.copy", "copy", None)
+    assert (policy.name, policy.target_database) == ("far.copy", "copy")
+    assert (policy.dump_root, policy.external_base) == ("s3://bucket/dumps", "s3://bucket/external")
     assert (policy.open_txn_timeout_s, policy.bandwidth_bytes_per_s, policy.into_existing) == (30, 1000, True)
 
 
