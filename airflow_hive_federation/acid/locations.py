@@ -15,9 +15,9 @@ from airflow_hive_federation.acid.snapshot import AcidState, acid_state
 from airflow_hive_federation.errors import AcidFormatError, ConfigurationError, NoSuchObjectError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.model.files import FileEntry
-from airflow_hive_federation.model.partitions import unescape
+from airflow_hive_federation.model.partitions import partition_name, unescape
 from airflow_hive_federation.model.types import Column
-from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
+from airflow_hive_federation.storage.filesystem import canonical, open_filesystem, storage_errors
 from airflow_hive_federation.storage.listing import list_many
 
 _VERSION = b"2"
@@ -46,7 +46,8 @@ def directories_to_read(
     :param predicate: leave out partitions, and bucket files, that have no such rows.
     :raises NoSuchObjectError: if a named partition does not exist.
     :raises ConfigurationError: if partitions are named and the table has none.
-    :raises AcidFormatError: if directories break Hive's layout, or are of a version that is not known.
+    :raises AcidFormatError: if directories break Hive's layout, are of a version that is not known, or belong
+        to several partitions.
     """
     found = _places(client, table, partitions, predicate)
     listings = list_many([storage.location for storage, _ in found], options=storage_options, missing_ok=True)
@@ -87,7 +88,24 @@ def _places(
             f"{name} has {len(found)} of the {len(set(names))} partitions named.",
             remedy="Compare with SHOW PARTITIONS.",
         )
+    _refuse_shared_locations(table, found)
     return [(one.sd, tuple(one.values)) for one in found]
+
+
+def _refuse_shared_locations(table: Any, partitions: Sequence[Any]) -> None:
+    """Hive shows the files of a shared directory once for each partition; a scan here shows a file once."""
+    keys = [key.name for key in table.partitionKeys]
+    names: dict[str, str] = {}
+    for one in partitions:
+        name = partition_name(keys, one.values)
+        other = names.setdefault(canonical(one.sd.location), name)
+        if other != name:
+            raise AcidFormatError(
+                f"Partitions {other} and {name} of {table.dbName}.{table.tableName} have one location, "
+                f"{one.sd.location}.",
+                remedy="Read them one at a time (partitions=[…]), or give them locations of their own.",
+                path=one.sd.location,
+            )
 
 
 def _everything(listing: Sequence[FileEntry]) -> AcidState:

@@ -148,3 +148,13 @@ def test_tables_that_are_not_what_they_should_be(golden: GoldenTable, spark: Spa
     golden.description["parameters"] = {"storage_handler": "org.apache.kudu"}
     with pytest.raises(ConfigurationError, match="is kept by"):
         read(spark, golden)
+
+
+def test_partitions_that_share_a_location(spark: SparkSession) -> None:
+    golden = GoldenTable("insert_only")
+    golden.description["partitions"][1]["path"] = "part=1"
+    with pytest.raises(
+        AcidFormatError, match=r"Partitions part=1 and part=2 of .* have one location"
+    ) as caught:
+        read(spark, golden)
+    assert "partitions=" in str(caught.value.remedy)
