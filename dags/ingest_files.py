@@ -1,28 +1,58 @@
-"""Ingests files as they arrive: every few minutes, what was not ingested yet, each record exactly once."""
+"""
+## Ingest files into an ACID table
+
+Every few minutes, what has arrived below a directory or prefix and was not ingested yet: each record exactly
+once. The position is kept with the table and moved by the commit of the records themselves, so a task that
+failed is simply run again. Names of files have to begin with a time, so that new ones come behind those that
+were ingested.
+
+It needs a connection of type *Hive metastore (federation)*.
+"""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Param
 
 from airflow_hive_federation.operators.ingest import StreamingIngestOperator
 
 with DAG(
     dag_id="ingest_files",
+    dag_display_name="Ingest files into an ACID table",
+    description="Streams files into a transactional table as they arrive, each record exactly once",
     schedule=timedelta(minutes=5),
     catchup=False,
-    # Two runs at once would read the same position, and the records of both would be committed.
+    # Two runs at once would read the same position; who comes second would be refused.
     max_active_runs=1,
     default_args={"retries": 3, "retry_delay": timedelta(minutes=1)},
     tags=["hive", "ingest"],
+    doc_md=__doc__,
+    params={
+        "table": Param("testing.alerts", type="string", title="Table", description="database.table"),
+        "inputs": Param(
+            "file:/data/alerts",
+            type="string",
+            title="Directory or prefix of the files",
+            description="URI, with * in the last part if need be",
+        ),
+        "dead_letters": Param(
+            "/var/lib/hive-federation/dead-letters",
+            type="string",
+            title="Directory of bad records",
+            description="Takes a file for each run that meets records that cannot be read",
+        ),
+        "metastore_conn_id": Param(
+            "hive_federation_default", type="string", title="Connection of the metastore"
+        ),
+    },
 ):
     StreamingIngestOperator(
         task_id="ingest",
-        table="testing.alerts",
-        # Names that begin with a time, so that new files come behind those that were ingested.
-        inputs=["file:/data/alerts"],
+        table="{{ params.table }}",
+        inputs=["{{ params.inputs }}"],
         file_format="csv",
-        dead_letters="/tmp/alerts-{{ ts_nodash }}.jsonl",  # noqa: S108
+        dead_letters="{{ params.dead_letters }}/{{ run_id }}.jsonl",
         dead_letter_limit=1000,
+        metastore_conn_id="{{ params.metastore_conn_id }}",
     )

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.cli.connecting import end_for
 
 if TYPE_CHECKING:
-    from airflow_hive_federation.ingest.files import IngestProgress, IngestReport
+    from airflow_hive_federation.ingest.files import IngestProgress
+    from airflow_hive_federation.ingest.runs import IngestReport
 
 
 def add_parser(subparsers: Any) -> None:

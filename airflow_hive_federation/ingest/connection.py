@@ -45,6 +45,7 @@ from airflow_hive_federation.ingest.transaction_batch import BatchSettings, Tran
 from airflow_hive_federation.ingest.writers import AbstractRecordWriter
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.types import Column
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +92,11 @@ class HiveStreamingConnection:
     def conf(self) -> dict[str, str]:
         """The settings in force, overridden ones included."""
         return dict(self._said.conf)
+
+    @property
+    def record_columns(self) -> tuple[Column, ...]:
+        """The columns that records have: the table's, then the keys of dynamic partitions."""
+        return self._columns
 
     @property
     def committed_position(self) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,9 +78,12 @@ class BadRecords:
         self._handler, self._limit = handler, limit
         self.count = 0
 
-    def deal_with(self, records: Sequence[bytes], bad: Sequence[BadRecord], before: int) -> None:
+    def deal_with(
+        self, records: Sequence[bytes] | Mapping[int, bytes], bad: Sequence[BadRecord], before: int
+    ) -> None:
         """Hand bad records over, or raise.
 
+        :param records: all that were parsed, or the bad ones by their index.
         :param before: how many records of the transaction came before these.
         :raises SerializationError: for the first of them, if nobody takes them.
         :raises DeadLetterLimitExceeded: more than the limit.

@@ -10,6 +10,8 @@
     ├── InvalidTransactionState       a call that is illegal in the connection's present state
     ├── SerializationError            a record that cannot be parsed
     │   └── DeadLetterLimitExceeded       more bad records than the limit
+    ├── SourceError                   the database that is ingested from fails           (retryable)
+    │   └── InvalidSource                 the rows are not in the order of their key
     ├── StreamingIOFailure            files or a partition could not be written          (retryable)
     │   └── PartitionCreationFailed
     └── TransactionError              a transaction that cannot be begun, committed or aborted  (retryable)
@@ -71,6 +73,18 @@ class SerializationError(StreamingException):
 
 class DeadLetterLimitExceeded(SerializationError):  # noqa: N818
     """More bad records than the limit that was set; ``limit`` is that limit."""
+
+
+class SourceError(StreamingException):
+    """The database that is ingested from refuses the query, or is gone."""
+
+    retryable = True
+
+
+class InvalidSource(SourceError):  # noqa: N818
+    """The rows that are ingested from break the contract of their key."""
+
+    retryable = False
 
 
 class StreamingIOFailure(StreamingException):

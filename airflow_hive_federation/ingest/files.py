@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import bisect
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.ingest.arrow_records import ArrowRecordWriter
-from airflow_hive_federation.ingest.connection import HiveStreamingConnection
 from airflow_hive_federation.ingest.dead_letters import DeadLetter, DeadLetterFile
 from airflow_hive_federation.ingest.delimited import StrictDelimitedInputWriter
 from airflow_hive_federation.ingest.errors import SerializationError
@@ -26,54 +24,32 @@ from airflow_hive_federation.ingest.inputs import (
 )
 from airflow_hive_federation.ingest.json_records import StrictJsonWriter
 from airflow_hive_federation.ingest.regex_records import StrictRegexWriter
-from airflow_hive_federation.ingest.states import ConnectionState
+from airflow_hive_federation.ingest.runs import IngestReport, IngestRun, IngestTarget
 from airflow_hive_federation.ingest.writers import AbstractRecordWriter, Malformed
 from airflow_hive_federation.metastore import MetastoreSettings
 
 Format = Literal["csv", "json", "regex", "parquet"]
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}\Z")
 
 
 @dataclass(frozen=True, kw_only=True)
-class IngestRequest:
+class IngestRequest(IngestTarget):
     """Which files to ingest into which table, and how.
 
-    :param table: ``database.table``.
     :param inputs: URIs of files, of directories or prefixes, or with ``*`` in the last part.
     :param file_format: ``csv`` (delimited, not quoted), ``json`` (an object a line), ``regex``, ``parquet``.
-    :param name: names the position that is kept with the table. Two inputs of one table need two names.
     :param delimiter: of the fields of ``csv``.
     :param header: the first line of each ``csv`` file names its columns.
     :param regex: expression whose groups are the columns, for ``regex``.
-    :param partition: values of the one partition to write to; without, they are the records' last fields.
-    :param commit_records: commit after so many records,
-    :param commit_bytes: or so many bytes of input,
-    :param commit_seconds: or so many seconds, whatever comes first.
     :param malformed: ``raise``, or ``null`` to make nulls of what cannot be read, as Hive's SerDes do.
-    :param dead_letters: file of this machine that takes bad records; without, the first one fails the run.
-    :param dead_letter_limit: bad records at most in a run.
     """
 
-    table: str
     inputs: Sequence[str]
-    file_format: Format = "csv"
     name: str = "files"
+    file_format: Format = "csv"
     delimiter: str = ","
     header: bool = False
     regex: str | None = None
-    partition: Sequence[str | None] = ()
-    commit_records: int = 1_000_000
-    commit_bytes: int = 256 << 20
-    commit_seconds: float = 60.0
-    transaction_batch_size: int = 1
     malformed: Malformed = "raise"
-    dead_letters: str | None = None
-    dead_letter_limit: int | None = None
-
-    @property
-    def position_key(self) -> str:
-        """The table parameter that keeps the position."""
-        return f"_meta.ingest.{self.name}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,29 +64,6 @@ class IngestProgress:
     total_bytes: int
     files: int
     committed: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class IngestReport:
-    """What a run did.
-
-    :param files: files that were finished.
-    :param records: records that were committed.
-    :param position: the position that was committed last, in any run.
-    """
-
-    table: str
-    files: int = 0
-    records: int = 0
-    dead_letters: int = 0
-    transactions: int = 0
-    created_partitions: int = 0
-    position: str | None = None
-    seconds: float = field(default=0.0, compare=False)
-
-    def to_json(self) -> dict[str, Any]:
-        """Make it fit for XCom and JSON."""
-        return asdict(self)
 
 
 def ingest_files(
@@ -134,127 +87,74 @@ def ingest_files(
     began = time.monotonic()
     files = find_inputs(request.inputs, storage_options)
     origins = _Origins()
-    builder = (
-        HiveStreamingConnection.new_builder()
-        .with_database(request.table.partition(".")[0])
-        .with_table(request.table.partition(".")[2])
-        .with_record_writer(_writer(request, files, storage_options))
-        .with_conf(settings)
-        .with_static_partition_values(request.partition)
-        .with_agent_info(f"ingest {request.name}")
-        .with_transaction_batch_size(request.transaction_batch_size)
-        .with_position_key(request.position_key)
-        .with_storage_options(storage_options)
-    )
+    builder = request.connection(settings, _writer(request, files, storage_options), storage_options)
     if request.dead_letters is not None:
         takes = origins.located(DeadLetterFile(request.dead_letters))
         builder = builder.with_dead_letters(takes, limit=request.dead_letter_limit)
     with builder.connect() as connection:
-        run = _Run(connection, request, files, origins, on_progress)
-        for file, start in remaining(files, Position.of(connection.committed_position)):
-            run.file(file, _read(request, start, storage_options))
+        start = Position.of(connection.committed_position)
+        run = IngestRun(connection, request, told=origins.told, on_begin=origins.begin)
+        progress = _Progress(files, start, on_progress)
+        left = remaining(files, start)
+        for file, position in left:
+            _ingest(run, file, _read(request, position, storage_options), origins, progress)
         run.commit()
-        return replace(run.report(), seconds=time.monotonic() - began)
+        return run.report(began, files=len(left))
 
 
-class _Run:
+def _ingest(
+    run: IngestRun,
+    file: InputFile,
+    pieces: Iterator[tuple[Any, Position]],
+    origins: _Origins,
+    progress: _Progress,
+) -> None:
+    """Write a file's records, and commit as often as it is time to."""
+    for records, position in pieces:
+        run.begin()
+        if isinstance(records, list):
+            origins.add(position, len(records))
+        run.write(records, position.to_text())
+        if run.is_due():
+            run.commit()
+        progress.inside(file, position if isinstance(records, list) else None, run.committed)
+    run.advance(Position(uri=file.uri, offset=None).to_text())
+    progress.behind(file, run.committed)
+
+
+class _Progress:
+    """Tells how far a run is.
+
+    :param start: where it begins.
+    """
+
     def __init__(
         self,
-        connection: HiveStreamingConnection,
-        request: IngestRequest,
         files: Sequence[InputFile],
-        origins: _Origins,
-        on_progress: Callable[[IngestProgress], None] | None,
+        start: Position | None,
+        tell: Callable[[IngestProgress], None] | None,
     ) -> None:
-        self._connection, self._request, self._origins = connection, request, origins
-        self._tell = on_progress or (lambda _progress: None)
+        self._tell = tell or (lambda _progress: None)
         self._total_bytes = sum(file.size_bytes for file in files)
-        self._done_bytes = 0
+        left = sum(file.size_bytes for file, _ in remaining(files, start))
+        self._before_bytes = self._total_bytes - left
         self._files = 0
-        self._records = 0
-        self._position: Position | None = None
-        self._pending = self._pending_bytes = 0
-        self._since = 0.0
-        position = Position.of(connection.committed_position)
-        left = {file.uri for file, _ in remaining(files, position)}
-        self._done_bytes = sum(file.size_bytes for file in files if file.uri not in left)
 
-    def file(self, file: InputFile, pieces: Iterator[tuple[Any, Position]]) -> None:
-        """Write a file's records, and commit as often as it is time to."""
-        before = self._done_bytes
-        for records, position in pieces:
-            self._write(records, position)
-            share = (position.offset or 0) if self._request.file_format != "parquet" else 0
-            self._done_bytes = before + min(share, file.size_bytes)
-            if self._is_due():
-                self.commit()
-            self._progress()
-        self._done_bytes = before + file.size_bytes
+    def inside(self, file: InputFile, position: Position | None, committed: int) -> None:
+        """Tell of a position inside a file."""
+        offset = 0 if position is None else position.offset or 0
+        self._told(self._before_bytes + min(offset, file.size_bytes), committed)
+
+    def behind(self, file: InputFile, committed: int) -> None:
+        """Tell of a file that is done."""
+        self._before_bytes += file.size_bytes
         self._files += 1
-        self._position = Position(uri=file.uri, offset=None)
-        self._progress()
+        self._told(self._before_bytes, committed)
 
-    def commit(self) -> None:
-        """Commit what was written, and the position with it."""
-        if self._position is None:
-            return
-        connection, key = self._connection, self._request.position_key
-        if connection.state is not ConnectionState.OPEN:
-            if self._position.to_text() == connection.committed_position:
-                return
-            self._begin()
-        with self._origins.told():
-            connection.commit_transaction(key=key, value=self._position.to_text())
-        self._records += self._pending
-        self._pending = self._pending_bytes = 0
-
-    def report(self) -> IngestReport:
-        stats = self._connection.stats
-        return IngestReport(
-            table=self._request.table,
-            files=self._files,
-            records=self._records - stats.dead_letters,
-            dead_letters=stats.dead_letters,
-            transactions=stats.committed_transactions,
-            created_partitions=stats.created_partitions,
-            position=self._connection.committed_position,
-        )
-
-    def _begin(self) -> None:
-        self._connection.begin_transaction()
-        self._origins.begin()
-        self._since = time.monotonic()
-
-    def _write(self, records: Any, position: Position) -> None:
-        if self._connection.state is not ConnectionState.OPEN:
-            self._begin()
-        with self._origins.told():
-            if isinstance(records, list):
-                self._origins.add(position, len(records))
-                self._connection.write_records(records)
-                count, size_bytes = len(records), sum(map(len, records))
-            else:
-                self._connection.write_batch(records)
-                count, size_bytes = records.num_rows, records.nbytes
-        self._pending += count
-        self._pending_bytes += size_bytes
-        self._position = position
-
-    def _is_due(self) -> bool:
-        request = self._request
-        return (
-            self._pending >= request.commit_records
-            or self._pending_bytes >= request.commit_bytes
-            or time.monotonic() - self._since >= request.commit_seconds
-        )
-
-    def _progress(self) -> None:
+    def _told(self, done_bytes: int, committed: int) -> None:
         self._tell(
             IngestProgress(
-                done_bytes=self._done_bytes,
-                total_bytes=self._total_bytes,
-                files=self._files,
-                committed=self._records,
+                done_bytes=done_bytes, total_bytes=self._total_bytes, files=self._files, committed=committed
             )
         )
 
@@ -320,13 +220,7 @@ class _Told:
 
 
 def _check(request: IngestRequest) -> None:
-    database, dot, table = request.table.partition(".")
-    if not (database and dot and table):
-        raise ConfigurationError(f"{request.table!r} names no table.", remedy="Write database.table.")
-    if not _NAME.match(request.name):
-        raise ConfigurationError(
-            f"{request.name!r} cannot name a position.", remedy="Use letters, digits and ._- only."
-        )
+    request.check()
     if request.file_format == "regex" and not request.regex:
         raise ConfigurationError("The format regex needs an expression.")
     if request.file_format not in {"csv", "json", "regex", "parquet"}:

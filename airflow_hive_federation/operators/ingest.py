@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseOperator
+from airflow.providers.common.compat.sdk import BaseHook, BaseOperator
 
+from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.failing import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
     from airflow.sdk import Context
+
+    from airflow_hive_federation.ingest.runs import IngestReport
 
 
 class StreamingIngestOperator(BaseOperator):
-    """Streams files into a transactional table, exactly once.
+    """Streams files, or the rows of a database's query, into a transactional table, exactly once.
 
-    A run takes the files that no earlier run of the same ``name`` has taken, and goes on inside a file where
-    the last one stopped: the position is kept with the table, and moved by the commit of the records
-    themselves. Returns a mapping ``{"files", "records", "dead_letters", "transactions", "position", …}``.
+    A run takes what no earlier run of the same ``name`` has taken, and goes on where the last one stopped:
+    the position is kept with the table, and moved by the commit of the records themselves. Returns a mapping
+    ``{"files", "records", "dead_letters", "transactions", "position", …}``.
 
     :param table: ``database.table``. (templated)
     :param inputs: URIs of files, of directories or prefixes, or with ``*`` in the last part. (templated)
+    :param source_conn_id: connection of a database with a hook for SQL, in place of files. (templated)
+    :param sql: its query, or the name of its table. (templated)
+    :param order_by: columns of the answer: a unique key without nulls that only grows. Those that are no
+        columns of the Hive table are not written. (templated)
     :param file_format: ``csv`` (delimited, never quoted), ``json``, ``regex`` or ``parquet``.
-    :param name: names the position. Two inputs of one table need two names. (templated)
+    :param name: names the position. Two inputs of one table need two names. By default ``files``, or
+        ``query``. (templated)
     :param delimiter: of the fields of ``csv``.
     :param header: the first line of each ``csv`` file names its columns.
     :param regex: expression whose groups are the columns, for ``regex``.
@@ -34,16 +44,20 @@ class StreamingIngestOperator(BaseOperator):
     :param commit_bytes: so many bytes of input, or
     :param commit_seconds: so many seconds, whatever comes first.
     :param transaction_batch_size: transactions that share files.
-    :param malformed: ``raise``, or ``null`` for nulls in place of what cannot be read.
+    :param malformed: of files: ``raise``, or ``null`` for nulls in place of what cannot be read.
     :param dead_letters: file of the worker that takes bad records; without, the first one fails the task.
         (templated)
     :param dead_letter_limit: bad records at most in a run.
     :param metastore_conn_id: connection of the metastore. (templated)
+    :raises ConfigurationError: neither files nor a query, or both.
     """
 
     template_fields: Sequence[str] = (
         "table",
         "inputs",
+        "source_conn_id",
+        "sql",
+        "order_by",
         "name",
         "partition",
         "dead_letters",
@@ -55,9 +69,12 @@ class StreamingIngestOperator(BaseOperator):
         self,
         *,
         table: str,
-        inputs: Sequence[str],
+        inputs: Sequence[str] | None = None,
+        source_conn_id: str | None = None,
+        sql: str | None = None,
+        order_by: Sequence[str] = (),
         file_format: str = "csv",
-        name: str = "files",
+        name: str | None = None,
         delimiter: str = ",",
         header: bool = False,
         regex: str | None = None,
@@ -73,8 +90,16 @@ class StreamingIngestOperator(BaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        if (inputs is None) == (sql is None) or (sql is None) != (source_conn_id is None):
+            raise ConfigurationError(
+                f"{self.task_id} needs one source.",
+                remedy="Give inputs; or source_conn_id, sql and order_by.",
+            )
         self.table = table
         self.inputs = inputs
+        self.source_conn_id = source_conn_id
+        self.sql = sql
+        self.order_by = order_by
         self.file_format = file_format
         self.name = name
         self.delimiter = delimiter
@@ -91,17 +116,8 @@ class StreamingIngestOperator(BaseOperator):
         self.metastore_conn_id = metastore_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
-        from airflow_hive_federation.ingest.files import IngestRequest, ingest_files
-
-        hook = HiveMetastoreHook(self.metastore_conn_id)
-        request = IngestRequest(
-            **{
-                field: getattr(self, field)
-                for field in IngestRequest.__dataclass_fields__  # every field is one of the operator's
-            }
-        )
         with as_airflow_error():
-            report = ingest_files(hook.settings, request, storage_options=hook.storage_options)
+            report = self._ingest_files() if self.sql is None else self._ingest_query()
         self.log.info(
             "%s: %d records of %d files in %d transactions, %.1f s; %d bad records put aside",
             report.table,
@@ -112,3 +128,38 @@ class StreamingIngestOperator(BaseOperator):
             report.dead_letters,
         )
         return report.to_json()
+
+    def _ingest_files(self) -> IngestReport:
+        from airflow_hive_federation.ingest.files import IngestRequest, ingest_files
+
+        hook = HiveMetastoreHook(self.metastore_conn_id)
+        return ingest_files(
+            hook.settings, IngestRequest(**self._fields(IngestRequest)), storage_options=hook.storage_options
+        )
+
+    def _ingest_query(self) -> IngestReport:
+        from airflow.providers.common.sql.hooks.sql import DbApiHook
+
+        from airflow_hive_federation.ingest.queries import QueryRequest, ingest_query
+
+        hook = HiveMetastoreHook(self.metastore_conn_id)
+        source = BaseHook.get_hook(str(self.source_conn_id))
+        if not isinstance(source, DbApiHook):
+            raise ConfigurationError(
+                f"Connection {self.source_conn_id} is of no database that is asked by SQL.",
+                remedy="Name one whose hook is a DbApiHook.",
+            )
+        return ingest_query(
+            hook.settings,
+            QueryRequest(**self._fields(QueryRequest)),
+            source.get_conn,
+            placeholder=source.placeholder,
+            storage_options=hook.storage_options,
+        )
+
+    def _fields(self, request: type[DataclassInstance]) -> dict[str, Any]:
+        """The fields of a request; each is one of the operator's."""
+        found = {field.name: getattr(self, field.name) for field in fields(request)}
+        if self.name is None:
+            del found["name"]
+        return found

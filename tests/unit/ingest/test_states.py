@@ -54,7 +54,7 @@ def test_write_and_commit_are_legal_only_inside_a_transaction() -> None:
 def test_errors_are_of_the_tree_and_travel() -> None:
     kinds = [one for one in vars(errors).values() if isinstance(one, type)]
     own = [one for one in kinds if issubclass(one, errors.StreamingException)]
-    assert len(own) == 13
+    assert len(own) == 15
     for kind in own:
         error = kind("what", remedy="do", column="c")
         again = pickle.loads(pickle.dumps(error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import MISSING, fields
+from typing import Any
 
 import pytest
 
@@ -12,20 +13,38 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.ingest.builder import OVERRIDDEN, StreamingConnectionBuilder
 from airflow_hive_federation.ingest.errors import InvalidConnection
 from airflow_hive_federation.ingest.files import IngestRequest, ingest_files
+from airflow_hive_federation.ingest.queries import QueryRequest
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.operators.ingest import StreamingIngestOperator
 
-REQUIRED = {"table", "inputs"}
+#: Of the operator's arguments: of either source, or named after the source.
+SOURCES = {"inputs", "sql", "order_by", "name"}
 NOWHERE = MetastoreSettings(uris=("thrift://127.0.0.1:1",))
 
 
-def test_the_operator_has_every_field_of_a_request() -> None:
+@pytest.mark.parametrize("request_type", [IngestRequest, QueryRequest])
+def test_the_operator_has_every_field_of_a_request(request_type: Any) -> None:
     parameters = inspect.signature(StreamingIngestOperator.__init__).parameters
-    for field in fields(IngestRequest):
-        default = parameters[field.name].default
-        assert field.name in REQUIRED or default == field.default, field.name
-        assert (default is inspect.Parameter.empty) == (field.default is MISSING), field.name
-    assert set(StreamingIngestOperator.template_fields) <= set(parameters)
+    for field in fields(request_type):
+        if field.name not in SOURCES:
+            default = parameters[field.name].default
+            assert (default is inspect.Parameter.empty) == (field.default is MISSING), field.name
+            assert default == (inspect.Parameter.empty if field.default is MISSING else field.default)
+    assert SOURCES | set(StreamingIngestOperator.template_fields) <= set(parameters)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {},
+        {"inputs": ["x"], "sql": "t", "source_conn_id": "c"},
+        {"sql": "t"},
+        {"inputs": ["x"], "source_conn_id": "c"},
+    ],
+)
+def test_the_operator_wants_one_source(source: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="into needs one source"):
+        StreamingIngestOperator(task_id="into", table="d.t", **source)
 
 
 def test_the_command_line_has_the_same_defaults() -> None:

@@ -1,0 +1,314 @@
+"""Ingest what a database's query answers: exactly once, in the order of its key, from where the last run was.
+
+The contract of the key (``order_by``), of which everything that can be checked is:
+
+- no row has null in it, and no two rows have the same key;
+- rows that come later have a greater key than all rows before them;
+- the database returns, compares and takes its values exactly: whole numbers, decimals, dates, timestamps of
+  microseconds, or texts in the order of their code points.
+
+So ``WHERE key > last ORDER BY key`` gives each row in exactly one run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.ingest.arrow_records import ArrowRecordWriter
+from airflow_hive_federation.ingest.connection import HiveStreamingConnection
+from airflow_hive_federation.ingest.dead_letters import BadRecords, DeadLetterFile
+from airflow_hive_federation.ingest.errors import InvalidSource, SourceError
+from airflow_hive_federation.ingest.runs import IngestReport, IngestRun, IngestTarget
+from airflow_hive_federation.ingest.sql_rows import Row, row_text, rows_parsed
+from airflow_hive_federation.ingest.writers import check_names
+from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.model.types import Column
+
+_FETCH_ROWS = 10_000
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*\Z")
+_TABLE = re.compile(r"[^\s();]+\Z")
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryRequest(IngestTarget):
+    """Which rows to ingest into which table.
+
+    :param sql: a query, or the name of a table of the database.
+    :param order_by: columns of the answer, the key; see the contract above. Those that are no columns of the
+        Hive table are read and not written.
+    """
+
+    sql: str
+    order_by: Sequence[str]
+    name: str = "query"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyPosition:
+    """The key of the last row that was read."""
+
+    columns: tuple[str, ...]
+    values: tuple[Any, ...]
+
+    def to_text(self) -> str:
+        """Write it as the value of a table parameter."""
+        values = [[_kind(value), str(value)] for value in self.values]
+        return json.dumps({"order_by": self.columns, "values": values}, ensure_ascii=False)
+
+    @classmethod
+    def of(cls, text: str | None, columns: Sequence[str]) -> KeyPosition | None:
+        """Read what :meth:`to_text` wrote.
+
+        :raises ConfigurationError: it is the position of something else.
+        """
+        if not text:
+            return None
+        try:
+            fields = json.loads(text)
+            values = tuple(_KEY_KINDS[kind](value) for kind, value in fields["values"])
+            found = cls(columns=tuple(fields["order_by"]), values=values)
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigurationError(
+                f"The committed position is none of a query: {text!r}.", remedy="Use another name."
+            ) from error
+        if found.columns != tuple(columns):
+            raise ConfigurationError(
+                f"The committed position is one of {', '.join(found.columns)}, not of {', '.join(columns)}.",
+                remedy="Order by the same columns, or use another name.",
+            )
+        return found
+
+
+def ingest_query(
+    settings: MetastoreSettings,
+    request: QueryRequest,
+    connect: Callable[[], Any],
+    *,
+    placeholder: str = "?",
+    storage_options: Mapping[str, Any] | None = None,
+) -> IngestReport:
+    """Ingest the rows that no earlier run of the same name has ingested.
+
+    :param connect: makes a connection of the database (PEP 249). The answer is fetched in batches, and in
+        those whose cursors otherwise hold it whole (PostgreSQL's, MySQL's) by cursors of the server.
+    :param placeholder: of a parameter in this database's SQL.
+    :raises ConfigurationError: the request does not make sense.
+    :raises InvalidSource: the answer breaks the contract of the key.
+    :raises InvalidColumn: its columns are not the table's.
+    :raises SourceError: the database refuses the query, or is gone.
+    :raises StreamingException: see :mod:`~airflow_hive_federation.ingest.errors`. What was committed stays;
+        the next run goes on behind it.
+    """
+    _check(request)
+    began = time.monotonic()
+    builder = request.connection(settings, ArrowRecordWriter(), storage_options)
+    letters = None if request.dead_letters is None else DeadLetterFile(request.dead_letters)
+    bad = BadRecords(letters, request.dead_letter_limit)
+    with builder.connect() as connection:
+        position = KeyPosition.of(connection.committed_position, request.order_by)
+        rows = _Rows(connection, request, bad, position)
+        query, parameters = keyset_query(request.sql, request.order_by, position, placeholder)
+        with closing(connect()) as database, _database_errors(database, query):
+            for names, some in _fetched(database, query, parameters, request, connection.record_columns):
+                rows.write(names, some)
+        rows.run.commit()
+        return rows.run.report(began, dead_letters=bad.count)
+
+
+def keyset_query(
+    sql: str, order_by: Sequence[str], position: KeyPosition | None, placeholder: str
+) -> tuple[str, list[Any]]:
+    """Write the query of the rows behind a position, and its parameters.
+
+    Rows with a null in their key are asked for too, so that they are noticed.
+    """
+    inner = sql.strip().rstrip(";").strip()
+    source = inner if _TABLE.match(inner) else f"({inner}) ingested"
+    order = ", ".join(order_by)
+    if position is None:
+        return f"SELECT * FROM {source} ORDER BY {order}", []  # noqa: S608 - the caller's own query
+    if "%" in placeholder:
+        # Such drivers format the statement, as soon as there are parameters.
+        source = source.replace("%", "%%")
+    conditions: list[str] = []
+    parameters: list[Any] = []
+    for place, column in enumerate(order_by):
+        equal = [f"{one} = {placeholder} AND " for one in order_by[:place]]
+        conditions.append(f"{''.join(equal)}{column} > {placeholder}")
+        parameters += position.values[: place + 1]
+    conditions += [f"{column} IS NULL" for column in order_by]
+    where = " OR ".join(f"({one})" for one in conditions)
+    return f"SELECT * FROM {source} WHERE {where} ORDER BY {order}", parameters  # noqa: S608
+
+
+def checked_key(values: Row, last: KeyPosition | None, columns: Sequence[str]) -> KeyPosition:
+    """Return a row's key.
+
+    :raises InvalidSource: it breaks the contract: a null, a value that is not exact, or no greater than the
+        last one.
+    """
+    key = KeyPosition(columns=tuple(columns), values=tuple(values))
+    for column, value in zip(columns, key.values, strict=True):
+        if value is None:
+            raise InvalidSource(
+                f"A row has null in {column}, by which rows are ordered.",
+                remedy="Order by columns without nulls, or leave such rows out of the query.",
+            )
+        if _kind(value) not in _KEY_KINDS:
+            raise InvalidSource(
+                f"{column} is {value!r} ({type(value).__name__}), by which rows are not ordered.",
+                remedy="Order by whole numbers, decimals, dates, timestamps or texts.",
+            )
+    try:
+        is_greater = last is None or key.values > last.values
+    except TypeError as error:
+        raise InvalidSource(
+            f"{', '.join(columns)}: {error}.", remedy="Order by columns whose values are of one type."
+        ) from error
+    if not is_greater:
+        raise InvalidSource(
+            f"{', '.join(columns)}: {_shown(key)} comes after {_shown(last)}, and is not greater.",
+            remedy="Order by a unique key that only grows; texts in the order of their code points "
+            "(COLLATE), timestamps without fractions of a microsecond.",
+        )
+    return key
+
+
+class _Rows:
+    """Writes rows, and knows the last one's key.
+
+    :param last: the key behind which the run goes on.
+    """
+
+    def __init__(
+        self,
+        connection: HiveStreamingConnection,
+        request: QueryRequest,
+        bad: BadRecords,
+        last: KeyPosition | None,
+    ) -> None:
+        self._request, self._bad, self._last = request, bad, last
+        self._columns = connection.record_columns
+        self.run = IngestRun(connection, request)
+
+    def write(self, names: Sequence[str], rows: Sequence[Row]) -> None:
+        """Write rows, and commit if it is time to.
+
+        :param names: of the answer's columns, in lower case.
+        """
+        places = {name: place for place, name in enumerate(names)}
+        order_by = self._request.order_by
+        keys = [places[column.lower()] for column in order_by]
+        for row in rows:
+            self._last = checked_key([row[place] for place in keys], self._last, order_by)
+        parsed = rows_parsed(rows, [places[column.name] for column in self._columns], self._columns)
+        self.run.begin()
+        texts = {one.index: row_text(names, rows[one.index]) for one in parsed.bad}
+        self._bad.deal_with(texts, parsed.bad, self.run.pending)
+        self.run.write(parsed.rows, "" if self._last is None else self._last.to_text(), count=len(rows))
+        if self.run.is_due():
+            self.run.commit()
+
+
+def _check(request: QueryRequest) -> None:
+    request.check()
+    if not request.sql.strip():
+        raise ConfigurationError(
+            "There is nothing to ingest.", remedy="Give a query, or the name of a table."
+        )
+    if isinstance(request.order_by, str) or not request.order_by:
+        raise ConfigurationError(
+            "A query needs columns by which its rows are ordered.", remedy="List a unique key in order_by."
+        )
+    for column in request.order_by:
+        if not _IDENTIFIER.match(column):
+            raise ConfigurationError(
+                f"{column!r} in order_by is not the name of a column.",
+                remedy="Give it a plain name in the query (AS).",
+            )
+
+
+def _fetched(
+    database: Any, query: str, parameters: Sequence[Any], request: QueryRequest, columns: Sequence[Column]
+) -> Iterator[tuple[Sequence[str], Sequence[Row]]]:
+    """Run the query, and return its rows in batches, with the lower-case names of its columns."""
+    names: list[str] | None = None
+    with closing(_cursor(database)) as cursor:
+        cursor.execute(query, tuple(parameters)) if parameters else cursor.execute(query)
+        while True:
+            rows = cursor.fetchmany(min(_FETCH_ROWS, request.commit_records))
+            # Cursors of PostgreSQL's servers have a description only now.
+            if names is None and cursor.description:
+                names = [str(one[0]).lower() for one in cursor.description]
+                _check_columns(names, request.order_by, columns)
+            if not rows or names is None:
+                return
+            yield names, rows
+
+
+def _check_columns(names: Sequence[str], order_by: Sequence[str], columns: Sequence[Column]) -> None:
+    wanted, keys = {column.name for column in columns}, {column.lower() for column in order_by}
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice or not keys <= set(names):
+        raise InvalidSource(
+            f"The answer has {', '.join(twice)} twice."
+            if twice
+            else f"The answer lacks {', '.join(sorted(keys - set(names)))}, by which it is to be ordered.",
+            remedy="Name the columns in the query (AS).",
+        )
+    if set(names) | keys != wanted | keys:
+        check_names([name for name in names if name in wanted or name not in keys], columns)
+
+
+def _cursor(database: Any) -> Any:
+    """Make a cursor that does not fetch the whole answer at once."""
+    driver = _driver(database)
+    if driver in {"psycopg", "psycopg2"}:
+        return database.cursor(name="hive_ingest")
+    if driver in {"MySQLdb", "pymysql"}:
+        return database.cursor(importlib.import_module(f"{driver}.cursors").SSCursor)
+    return database.cursor()
+
+
+@contextmanager
+def _database_errors(database: Any, query: str) -> Iterator[None]:
+    """Translate what the database's driver raises, whose errors have no class in common with others'."""
+    found = getattr(database, "Error", None) or getattr(sys.modules.get(_driver(database)), "Error", None)
+    errors: tuple[type[Exception], ...] = (found,) if found else ()
+    try:
+        yield
+    except errors as error:
+        raise SourceError(f"{type(error).__name__}: {error}", remedy=f"The query is: {query}") from error
+
+
+def _driver(database: Any) -> str:
+    return type(database).__module__.partition(".")[0]
+
+
+def _kind(value: Any) -> str:
+    return _KINDS.get(type(value), "")
+
+
+def _shown(key: KeyPosition | None) -> str:
+    return "nothing" if key is None else ", ".join(str(value) for value in key.values)
+
+
+_KINDS = {int: "int", Decimal: "decimal", datetime: "timestamp", date: "date", str: "text"}
+_KEY_KINDS: Mapping[str, Callable[[str], Any]] = {
+    "int": int,
+    "decimal": Decimal,
+    "timestamp": datetime.fromisoformat,
+    "date": date.fromisoformat,
+    "text": str,
+}

@@ -1,0 +1,29 @@
+"""A DAG that ingests a query and objects of a store; run as a program, it is run once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from airflow.sdk import DAG
+
+from airflow_hive_federation.operators.ingest import StreamingIngestOperator
+
+with DAG("ingesting", schedule=None) as dag:
+    common: dict[str, Any] = {"table": "ingested.orders", "metastore_conn_id": "metastore"}
+    query = StreamingIngestOperator(
+        task_id="query",
+        source_conn_id="shop",
+        sql="SELECT id AS a, item AS b, id + 100 AS key FROM orders WHERE id LIKE '%'",
+        order_by=["key"],
+        commit_records=2,
+        **common,
+    )
+    objects = StreamingIngestOperator(
+        task_id="objects", inputs=["s3://ingested/orders"], name="objects", commit_bytes=1, **common
+    )
+    query >> objects
+
+if __name__ == "__main__":
+    run = dag.test()
+    print(json.dumps({one.task_id: one.xcom_pull(task_ids=one.task_id) for one in run.get_task_instances()}))
