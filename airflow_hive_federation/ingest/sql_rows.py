@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from airflow_hive_federation.acid.write_columns import stored_type
+from airflow_hive_federation.acid.arrow_columns import arrow_type
 from airflow_hive_federation.ingest.columns import BadRecord, values_column
 from airflow_hive_federation.ingest.lazy_values import INTEGER_BITS, value_of
 from airflow_hive_federation.ingest.writers import Parsed, unstorable
@@ -55,7 +55,7 @@ def _column(values: list[Any], column: Column) -> tuple[pa.Array, list[BadRecord
     kind = column.type.name
     if set(map(type, values)) <= _AS_THEY_ARE.get(kind, set()) | {type(None)}:
         try:
-            return pa.array(values, stored_type(column.type)), []
+            return pa.array(values, arrow_type(column.type)), []
         except (pa.ArrowException, OverflowError):
             # Some value does not fit; which one is found below.
             pass
