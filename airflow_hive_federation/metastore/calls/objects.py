@@ -196,6 +196,8 @@ class ObjectCalls(Calls):
             tableName=name,
             deleteData=delete_data,
             envContext=environment_context(environment),
+            # Not said, it is taken for false, and the table's partitions are in the way of their table.
+            dropPartitions=True,
         )
         try:
             self.call("drop_table_req", request)

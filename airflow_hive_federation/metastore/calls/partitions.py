@@ -130,8 +130,15 @@ class PartitionCalls(StatisticsCalls):
         write_id: int | None = None,
         batch: int = PARTITIONS_A_CALL,
     ) -> None:
-        """Replace the metadata of existing partitions, found by their values."""
-        for some in batches(partitions, batch):
+        """Replace the metadata of existing partitions, found by their values.
+
+        A call has partitions of one write id only: of others, the metastore's listener would write a second
+        event, and fail (``DbNotificationListener.onAlterPartitions``: "Invalid attempt to overwrite a
+        read-only parameter").
+        """
+        ordered = sorted(partitions, key=_write_id)
+        runs = (list(run) for _, run in groupby(ordered, _write_id))
+        for some in (some for run in runs for some in batches(run, batch)):
             request = types.AlterPartitionsRequest(
                 catName=self._catalog(),
                 dbName=database,
@@ -173,3 +180,7 @@ class PartitionCalls(StatisticsCalls):
             except NoSuchObjectError:
                 if not if_exists:
                     raise
+
+
+def _write_id(partition: types.Partition) -> int:
+    return -1 if partition.writeId is None else partition.writeId  # -1 is the IDL's default

@@ -37,7 +37,7 @@ class TransactionCalls(Calls):
         repl_policy: str | None = None,
         source_txn_ids: Sequence[int] | None = None,
     ) -> list[int]:
-        """Open transactions and return their ids.
+        """Open transactions and return their ids: ascending, or in the order of ``source_txn_ids``.
 
         :param user: whom ``SHOW TRANSACTIONS`` names; the settings' user where ``None``.
         :param kind: what for; ``REPL_CREATED`` with ``repl_policy`` and ``source_txn_ids`` replays the
@@ -52,7 +52,9 @@ class TransactionCalls(Calls):
             replPolicy=repl_policy,
             replSrcTxnIds=None if source_txn_ids is None else list(source_txn_ids),
         )
-        return cast("list[int]", self.call("open_txns", request).txn_ids)
+        found = cast("list[int]", self.call("open_txns", request).txn_ids)
+        # The metastore reads them back without an order (OpenTxnsFunction), and maps a source's as they come.
+        return found if source_txn_ids is not None else sorted(found)
 
     def commit_txn(
         self,
