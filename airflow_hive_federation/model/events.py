@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_hive_federation.errors import EventCorruptError
+from airflow_hive_federation.model.partitions import partition_name
 
 GZIP_FORMAT = "gzip(json-2.0)"
 JSON_FORMAT = "json-0.2"
@@ -83,7 +84,12 @@ class TableAltered(TableEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionsChanged(TableEvent):
-    """Partitions were added, altered or dropped."""
+    """Partitions were added, altered or dropped.
+
+    :param gone: names of partitions that were dropped, or have other names now.
+    """
+
+    gone: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,6 +237,22 @@ def _table_altered(event: _Heading) -> Event:
     )
 
 
+def _partition_altered(event: _Heading) -> Event:
+    message = event.message()
+    # Field 1 of the IDL's Partition is its values: their type, their number, and themselves.
+    before, after = (
+        json.loads(message[f"partitionObj{when}Json"])["1"]["lst"][2:] for when in ("Before", "After")
+    )
+    gone = () if before == after else (partition_name(list(message["keyValues"]), before),)
+    return PartitionsChanged(**event.table(), gone=gone)
+
+
+def _partitions_dropped(event: _Heading) -> Event:
+    dropped = [{str(key): str(one[key]) for key in one} for one in event.message()["partitions"]]
+    names = tuple(partition_name(list(one), list(one.values())) for one in dropped)
+    return PartitionsChanged(**event.table(), gone=names)
+
+
 def _foreign_key(event: _Heading) -> Event:
     # The event bears the name of the table that is referred to; the key belongs to the other.
     (first, *_) = event.message()["foreignKeyListJson"]
@@ -284,10 +306,9 @@ _PARSERS: Mapping[str, Callable[[_Heading], Event]] = {
     "CREATE_TABLE": _of_table(TableCreated),
     "DROP_TABLE": _of_table(TableDropped),
     "ALTER_TABLE": _table_altered,
-    **dict.fromkeys(
-        ("ADD_PARTITION", "ALTER_PARTITION", "ALTER_PARTITIONS", "DROP_PARTITION"),
-        _of_table(PartitionsChanged),
-    ),
+    **dict.fromkeys(("ADD_PARTITION", "ALTER_PARTITIONS"), _of_table(PartitionsChanged)),
+    "ALTER_PARTITION": _partition_altered,
+    "DROP_PARTITION": _partitions_dropped,
     "INSERT": _of_table(Inserted),
     **dict.fromkeys(("CREATE_FUNCTION", "DROP_FUNCTION"), _function),
     **dict.fromkeys(

@@ -161,11 +161,14 @@ class TableConvergence:
         """Take statistics away that a reader of the dump's write ids must not believe.
 
         Hive writes statistics before it commits (``StatsTask``): they may be of a transaction that is open
-        yet, or was aborted.
+        yet, or was aborted. Those without a write id, which a new table has, hold for nobody
+        (``ObjectStore.isCurrentStatsValidForTheQuery``), and the metastore lets nobody write them.
         """
-        if self._write_ids is not None and not self._write_ids.is_valid(max(made.writeId or 0, 0)):
-            return _without_statistics(made)
-        return made
+        if self._write_ids is None:
+            return made
+        write_id = _write_id(made)
+        believed = write_id is not None and self._write_ids.is_valid(write_id)
+        return made if believed else _without_statistics(made)
 
     # -- partitions ------------------------------------------------------------------------------------
 

@@ -339,6 +339,7 @@ class _Dump:
             "places": [[place.partition, place.location] for place in places],
         }
         self._directory.write_json(table_file("tables", name, ".json"), document)
+        gone = self._moment.folded.partitions_gone.get(name, frozenset())
         size_bytes = sum(file.size_bytes for file in files)
         self._progress(f"{self._database}.{name}: {plan.work.value}, {len(files)} files, {size_bytes} bytes")
         return {
@@ -351,6 +352,7 @@ class _Dump:
             "work": plan.work.value,
             "seed": plan.seed,
             "writes": list(plan.writes),
+            "renewed": sorted(gone & {name_of(table, one) for one in partitions}) if gone else [],
             "external": external_tables.entries(table, data_places(table, partitions))
             if kind is TableKind.EXTERNAL
             else [],

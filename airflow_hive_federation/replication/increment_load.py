@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import AlreadyExistsError, TargetChangedError
@@ -28,6 +28,7 @@ from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication import cycle_history, markers
 from airflow_hive_federation.replication.bootstrap import dumped_files
+from airflow_hive_federation.replication.contents import name_of
 from airflow_hive_federation.replication.convergence import TableConvergence
 from airflow_hive_federation.replication.definitions import TableKind
 from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
@@ -141,13 +142,16 @@ class _Load:
         return False
 
     def make_room(self) -> None:
-        """Drop tables whose names stand for others now, unless this load has made the others already."""
+        """Drop what bears the name of something else now, unless this load has made that already."""
         for facts in self._concerned:
+            name = facts["name"]
             if facts["work"] == TableWork.REPLACE.value:
-                for table in self._client.get_tables(self._database, [facts["name"]]):
-                    if (table.parameters or {}).get(markers.CHECKPOINT) != self._directory.uri:
-                        self._on_step(f"replace {facts['name']}")
-                        self._drop_table(facts["name"])
+                if self._made_before(self._client.get_tables(self._database, [name])):
+                    self._on_step(f"replace {name}")
+                    self._drop_table(name)
+            elif facts["renewed"] and TableKind(facts["kind"]).transactional:
+                # (Of other tables, files that the source has no more are removed one by one.)
+                self._make_room_for_partitions(name, facts["renewed"])
 
     def copy(self, run_copy: CopyRunner) -> None:
         self._on_step("copy_plan")
@@ -302,6 +306,22 @@ class _Load:
             document=self._documents[name],
             parameters=parameters,
         )
+
+    def _made_before(self, found: Iterable[Any]) -> list[Any]:
+        """Tables or partitions that another load has made."""
+        return [one for one in found if (one.parameters or {}).get(markers.CHECKPOINT) != self._directory.uri]
+
+    def _make_room_for_partitions(self, table: str, renewed: Sequence[str]) -> None:
+        there = set(self._client.list_partition_names(self._database, table))
+        names = [name for name in renewed if name in there]
+        if not names:
+            return
+        of_before = self._made_before(self._client.iter_partitions(self._database, table, names=names))
+        if of_before:
+            self._on_step(f"replace partitions {table}")
+            described = self._client.get_table(self._database, table)
+            gone = [name_of(described, one) for one in of_before]
+            self._client.drop_partitions(self._database, table, gone, delete_data=True)
 
     def _seed(self, facts: Mapping[str, Any]) -> None:
         """Give a new table the write ids it starts with, before anybody can read it."""

@@ -33,6 +33,7 @@ class EventFold:
     :param open_writes: those that have not ended.
     :param looked_at: tables whose definition, partitions, statistics or plain files may have changed.
     :param created: table → event that made the table that bears the name now.
+    :param partitions_gone: table → partitions that were dropped or renamed; their names may stand for others.
     :param database_changed: the database's own properties changed.
     :param functions_changed: permanent functions were created or dropped.
     :param lost: events of the cycle are gone: everything must be looked at.
@@ -45,6 +46,7 @@ class EventFold:
     open_writes: OpenWrites = field(default_factory=dict)
     looked_at: frozenset[str] = frozenset()
     created: Mapping[str, int] = field(default_factory=dict)
+    partitions_gone: Mapping[str, frozenset[str]] = field(default_factory=dict)
     database_changed: bool = False
     functions_changed: bool = False
     lost: bool = False
@@ -189,8 +191,7 @@ def plan_table(
     reached = known[-1][1] if known else target.high_watermark
     if len(known) < len(writes) or _committed_above(source, reached):
         return _new_table(TableWork.REPLACE, name, source, folded)
-    # A metastore's high watermark may be below the last write ids, as long as those are open.
-    seen = source.cut(min(reached, source.high_watermark))
+    seen = _seen(source, reached, folded, name)
     if not (looked_at or known or _ended(target.open_ids, seen)):
         return TablePlan(work=TableWork.NOTHING)
     return TablePlan(work=TableWork.CONTINUE, write_ids=seen, writes=known)
@@ -228,6 +229,7 @@ class _Folding:
         self._ends: list[tuple[int, bool]] = []
         self._looked_at: set[str] = set()
         self._created: dict[str, int] = {}
+        self._partitions_gone: dict[str, set[str]] = {}
         self._database_changed = self._functions_changed = False
         self.unknown: set[str] = set()
 
@@ -265,6 +267,7 @@ class _Folding:
             open_writes=self._open,
             looked_at=frozenset(self._looked_at),
             created=self._created,
+            partitions_gone={table: frozenset(names) for table, names in self._partitions_gone.items()},
             database_changed=self._database_changed or lost,
             functions_changed=self._functions_changed or lost,
             lost=lost,
@@ -282,6 +285,8 @@ class _Folding:
             pass  # the same rows; files by the commit
         elif isinstance(event, ev.TableEvent):
             self._looked_at.add(event.table)
+            if isinstance(event, ev.PartitionsChanged) and event.gone:
+                self._partitions_gone.setdefault(event.table, set()).update(event.gone)
         elif isinstance(event, ev.FunctionEvent):
             self._functions_changed = True
         elif isinstance(event, ev.DatabaseEvent):
@@ -300,6 +305,7 @@ class _Folding:
         for write, txn in self._writes.pop(table, {}).items():
             if self._open.get(txn, {}).get(table) == write:
                 del self._open[txn][table]
+        self._partitions_gone.pop(table, None)
         self._looked_at.add(table)
 
 
@@ -318,7 +324,6 @@ def _new_table(work: TableWork, name: str, source: ValidWriteIds | None, folded:
     writes = [(txn, write) for txn, write in folded.writes.get(name, ()) if write > seed]
     known = _contiguous(writes, seed)
     reached = known[-1][1] if known else seed
-    reached = min(reached, source.high_watermark)
     if _committed_above(source, reached):
         raise EventsLostError(
             f"Table {name} has write ids above {reached} that no event tells the transactions of.",
@@ -326,7 +331,32 @@ def _new_table(work: TableWork, name: str, source: ValidWriteIds | None, folded:
             table=name,
             event_id=folded.to_id,
         )
-    return TablePlan(work=work, write_ids=source.cut(reached), seed=seed, writes=known)
+    return TablePlan(work=work, write_ids=_seen(source, reached, folded, name), seed=seed, writes=known)
+
+
+def _seen(source: ValidWriteIds, reached: int, folded: EventFold, name: str) -> ValidWriteIds:
+    """What readers of the target may see when it has a table's write ids up to ``reached``.
+
+    A metastore's high watermark may be below the last write ids (``TxnHandler.getValidWriteIdsForTable``): it
+    does not count those that are open, nor those it has forgotten, as it does with aborted ones. The target
+    counts them, for there they were committed, with nothing in them.
+    """
+    if reached <= source.high_watermark:
+        return source.cut(reached)
+    txns = {write: txn for txn, write in folded.writes.get(name, ())}
+    above = range(source.high_watermark + 1, reached + 1)
+    still_open = [write for write in above if txns.get(write) in folded.open_writes]
+    ended = [write for write in above if write not in still_open]
+    top = ended[-1] if ended else source.high_watermark
+    committed = {txn for txn, was_committed in folded.ends if was_committed}
+    open_ids = (*source.open_ids, *(write for write in still_open if write <= top))
+    return ValidWriteIds(
+        table=source.table,
+        high_watermark=top,
+        open_ids=open_ids,
+        aborted_ids=(*source.aborted_ids, *(write for write in ended if txns.get(write) not in committed)),
+        min_open_id=open_ids[0] if open_ids else None,
+    )
 
 
 def _contiguous(writes: Sequence[tuple[int, int]], after: int) -> list[tuple[int, int]]:

@@ -54,6 +54,23 @@ def test_renames_and_truncations_are_told_from_other_alterations() -> None:
     assert any(not event.truncated and not event.renamed for event in altered)
 
 
+def test_partitions_that_are_gone_are_named() -> None:
+    (renamed,) = of_type("ALTER_PARTITION")
+    (dropped,) = of_type("DROP_PARTITION")
+    assert isinstance(renamed, ev.PartitionsChanged)
+    assert isinstance(dropped, ev.PartitionsChanged)
+    assert (renamed.gone, dropped.gone) == (("d=c",), ("d=e",))
+    partition = json.dumps({"1": {"lst": ["str", 2, "a b", "c=d"]}})
+    message = {"keyValues": {"k": "a b", "L": "c=d"}, "partitionObjBeforeJson": partition}
+    altered = ev.parse_event(made("ALTER_PARTITION", {**message, "partitionObjAfterJson": partition}))
+    assert isinstance(altered, ev.PartitionsChanged)
+    assert altered.gone == ()
+    other = json.dumps({"1": {"lst": ["str", 2, "a b", "e"]}})
+    altered = ev.parse_event(made("ALTER_PARTITION", {**message, "partitionObjAfterJson": other}))
+    assert isinstance(altered, ev.PartitionsChanged)
+    assert altered.gone == ("k=a b/l=c%3Dd",)
+
+
 def test_transactions_and_write_ids() -> None:
     assert ev.TxnsOpened(event_id=3, event_type="OPEN_TXN", first=1, last=1) in of_type("OPEN_TXN")
     ends = [*of_type("COMMIT_TXN"), *of_type("ABORT_TXN")]

@@ -101,6 +101,15 @@ def test_a_name_that_stands_for_another_table_forgets_the_writes_of_the_first() 
     assert {txn for txn, _ in found.ends} == {1, 2}
 
 
+def test_partitions_that_are_gone_belong_to_the_table_that_bears_the_name() -> None:
+    history = History()
+    history.add(ev.PartitionsChanged, table="t", gone=("p=1",))
+    history.add(ev.PartitionsChanged, table="t", gone=("p=2",))
+    assert folded(history).partitions_gone == {"t": {"p=1", "p=2"}}
+    history.add(ev.TableDropped, table="t")
+    assert folded(history).partitions_gone == {}
+
+
 def test_a_transaction_whose_only_table_is_gone_ends() -> None:
     found = folded(History().allocate("t", (1, 1)).add(ev.TableDropped, table="t"))
     assert found.open_writes == {}
@@ -156,6 +165,17 @@ def test_open_write_ids_above_the_high_watermark_are_replayed_too() -> None:
     plan = plan_table("t", write_ids(2, open_ids=(2,)), TableState(loaded_id=4, high_watermark=1), found)
     assert (plan.work, plan.writes) == (TableWork.CONTINUE, [(1, 2), (2, 3)])
     assert plan.write_ids == write_ids(2, open_ids=(2,))
+
+
+def test_write_ids_that_the_source_has_forgotten_count_on_the_target() -> None:
+    # Aborted by a transaction without components: the metastore's high watermark falls back.
+    found = folded(History().end(2, committed=False), open_writes={2: {"t": 4}, 3: {"t": 5}, 4: {"t": 6}})
+    state = TableState(loaded_id=4, high_watermark=5, open_ids=(4, 5))
+    plan = plan_table("t", write_ids(3), state, found)
+    assert plan.work is TableWork.CONTINUE
+    assert plan.write_ids == write_ids(4, aborted=(4,))
+    later = folded(History().end(3), open_writes={3: {"t": 5}})
+    assert plan_table("t", write_ids(3), state, later).write_ids == write_ids(5, aborted=(4,))
 
 
 def test_a_table_without_events_is_left_alone() -> None:
