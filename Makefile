@@ -5,13 +5,16 @@ PY     := $(VENV)/bin/python
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test check bench docs clean
+.PHONY: demo test torture check bench docs clean
 
 demo: $(READY)                ## replicate a database between two embedded metastores (UI=1 leaves Airflow's UI up)
 	$(BIN)/hive-federation demo $(if $(UI),--ui)
 
 test: $(READY)                ## all tests; ARGS="-k name" narrows them
 	$(PY) -m pytest $(ARGS)
+
+torture: $(READY)             ## random histories, replicated; ARGS="--seeds 100 --operations 200"
+	$(PY) -m tests.torture $(ARGS)
 
 check: $(READY)               ## linters, types, layers
 	$(BIN)/ruff check .

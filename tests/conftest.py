@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -56,6 +57,13 @@ def hive_sql_target(target: EmbeddedMetastore) -> Iterator[HiveSql]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A local Spark with two threads, no UI, on loopback."""
+    with local_spark() as session:
+        yield session
+
+
+@contextmanager
+def local_spark() -> Iterator[SparkSession]:
+    """Make the session of :func:`spark`."""
     from pyspark.sql import SparkSession
 
     from airflow_hive_federation.embedded.java import spark_java_home

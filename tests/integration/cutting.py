@@ -1,0 +1,72 @@
+"""Cuts a piece of work off at its n-th step: a call of a metastore, or a change of a file system.
+
+As if the process were killed there: the step is not taken, nor any after it, whatever cleans up.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from fsspec.implementations.local import LocalFileSystem
+
+from airflow_hive_federation.metastore import MetastoreClient
+
+_CHANGES = ("makedirs", "mv", "rm", "rm_file")
+
+
+class Cut(BaseException):
+    """Nothing is done from here on. No error: nobody may handle it."""
+
+
+class Steps:
+    """Counts steps.
+
+    :param last: the first step that is not taken; ``None`` for none.
+    """
+
+    def __init__(self, last: int | None) -> None:
+        self._last = last
+        self._lock = threading.Lock()
+        self.taken: list[str] = []
+
+    def take(self, what: str) -> None:
+        with self._lock:
+            if self._last is not None and len(self.taken) + 1 >= self._last:
+                raise Cut(what)
+            self.taken.append(what)
+
+
+@contextmanager
+def cut_at(last: int | None) -> Iterator[Steps]:
+    """Have every metastore call and every change of a local file system count.
+
+    :param last: the first that fails; ``None`` only counts.
+    """
+    steps = Steps(last)
+
+    def counted(call: Callable[..., Any], name: Callable[..., str]) -> Callable[..., Any]:
+        def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if what := name(*args, **kwargs):
+                steps.take(what)
+            return call(self, *args, **kwargs)
+
+        return step
+
+    def opening(path: str, mode: str = "rb", **_: Any) -> str:
+        return "" if mode.startswith("r") else f"open {path}"
+
+    with ExitStack() as patches:
+        call = counted(MetastoreClient._call, lambda method, *_: str(method))
+        patches.enter_context(patch.object(MetastoreClient, "_call", call))
+        for change in _CHANGES:
+            made = counted(
+                getattr(LocalFileSystem, change), lambda *args, change=change, **_: f"{change} {args[0]}"
+            )
+            patches.enter_context(patch.object(LocalFileSystem, change, made))
+        opened = counted(LocalFileSystem.open, opening)
+        patches.enter_context(patch.object(LocalFileSystem, "open", opened))
+        yield steps

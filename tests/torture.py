@@ -1,0 +1,69 @@
+"""Histories by the hundred: ``make torture ARGS="--seeds 100 --operations 200"``.
+
+Each history has a seed, which is printed; a failure prints its operations too, and ``--first SEED --seeds 1``
+repeats it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql
+from tests.conftest import local_spark
+from tests.integration.history_runs import HistoryError, Servers, run_history
+
+
+def main(argv: list[str]) -> int:
+    """Run histories until one fails; 1 if one did."""
+    parser = argparse.ArgumentParser(prog="make torture")
+    parser.add_argument("--seeds", type=int, default=20, help="how many histories")
+    parser.add_argument("--first", type=int, default=0, help="the first seed; by the clock if there is none")
+    parser.add_argument("--operations", type=int, default=100, help="operations of each history")
+    parser.add_argument(
+        "--cuts",
+        type=float,
+        default=0.3,
+        help="share of the cycles that are cut off at some step, and run again",
+    )
+    parser.add_argument("--keep-going", action="store_true", help="run the other seeds after a failure too")
+    options = parser.parse_args(argv)
+    first, failed = options.first or int(time.time()) % 10**8, []
+    with (
+        EmbeddedMetastore.start("torture-source") as source,
+        EmbeddedMetastore.start("torture-target") as target,
+        HiveSql(source) as source_sql,
+        HiveSql(target) as target_sql,
+        local_spark() as spark,
+        tempfile.TemporaryDirectory(prefix="torture-") as root,
+    ):
+        servers = Servers(source, target, source_sql, target_sql, spark)
+        for seed in range(first, first + options.seeds):
+            began = time.monotonic()
+            try:
+                place = Path(root) / str(seed)
+                done = run_history(servers, seed, options.operations, place, cuts=options.cuts)
+            except HistoryError as error:
+                traceback.print_exception(error)
+                failed.append(seed)
+                if not options.keep_going:
+                    break
+            else:
+                seconds = time.monotonic() - began
+                print(
+                    f"seed {seed}: {done.cycles} cycles, {len(done.refused)} refused, {seconds:.0f} s",
+                    flush=True,
+                )
+                for text in done.refused:
+                    print(f"  {text[:300]}")
+    print(f"failed: {', '.join(map(str, failed))}" if failed else "no seed failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
