@@ -29,7 +29,7 @@ from airflow_hive_federation.storage.filesystem import join, publishing
 
 #: Rows are encoded as one stripe when they take so many bytes in memory, or are so many.
 STRIPE_BYTES = 64 * 1024 * 1024
-STRIPE_ROWS = 1_000_000
+STRIPE_ROWS = 500_000
 
 _INSERT, _DELETE = 0, 2
 _HYBRID_CALENDAR = 1
@@ -188,7 +188,7 @@ def _row_pieces(rows: Iterable[Rows]) -> Generator[_Piece, None, None]:
 
 def _insert_piece(some: list[Rows]) -> _Piece:
     keys = joined_keys([one.keys for one in some])
-    row = pa.chunked_array([one.row for one in some])
+    row = pa.chunked_array([chunk for one in some for chunk in one.row.chunks])
     return _Piece(keys, lambda: _events(_INSERT, keys, keys.write_id, row))
 
 

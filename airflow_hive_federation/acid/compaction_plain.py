@@ -51,18 +51,18 @@ def _orc(merge: BucketMerge, options: Mapping[str, Any] | None, compression: str
         return made.rows, made.finish({})
 
 
-def _chunks(rows: Iterator[pa.StructArray]) -> Iterator[pa.Table]:
-    some: list[pa.RecordBatch] = []
+def _chunks(rows: Iterator[pa.ChunkedArray]) -> Iterator[pa.Table]:
+    some: list[pa.Table] = []
     size_bytes = 0
     for one in rows:
         if len(one):
-            some.append(pa.RecordBatch.from_struct_array(one))
+            some.append(pa.Table.from_struct_array(one))
             size_bytes += one.nbytes
         if size_bytes >= _STRIPE_BYTES:
-            yield pa.Table.from_batches(some)
+            yield pa.concat_tables(some)
             some, size_bytes = [], 0
     if some:
-        yield pa.Table.from_batches(some)
+        yield pa.concat_tables(some)
 
 
 def _parquet(merge: BucketMerge, options: Mapping[str, Any] | None, compression: str) -> tuple[int, int]:

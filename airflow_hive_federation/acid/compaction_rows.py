@@ -9,7 +9,7 @@ held in memory does not depend on the size of the table.
 from __future__ import annotations
 
 import io
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -32,6 +32,8 @@ _BUCKET_VERSION = 0x20000000
 _DELETE_COLUMNS = ["operation", "originalTransaction", "bucket", "rowId", "currentTransaction"]
 _NANOSECOND_MILLIS = (-(2**63) // 10**6, 2**63 // 10**6)
 _HYBRID, _PROLEPTIC = 1, 2
+_TABLE_ROWS = 128 * 1024
+_TABLE_BYTES = 16 * 1024 * 1024
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -80,11 +82,11 @@ class Keys:
 class Rows:
     """Some rows with their identities.
 
-    :param row: a struct of the table's columns.
+    :param row: structs of the table's columns.
     """
 
     keys: Keys
-    row: pa.StructArray
+    row: pa.ChunkedArray
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ class BucketReader:
                         last = rows.keys.at(-1)
                         yield rows
 
-    def plain_rows(self) -> Iterator[pa.StructArray]:
+    def plain_rows(self) -> Iterator[pa.ChunkedArray]:
         """Yield the rows of files that have no identities, those of an insert-only table.
 
         :raises AcidFormatError: a file is truncated, or has other columns than the table.
@@ -147,8 +149,8 @@ class BucketReader:
         for source, length in self._with_rows(self.merge.inserts):
             with self._opened(source, length) as reader:
                 self._check_row(pa.struct(list(reader.schema)), source)
-                for batch in self._batches(reader, source):
-                    yield self._conforming(batch.to_struct_array(), source)
+                for rows in _tables(self._batches(reader, source)):
+                    yield self._conforming(rows.to_struct_array(), source)
 
     def delete_streams(self) -> list[DeleteStream]:
         """Open the delete files side by side; close each when done."""
@@ -177,12 +179,12 @@ class BucketReader:
     def _delete_events(self, source: MergeInput, length: int | None) -> Generator[DeleteEvents, None, None]:
         with self._opened(source, length) as reader:
             self._check_acid(reader, source)
-            for batch in self._batches(reader, source, _DELETE_COLUMNS):
-                current = _integers(batch, "currentTransaction")
+            for events in _tables(self._batches(reader, source, _DELETE_COLUMNS)):
+                current = _integers(events, "currentTransaction")
                 visible = self._visible(current)
-                if (_integers(batch, "operation") != 2).any():
+                if (_integers(events, "operation") != 2).any():
                     raise self.wrong(source, "holds other events than deletes.")
-                keys = _keys(batch)
+                keys = _keys(events)
                 if visible is None:
                     yield DeleteEvents(keys, current)
                 elif visible.any():
@@ -191,16 +193,16 @@ class BucketReader:
     def _acid(self, reader: OrcBatches, source: MergeInput) -> Iterator[Rows]:
         self._check_acid(reader, source)
         self._check_row(reader.schema.field("row").type, source)
-        for batch in self._batches(reader, source):
-            if _integers(batch, "operation").any():
+        for rows in _tables(self._batches(reader, source)):
+            if _integers(rows, "operation").any():
                 raise self.wrong(
                     source,
                     "holds updates or deletes among its rows, as Hive 2 wrote them.",
                     "Run a major compaction with Hive 2 before.",
                 )
-            visible = self._visible(_integers(batch, "currentTransaction"))
-            kept_rows = batch if visible is None else batch.filter(pa.array(visible))
-            yield Rows(_keys(kept_rows), self._conforming(kept_rows.column("row"), source))
+            visible = self._visible(_integers(rows, "currentTransaction"))
+            seen = rows if visible is None else rows.filter(pa.array(visible))
+            yield Rows(_keys(seen), self._conforming(seen.column("row"), source))
 
     def _raw(
         self, reader: OrcBatches, source: MergeInput, positions: dict[tuple[int, int], int]
@@ -209,15 +211,15 @@ class BucketReader:
         self._check_row(pa.struct(list(reader.schema)), source)
         group = (source.write_id, source.statement_id)
         bucket = _BUCKET_VERSION | self.merge.bucket << 16 | source.statement_id
-        for batch in self._batches(reader, source):
-            count, first = batch.num_rows, positions.get(group, 0)
+        for rows in _tables(self._batches(reader, source)):
+            count, first = rows.num_rows, positions.get(group, 0)
             positions[group] = first + count
             keys = Keys(
                 np.full(count, source.write_id, np.int64),
                 np.full(count, bucket, np.int64),
                 np.arange(first, first + count, dtype=np.int64),
             )
-            yield Rows(keys, self._conforming(batch.to_struct_array(), source))
+            yield Rows(keys, self._conforming(rows.to_struct_array(), source))
 
     def _visible(self, write_ids: Integers) -> Mask | None:
         """Which are visible; ``None`` for all of them."""
@@ -229,9 +231,9 @@ class BucketReader:
         mask: Mask = (write_ids <= high) & ~np.isin(write_ids, self._invalid)
         return None if mask.all() else mask
 
-    def _conforming(self, row: pa.StructArray, source: MergeInput) -> pa.StructArray:
+    def _conforming(self, row: pa.ChunkedArray, source: MergeInput) -> pa.ChunkedArray:
         try:
-            return conforming(row, self.arrow)
+            return pa.chunked_array([conforming(chunk, self.arrow) for chunk in row.chunks], self.arrow)
         except AcidFormatError as error:
             raise self.wrong(source, f"has other columns than the table: {error.message}") from error
 
@@ -423,12 +425,27 @@ def _ascending(keys: Keys) -> bool:
     return bool(good.all())
 
 
-def _keys(batch: pa.RecordBatch) -> Keys:
-    return Keys(*(_integers(batch, name) for name in ("originalTransaction", "bucket", "rowId")))
+def _tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Put batches together: what is done to identities takes as long for one batch as for many."""
+    some: list[pa.RecordBatch] = []
+    count = size_bytes = 0
+    for batch in batches:
+        some.append(batch)
+        count += batch.num_rows
+        size_bytes += batch.nbytes
+        if count >= _TABLE_ROWS or size_bytes >= _TABLE_BYTES:
+            yield pa.Table.from_batches(some)
+            some, count, size_bytes = [], 0, 0
+    if some:
+        yield pa.Table.from_batches(some)
 
 
-def _integers(batch: pa.RecordBatch, name: str) -> Integers:
-    array: Integers = batch.column(name).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+def _keys(rows: pa.Table) -> Keys:
+    return Keys(*(_integers(rows, name) for name in ("originalTransaction", "bucket", "rowId")))
+
+
+def _integers(rows: pa.Table, name: str) -> Integers:
+    array: Integers = rows.column(name).to_numpy().astype(np.int64, copy=False)
     return array
 
 

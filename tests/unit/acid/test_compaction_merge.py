@@ -272,11 +272,11 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
-from airflow_hive_federation.acid import compaction_merge, orc_batches
+from airflow_hive_federation.acid import compaction_merge, compaction_rows, orc_batches
 from airflow_hive_federation.acid.compaction import BucketMerge, CompactedTable, MergeInput
 
 directory, rows = Path(sys.argv[1]), int(sys.argv[2])
-compaction_merge.STRIPE_ROWS, orc_batches._BATCH_ROWS = 20_000, 2_000
+compaction_merge.STRIPE_ROWS, orc_batches._BATCH_ROWS, compaction_rows._TABLE_ROWS = 20_000, 2_000, 2_000
 
 def write(name, operation, row_ids, current):
     path = directory / name / "bucket_00000"
