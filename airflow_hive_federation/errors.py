@@ -118,6 +118,10 @@ class MetastoreProtocolError(MetastoreError):
     """What answers does not speak the Hive metastore's protocol."""
 
 
+class MetastoreAuthenticationError(MetastoreError):
+    """The server does not accept who we are, or there is nothing to prove it by."""
+
+
 class OutcomeUnknownError(MetastoreError):
     """The connection broke inside a call that is not idempotent: it may have been carried out."""
 

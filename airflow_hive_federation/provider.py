@@ -51,12 +51,13 @@ _CONNECTION_TYPE = {
     "hook-class-name": f"{_PACKAGE}.hooks.metastore.HiveMetastoreHook",
     "hook-name": "Hive metastore (federation)",
     "ui-field-behaviour": {
-        "hidden-fields": ["password", "schema"],
+        "hidden-fields": ["schema"],
         "relabeling": {"host": "Host", "login": "User"},
         "placeholders": {
             "host": "metastore.example.com",
             "port": "9083",
             "login": "in whose name to act; by default the operating system's user",
+            "password": "where the metastore asks for one (LDAP, PAM, custom)",
         },
     },
     "conn-fields": {
@@ -80,6 +81,11 @@ _CONNECTION_TYPE = {
         "tls_cert_file": _field("TLS client certificate", "PEM file, where the server asks for one"),
         "tls_key_file": _field("TLS client key", "PEM file, where the key is not beside the certificate"),
         "tls_key_password": _field("TLS key password", "Password of the client key", format="password"),
+        "kerberos_principal": _field("Kerberos server", "The metastore's principal: hive/_HOST@EXAMPLE.COM"),
+        "kerberos_client_principal": _field(
+            "Kerberos client", "Our principal; by default the keytab's first, or the ticket's"
+        ),
+        "kerberos_keytab": _field("Kerberos keytab", "File with our keys; without one, the ticket of kinit"),
         "http_path": _field("HTTP path", "Path of the HTTP transport (/metastore)"),
         "http_bearer_token": _field(
             "HTTP bearer token", "Sent with every request of the HTTP transport", format="password"

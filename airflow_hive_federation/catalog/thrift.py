@@ -8,7 +8,7 @@ from dataclasses import replace
 from airflow_hive_federation.catalog.factories import CONNECTION, Factory, Opening
 from airflow_hive_federation.catalog.hive import HiveCatalog
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.metastore import MetastoreSettings, TlsSettings
+from airflow_hive_federation.metastore import KerberosSettings, MetastoreSettings, TlsSettings
 from airflow_hive_federation.metastore.doctor import parse_duration_s
 from airflow_hive_federation.tunnel.route import (
     DEFAULT_TIMEOUT_S,
@@ -20,6 +20,8 @@ from airflow_hive_federation.tunnel.route import (
 from airflow_hive_federation.tunnel.tunnel import Tunnel
 
 URIS = "hive.metastore.uris"
+PRINCIPAL = "hive.metastore.kerberos.principal"
+SASL = "hive.metastore.sasl.enabled"
 TIMEOUT = "hive.metastore.client.socket.timeout"
 ROUTE = "ssh.tunnel.route"
 SSH_CONNECTION = "ssh.tunnel.connection"
@@ -32,6 +34,8 @@ PROPERTIES = {
     TIMEOUT: "time a call may take, its whole answer included (120s)",
     "metastore.catalog.default": "Hive catalog of the remote (hive)",
     "hive.metastore.use.SSL": "true for TLS with the system's authorities",
+    PRINCIPAL: "the metastore's Kerberos principal, hive/_HOST@EXAMPLE.COM",
+    SASL: "true for Kerberos; the same as giving the principal",
 }
 
 
@@ -54,7 +58,19 @@ def metastore_settings(opening: Opening) -> MetastoreSettings:
         settings = replace(settings, call_timeout_s=duration_s(properties, TIMEOUT))
     if properties.get("hive.metastore.use.SSL", "").lower() == "true" and settings.tls is None:
         settings = replace(settings, tls=TlsSettings())
-    return settings
+    return _by_kerberos(settings, properties)
+
+
+def _by_kerberos(settings: MetastoreSettings, properties: Mapping[str, str]) -> MetastoreSettings:
+    enabled = properties.get(SASL, str(PRINCIPAL in properties)).lower() == "true"
+    if not enabled or settings.authentication is not None:
+        return settings
+    if not properties.get(PRINCIPAL):
+        raise ConfigurationError(
+            f"The property {SASL!r} is true, and the metastore's principal is not known.",
+            remedy=f"Add '{PRINCIPAL}' = 'hive/_HOST@EXAMPLE.COM'.",
+        )
+    return replace(settings, authentication=KerberosSettings(server_principal=properties[PRINCIPAL]))
 
 
 def duration_s(properties: Mapping[str, str], name: str) -> float:

@@ -15,7 +15,13 @@ from airflow_hive_federation.hooks.tunnel import tunnel_settings
 if TYPE_CHECKING:
     from hmsclient import HMSClient
 
-    from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
+    from airflow_hive_federation.metastore import (
+        KerberosSettings,
+        MetastoreClient,
+        MetastorePool,
+        MetastoreSettings,
+        PlainSettings,
+    )
 
 #: Extras of the connection; anything else is refused, so that a misspelt one is not silently ignored.
 #: Airflow hides values in its UI, API and logs by the extra's name: whatever is secret has one of the names
@@ -31,6 +37,9 @@ EXTRAS = frozenset(
         "tls_cert_file",
         "tls_key_file",
         "tls_key_password",
+        "kerberos_principal",
+        "kerberos_client_principal",
+        "kerberos_keytab",
         "http_path",
         "http_bearer_token",
         "http_headers",
@@ -154,6 +163,7 @@ def settings_from_connection(connection: Any) -> MetastoreSettings:
         user=connection.login or None,
         catalog=extras.get("catalog", "hive"),
         http_headers=_headers(connection, extras),
+        authentication=_authentication(connection, extras),
         **optional,
     )
 
@@ -224,6 +234,36 @@ def _known_extras(connection: Any) -> dict[str, Any]:
             conn_id=connection.conn_id,
         )
     return {name: value for name, value in extras.items() if value not in (None, "", {})}
+
+
+def _authentication(connection: Any, extras: Mapping[str, Any]) -> KerberosSettings | PlainSettings | None:
+    from airflow_hive_federation.metastore import KerberosSettings, PlainSettings
+
+    kerberos = {name: value for name, value in extras.items() if name.startswith("kerberos_")}
+    conn_id = connection.conn_id
+    if connection.password and (kerberos or not connection.login):
+        raise ConfigurationError(
+            f"Connection {conn_id!r} has a password and "
+            + ("extras of Kerberos." if kerberos else "no user."),
+            remedy="Give user and password, or Kerberos' principals and keytab.",
+            conn_id=conn_id,
+        )
+    if connection.password:
+        mask_secret(connection.password)
+        return PlainSettings(user=connection.login, password=connection.password)
+    if kerberos and "kerberos_principal" not in kerberos:
+        raise ConfigurationError(
+            f"Connection {conn_id!r} has no Kerberos principal of the server.",
+            remedy="Set kerberos_principal as hive-site.xml has it: hive/_HOST@EXAMPLE.COM.",
+            conn_id=conn_id,
+        )
+    if not kerberos:
+        return None
+    return KerberosSettings(
+        server_principal=kerberos["kerberos_principal"],
+        client_principal=kerberos.get("kerberos_client_principal"),
+        keytab=kerberos.get("kerberos_keytab"),
+    )
 
 
 def _seconds(connection: Any, name: str, value: Any) -> float:

@@ -14,14 +14,22 @@ if TYPE_CHECKING:
     from airflow_hive_federation.metastore.doctor import Finding, examine
     from airflow_hive_federation.metastore.hms import hms_client
     from airflow_hive_federation.metastore.pool import MetastorePool
-    from airflow_hive_federation.metastore.settings import CAPABILITIES, MetastoreSettings, TlsSettings
+    from airflow_hive_federation.metastore.settings import (
+        CAPABILITIES,
+        KerberosSettings,
+        MetastoreSettings,
+        PlainSettings,
+        TlsSettings,
+    )
 
 __all__ = [
     "CAPABILITIES",
     "Finding",
+    "KerberosSettings",
     "MetastoreClient",
     "MetastorePool",
     "MetastoreSettings",
+    "PlainSettings",
     "TlsSettings",
     "examine",
     "hms_client",
@@ -30,9 +38,11 @@ __all__ = [
 _HOME = {
     "CAPABILITIES": "settings",
     "Finding": "doctor",
+    "KerberosSettings": "settings",
     "MetastoreClient": "client",
     "MetastorePool": "pool",
     "MetastoreSettings": "settings",
+    "PlainSettings": "settings",
     "TlsSettings": "settings",
     "examine": "doctor",
     "hms_client": "hms",

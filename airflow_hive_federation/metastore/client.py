@@ -52,6 +52,7 @@ class MetastoreClient(PartitionCalls, TransactionCalls):
         :raises MetastoreTimeoutError: if the answer to a reading call is not complete in time.
         :raises OutcomeUnknownError: if the connection broke, or time ran out, inside a call that writes.
         :raises MetastoreProtocolError: if what answers is no metastore.
+        :raises MetastoreAuthenticationError: if the server does not accept who we are.
         :raises UnsupportedMethodError: if this server's version lacks the method and there is no other way.
         :raises MetastoreError: (its subclasses) for what the server raised.
         """
@@ -191,10 +192,12 @@ def _unreachable(causes: list[tuple[Endpoint, Exception]]) -> Exception:
     if all(isinstance(error, ForeignProtocol | ssl.SSLError) for _, error in causes):
         return MetastoreProtocolError(
             f"What answers is no Hive metastore, or not with this transport: {told}",
-            remedy="Check host and port, the scheme (thrift://, thrift+tls://, http://, https://) and the "
-            "certificates.",
+            remedy="Check host and port, the scheme (thrift://, thrift+tls://, http://, https://), the "
+            "certificates, and whether the server asks for Kerberos or a password.",
             uris=uris,
         )
     return MetastoreUnreachableError(
-        f"No metastore answers: {told}", remedy="Start the metastore, or correct the URIs.", uris=uris
+        f"No metastore answers: {told}",
+        remedy="Start the metastore, correct the URIs, or give the authentication that it asks for.",
+        uris=uris,
     )

@@ -8,6 +8,7 @@ from typing import Any
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore.idl.service import METHODS
 from airflow_hive_federation.metastore.protocol import MalformedMessage, decode_reply, encode_call
+from airflow_hive_federation.metastore.sasl import SaslChannel
 from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings
 from airflow_hive_federation.metastore.struct import Fault, Struct
 from airflow_hive_federation.metastore.transport import Channel, Deadline, ForeignProtocol, open_channel
@@ -18,11 +19,12 @@ class Connection:
 
     :raises OSError: if nothing answers there within the deadline.
     :raises ForeignProtocol: if something else does.
+    :raises MetastoreAuthenticationError: if the server does not accept who we are.
     """
 
     def __init__(self, endpoint: Endpoint, settings: MetastoreSettings, deadline: Deadline) -> None:
         self.endpoint = endpoint
-        self.channel: Channel = open_channel(endpoint, settings, deadline)
+        self.channel: Channel = _open(endpoint, settings, deadline)
         self._sequence_id = 0
         try:
             if self.channel.needs_greeting:
@@ -58,6 +60,17 @@ class Connection:
     def close(self) -> None:
         """Close; never fails."""
         self.channel.close()
+
+
+def _open(endpoint: Endpoint, settings: MetastoreSettings, deadline: Deadline) -> Channel:
+    channel = open_channel(endpoint, settings, deadline)
+    if settings.authentication is None:
+        return channel
+    try:
+        return SaslChannel(channel, endpoint, settings.authentication, deadline)
+    except BaseException:
+        channel.close()
+        raise
 
 
 @cache

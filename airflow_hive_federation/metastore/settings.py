@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ CAPABILITIES = (
 )
 
 _PLAIN, _TLS = ("thrift", "http"), ("thrift+tls", "https")
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +73,45 @@ class TlsSettings:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
+
+
+@dataclass(frozen=True, kw_only=True)
+class KerberosSettings:
+    """Kerberos (Hive's ``hive.metastore.sasl.enabled``).
+
+    :param server_principal: ``hive/_HOST@EXAMPLE.COM``; ``_HOST`` stands for the host of the URI
+        (``hive.metastore.kerberos.principal``).
+    :param client_principal: who asks; ``None`` is whoever the keytab's first key, or the ticket, is of.
+    :param keytab: file with the client's keys; ``None`` takes the ticket that ``kinit``, or
+        ``airflow kerberos``, got (``KRB5CCNAME``).
+    """
+
+    server_principal: str
+    client_principal: str | None = None
+    keytab: str | None = None
+
+    def __post_init__(self) -> None:
+        service, slash, rest = self.server_principal.partition("/")
+        host, at, realm = rest.partition("@")
+        if not (service and slash and host and at and realm):
+            raise ConfigurationError(
+                f"{self.server_principal!r} is no Kerberos principal of a server.",
+                remedy="Write it as hive-site.xml has it: hive/_HOST@EXAMPLE.COM.",
+            )
+
+    def server_of(self, host: str) -> str:
+        """The principal of the server on a host (``SecurityUtil.getServerPrincipal``)."""
+        service, _, rest = self.server_principal.partition("/")
+        named, _, realm = rest.partition("@")
+        return f"{service}/{host.lower() if named == '_HOST' else named}@{realm}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainSettings:
+    """User and password (SASL PLAIN; Hive's ``metastore.authentication`` of LDAP, PAM, CUSTOM or CONFIG)."""
+
+    user: str
+    password: str = field(repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,8 +181,9 @@ class MetastoreSettings:
         ``http://host:9001/metastore`` or ``https://…`` (Hive's HTTP transport).
     :param tls: TLS files; with it ``thrift://`` uses TLS as well.
     :param http_headers: HTTP headers to send with every request, a bearer token for instance.
-    :param user: user in whose name to act (``set_ugi``, or the user header of HTTP); ``None`` is the
-        operating system's user.
+    :param authentication: how we prove who we are; ``None`` is not at all: the server believes ``user``.
+    :param user: user in whose name to act (``set_ugi``, or the user header of HTTP); ``None`` is who is
+        authenticated, or the operating system's user.
     :param groups: the user's groups, sent with ``set_ugi``.
     :param connect_timeout_s: seconds to connect to one URI, greeting included.
     :param call_timeout_s: seconds a call may take, its whole answer included.
@@ -153,6 +195,7 @@ class MetastoreSettings:
 
     uris: tuple[str, ...]
     tls: TlsSettings | None = None
+    authentication: KerberosSettings | PlainSettings | None = None
     http_headers: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     user: str | None = None
     groups: tuple[str, ...] = ()
@@ -178,6 +221,23 @@ class MetastoreSettings:
                 "TLS through a tunnel is not supported.",
                 remedy="Use thrift:// or http://: the tunnel is encrypted up to its last hop.",
             )
+        self._check_authentication(endpoints)
+
+    def _check_authentication(self, endpoints: tuple[Endpoint, ...]) -> None:
+        if self.authentication is None:
+            return
+        if any(one.is_http for one in endpoints):
+            raise ConfigurationError(
+                "Kerberos and passwords of SASL do not go over HTTP.",
+                remedy="Use thrift:// or thrift+tls:// URIs, or a bearer token.",
+            )
+        if isinstance(self.authentication, PlainSettings) and self.tls is None and self.dialer is None:
+            exposed = [one for one in endpoints if not one.is_tls and one.host not in _LOOPBACK]
+            if exposed:
+                raise ConfigurationError(
+                    f"The password would travel to {exposed[0]} unencrypted.",
+                    remedy="Use thrift+tls:// URIs, or an SSH route.",
+                )
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the URIs taken apart.
@@ -188,7 +248,14 @@ class MetastoreSettings:
 
     def effective_user(self) -> str:
         """Return the user that calls act for."""
-        return self.user or getpass.getuser()
+        if self.user:
+            return self.user
+        if isinstance(self.authentication, PlainSettings):
+            return self.authentication.user
+        if self.authentication is not None and self.authentication.client_principal:
+            # As Hadoop's KerberosName has it without rules of its own.
+            return re.split("[/@]", self.authentication.client_principal, maxsplit=1)[0]
+        return getpass.getuser()
 
     def __reduce__(self) -> tuple[object, ...]:
         # A mapping proxy cannot be pickled.

@@ -14,7 +14,12 @@ from airflow_hive_federation.embedded.java import Java, find_java
 from airflow_hive_federation.embedded.jvm import clean_environment, free_port, java_command
 from airflow_hive_federation.embedded.lock import Artifact, parse_lock
 from airflow_hive_federation.errors import MetastoreUnreachableError
-from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.metastore import (
+    KerberosSettings,
+    MetastoreClient,
+    MetastoreSettings,
+    PlainSettings,
+)
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 
 
@@ -44,27 +49,39 @@ def fetched(lock: str) -> list[Path]:
 
 @contextmanager
 def plain_metastore(
-    home: Path, class_path: Sequence[Path], settings: Mapping[str, str], *, uri: str = "thrift://127.0.0.1:{}"
+    home: Path,
+    class_path: Sequence[Path],
+    settings: Mapping[str, str],
+    *,
+    uri: str = "thrift://127.0.0.1:{}",
+    java: Java | None = None,
+    properties: Mapping[str, str] | None = None,
+    authentication: KerberosSettings | PlainSettings | None = None,
 ) -> Iterator[str]:
     """Run Hive's own ``HiveMetaStore`` and yield its URI once it answers.
 
-    :param settings: of ``hive-site.xml``.
+    :param settings: of ``hive-site.xml``, and of ``core-site.xml`` if their names begin with ``hadoop.``.
     :param uri: how it is reached; ``{}`` stands for its port.
+    :param java: what runs it, if the one that the embedded metastore runs on does not.
+    :param properties: of the JVM.
+    :param authentication: what it asks for.
     """
     port = free_port()
+    hadoop = {name: value for name, value in settings.items() if name.startswith("hadoop.")}
+    (home / "core-site.xml").write_text(site_xml(hadoop), encoding="utf-8")
     (home / "hive-site.xml").write_text(site_xml(settings), encoding="utf-8")
-    java: Java = find_java()
     command = java_command(
-        java,
+        java or find_java(),
         "org.apache.hadoop.hive.metastore.HiveMetaStore",
         ["-p", str(port)],
         class_path=[home, *class_path],
         argument_file=home / "java.args",
+        properties=properties,
     )
     with (home / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=home, env=clean_environment(), stdout=log, stderr=log)
     try:
-        found = MetastoreSettings(uris=(uri.format(port),))
+        found = MetastoreSettings(uris=(uri.format(port),), authentication=authentication)
         policy = PollPolicy(first_s=0.2, factor=1, timeout_s=60)
         with MetastoreClient(found) as client:
             ready = wait_until(lambda: process.poll() is not None or _answers(client), policy)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -14,23 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-import pytest
 
 from airflow_hive_federation.tunnel.route import Hop
+from tests.integration.debian import require_program
 
 _START_S = 20.0
 
 
 def require_sshd() -> str:
     """Path of ``sshd``; installs it where that is possible, and skips the test where it is not."""
-    found = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
-    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        for command in (["apt-get", "update", "-q"], ["apt-get", "install", "-y", "-q", "openssh-server"]):
-            subprocess.run(command, capture_output=True, check=False, timeout=300)
-        found = shutil.which("sshd", path="/usr/sbin")
-    if found is None:
-        pytest.skip("needs sshd (package openssh-server)")
-    return found
+    return require_program("sshd", "openssh-server")
 
 
 @dataclass

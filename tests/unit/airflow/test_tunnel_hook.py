@@ -60,7 +60,7 @@ def test_routes_that_do_not_do(connection: Define, extra: dict[str, str], why: s
 
 
 def test_what_properties_of_remotes_name(connection: Define) -> None:
-    name = connection(host="far", login="ann", password="sesame", extra={})
+    name = connection(host="thrift+tls://far", login="ann", password="sesame", extra={})
     known = AirflowConnections()
     assert known.metastore(name).endpoints()[0].host == "far"
     assert known.passphrase(name) == "sesame"

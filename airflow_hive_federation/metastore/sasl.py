@@ -1,0 +1,273 @@
+"""SASL as Thrift's ``TSaslTransport`` speaks it: Kerberos and passwords.
+
+A negotiation of messages (a status, a length, bytes) is followed by frames (a length, bytes), which the
+mechanism signs or encrypts where both sides agreed on that.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from enum import IntEnum
+from typing import Any, NoReturn, Protocol
+
+from airflow_hive_federation.errors import ConfigurationError, MetastoreAuthenticationError
+from airflow_hive_federation.metastore.settings import Endpoint, KerberosSettings, PlainSettings
+from airflow_hive_federation.metastore.transport import Channel, Deadline, ForeignProtocol
+
+_MESSAGE = struct.Struct("!BI")
+_LENGTH = struct.Struct("!I")
+_LONGEST_MESSAGE = 104_857_600  # TSaslTransport.MAX_MESSAGE_SIZE
+_LONGEST_FRAME = 0x7FFFFFFF
+#: Of what is wrapped at once, at the most; the server may ask for less.
+_PIECE = 1 << 20
+
+
+class _Status(IntEnum):
+    """``TSaslTransport.NegotiationStatus``."""
+
+    START = 1
+    OK = 2
+    BAD = 3
+    ERROR = 4
+    COMPLETE = 5
+
+
+class Mechanism(Protocol):
+    """The client's side of a SASL mechanism."""
+
+    name: str
+    #: Whether there is nothing more to say.
+    complete: bool
+
+    def step(self, challenge: bytes) -> bytes:
+        """Answer a challenge; the first one is empty.
+
+        :raises MetastoreAuthenticationError: if that is impossible.
+        """
+
+    def wrap(self, data: bytes) -> list[bytes]:
+        """Turn bytes into frames."""
+
+    def unwrap(self, frame: bytes) -> bytes:
+        """Turn a frame into bytes.
+
+        :raises MetastoreAuthenticationError: if it is not what the server sent.
+        """
+
+
+class SaslChannel:
+    """Thrift in SASL's frames, on an authenticated channel.
+
+    :param channel: to the server; nothing was said there yet.
+    :raises MetastoreAuthenticationError: if the server refuses us, or we have nothing to show.
+    :raises ForeignProtocol: if it does not speak SASL.
+    :raises OSError: if it does not answer.
+    """
+
+    #: The server knows from the mechanism who asks (as ``HiveMetaStoreClient.open`` has it).
+    needs_greeting = False
+
+    def __init__(
+        self,
+        channel: Channel,
+        endpoint: Endpoint,
+        authentication: KerberosSettings | PlainSettings,
+        deadline: Deadline,
+    ) -> None:
+        self._channel = channel
+        self._endpoint = endpoint
+        self._mechanism: Mechanism = (
+            _Kerberos(authentication, endpoint)
+            if isinstance(authentication, KerberosSettings)
+            else _Plain(authentication)
+        )
+        self._answer = io.BytesIO()
+        try:
+            self._negotiate(deadline)
+        except ConnectionError as error:
+            raise ForeignProtocol("it closed the connection when authentication (SASL) began") from error
+
+    def send(self, request: bytes, deadline: Deadline) -> None:
+        """See :meth:`Channel.send`."""
+        frames = self._mechanism.wrap(request)
+        self._channel.send(b"".join(_LENGTH.pack(len(one)) + one for one in frames), deadline)
+        self._answer = io.BytesIO()
+
+    def receive(self, size: int, deadline: Deadline) -> bytes:
+        """See :meth:`Channel.receive`."""
+        while not (data := self._answer.read(size)):
+            (length,) = _LENGTH.unpack(self._read(_LENGTH.size, deadline))
+            if length > _LONGEST_FRAME:
+                raise ForeignProtocol(f"a frame of {length} bytes")
+            self._answer = io.BytesIO(self._mechanism.unwrap(self._read(length, deadline)))
+        return data
+
+    def is_stale(self) -> bool:
+        """See :meth:`Channel.is_stale`."""
+        return self._channel.is_stale()
+
+    def close(self) -> None:
+        """See :meth:`Channel.close`."""
+        self._channel.close()
+
+    def _negotiate(self, deadline: Deadline) -> None:
+        mechanism = self._mechanism
+        first = mechanism.step(b"")
+        self._say(_Status.START, mechanism.name.encode(), deadline)
+        self._say(self._done(), first, deadline)
+        status = _Status.OK
+        while not mechanism.complete:
+            status, challenge = self._hear(deadline)
+            if status is _Status.COMPLETE:
+                raise ForeignProtocol("the server ended the authentication before it had shown who it is")
+            self._say(self._done(), mechanism.step(challenge), deadline)
+        while status is not _Status.COMPLETE:
+            status, _ = self._hear(deadline)
+
+    def _done(self) -> _Status:
+        return _Status.COMPLETE if self._mechanism.complete else _Status.OK
+
+    def _say(self, status: _Status, payload: bytes, deadline: Deadline) -> None:
+        self._channel.send(_MESSAGE.pack(status, len(payload)) + payload, deadline)
+
+    def _hear(self, deadline: Deadline) -> tuple[_Status, bytes]:
+        number, length = _MESSAGE.unpack(self._read(_MESSAGE.size, deadline))
+        if number not in set(_Status) or length > _LONGEST_MESSAGE:
+            raise ForeignProtocol("what it answers is not SASL")
+        status, payload = _Status(number), self._read(length, deadline)
+        if status in {_Status.BAD, _Status.ERROR}:
+            raise MetastoreAuthenticationError(
+                f"{self._endpoint} refuses {self._mechanism.name} authentication: "
+                f"{payload.decode(errors='replace')}",
+                remedy="Check the user and password, or the principals and the keytab; the server's log says "
+                "more.",
+                uri=str(self._endpoint),
+            )
+        return status, payload
+
+    def _read(self, size: int, deadline: Deadline) -> bytes:
+        parts = bytearray()
+        while len(parts) < size:
+            parts += self._channel.receive(size - len(parts), deadline)
+        return bytes(parts)
+
+
+class _Plain:
+    """User and password (RFC 4616), as Hive has it for LDAP, PAM and CUSTOM."""
+
+    name = "PLAIN"
+    complete = False
+
+    def __init__(self, settings: PlainSettings) -> None:
+        self._settings = settings
+
+    def step(self, challenge: bytes) -> bytes:  # noqa: ARG002 - there is one answer to whatever is asked
+        self.complete = True
+        return b"\0".join([b"", self._settings.user.encode(), self._settings.password.encode()])
+
+    def wrap(self, data: bytes) -> list[bytes]:
+        return [data]
+
+    def unwrap(self, frame: bytes) -> bytes:
+        return frame
+
+
+class _Kerberos:
+    """Kerberos by GSSAPI (RFC 4752), with the strongest protection that the server offers.
+
+    Servers offer what ``hadoop.rpc.protection`` says: authentication alone, integrity, or privacy.
+    """
+
+    name = "GSSAPI"
+    complete = False
+    _NOTHING, _INTEGRITY, _PRIVACY = 1, 2, 4
+
+    def __init__(self, settings: KerberosSettings, endpoint: Endpoint) -> None:
+        try:
+            import gssapi
+        except ImportError as error:
+            raise ConfigurationError(
+                "Kerberos needs the package gssapi.",
+                remedy="pip install 'airflow-hive-federation[kerberos]'; it is built against Kerberos' "
+                "headers (Debian: libkrb5-dev, Red Hat: krb5-devel).",
+            ) from error
+        self._errors: type[Exception] = gssapi.exceptions.GSSError
+        self._endpoint = endpoint
+        self._server = settings.server_of(endpoint.host)
+        self._layer = self._NOTHING
+        self._piece = _PIECE
+        try:
+            self._context = gssapi.SecurityContext(
+                name=gssapi.Name(self._server, gssapi.NameType.kerberos_principal),
+                creds=_credentials(gssapi, settings),
+                mech=gssapi.MechType.kerberos,
+                flags=(
+                    gssapi.RequirementFlag.mutual_authentication,
+                    gssapi.RequirementFlag.integrity,
+                    gssapi.RequirementFlag.confidentiality,
+                    gssapi.RequirementFlag.replay_detection,
+                    gssapi.RequirementFlag.out_of_sequence_detection,
+                ),
+                usage="initiate",
+            )
+        except self._errors as error:
+            self._fail(error)
+
+    def step(self, challenge: bytes) -> bytes:
+        try:
+            if not self._context.complete:
+                return bytes(self._context.step(challenge or None) or b"")
+            return self._agreed(self._context.unwrap(challenge).message)
+        except self._errors as error:
+            self._fail(error)
+
+    def wrap(self, data: bytes) -> list[bytes]:
+        if self._layer == self._NOTHING:
+            return [data]
+        pieces = [data[first : first + self._piece] for first in range(0, len(data), self._piece)]
+        return [self._context.wrap(one, self._layer == self._PRIVACY).message for one in pieces]
+
+    def unwrap(self, frame: bytes) -> bytes:
+        if self._layer == self._NOTHING:
+            return frame
+        try:
+            found = self._context.unwrap(frame)
+        except self._errors as error:
+            self._fail(error)
+        return bytes(found.message)
+
+    def _agreed(self, offer: bytes) -> bytes:
+        if len(offer) != 4:
+            raise ForeignProtocol("its offer of protection is not four bytes (RFC 4752)")
+        layers = [one for one in (self._PRIVACY, self._INTEGRITY, self._NOTHING) if offer[0] & one]
+        if not layers:
+            raise ForeignProtocol(f"it offers no protection that is known ({offer[0]})")
+        self._layer = layers[0]
+        longest = b"\0\0\0"
+        if self._layer != self._NOTHING:
+            theirs = int.from_bytes(offer[1:], "big")
+            self._piece = min(_PIECE, self._context.get_wrap_size_limit(theirs, self._layer == self._PRIVACY))
+            longest = b"\xff\xff\xff"
+        self.complete = True
+        return bytes(self._context.wrap(bytes([self._layer]) + longest, False).message)
+
+    def _fail(self, error: Exception) -> NoReturn:
+        raise MetastoreAuthenticationError(
+            f"Kerberos to {self._server} at {self._endpoint}: {error}",
+            remedy="Check the server's principal, the keytab or ticket (klist), and the clocks; KRB5_TRACE="
+            "/dev/stderr tells every step.",
+            uri=str(self._endpoint),
+            principal=self._server,
+        ) from error
+
+
+def _credentials(gssapi: Any, settings: KerberosSettings) -> Any:
+    """Whose tickets to show: of the keytab, or those that ``kinit`` got."""
+    principal = settings.client_principal
+    name = None if principal is None else gssapi.Name(principal, gssapi.NameType.kerberos_principal)
+    if settings.keytab is None:
+        return None if name is None else gssapi.Credentials(name=name, usage="initiate")
+    # Tickets are shared by this process' connections, and renewed from the keytab.
+    store = {"client_keytab": settings.keytab, "ccache": f"MEMORY:{settings.keytab}:{principal or ''}"}
+    return gssapi.Credentials(name=name, usage="initiate", store=store)

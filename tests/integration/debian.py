@@ -1,0 +1,37 @@
+"""Programs that tests need beside Python and Java, from Debian's packages."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+_SYSTEM_PATH = "/usr/sbin:/usr/local/sbin:/sbin"
+
+
+def require_program(name: str, *packages: str) -> str:
+    """Path of a program; installs it where that is possible, and skips the test where it is not."""
+    found = _which(name)
+    if found is None:
+        install(*packages)
+        found = _which(name)
+    if found is None:
+        pytest.skip(f"needs {name} (packages {', '.join(packages)})")
+    return found
+
+
+def install(*packages: str) -> None:
+    """Install packages, as root on Debian; does nothing elsewhere."""
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        return
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for arguments in (["update", "-q"], ["install", "-y", "-q", "--no-install-recommends", *packages]):
+        subprocess.run(
+            ["apt-get", *arguments], env=environment, capture_output=True, check=False, timeout=600
+        )
+
+
+def _which(name: str) -> str | None:
+    return shutil.which(name) or shutil.which(name, path=_SYSTEM_PATH)
