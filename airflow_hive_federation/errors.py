@@ -7,6 +7,7 @@
     ├── MetastoreError                a metastore answered with an error, or did not answer
     │   ├── MetastoreUnreachableError     no server behind any URI             (retryable)
     │   ├── MetastoreTimeoutError         no answer within the deadline        (retryable)
+    │   ├── MetastoreAuthenticationError  our principal or password is refused
     │   ├── MetastoreProtocolError        something else answers on that port
     │   ├── OutcomeUnknownError           the connection broke inside a call that may have been carried out
     │   ├── UnsupportedMethodError        this metastore's version lacks the method
