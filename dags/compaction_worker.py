@@ -1,8 +1,11 @@
-"""Serve a metastore's compaction queue with Spark, so that a cluster with no Hive engine compacts.
+"""
+## Compact ACID tables
+
+Serves a metastore's compaction queue with Spark, so that a cluster with no Hive engine compacts.
 
 Every quarter of an hour, what the metastore's initiator and `ALTER TABLE … COMPACT` have put in the queue is
-compacted. It needs a connection of type ``hive_federation`` and one of the apache-spark provider. Switch
-Hive's own workers off (``metastore.compactor.worker.threads=0``), or let them serve other pools.
+compacted. It needs a connection of type `hive_federation` and one of the apache-spark provider. Switch
+Hive's own workers off (`metastore.compactor.worker.threads=0`), or let them serve other pools.
 """
 
 from __future__ import annotations
@@ -15,13 +18,15 @@ from airflow_hive_federation.operators.compaction import CompactionWorkerOperato
 
 with DAG(
     dag_id="compaction_worker",
+    dag_display_name="Compact ACID tables",
+    description="Serves a metastore's compaction queue with Spark",
     schedule=timedelta(minutes=15),
     catchup=False,
     max_active_runs=1,
     tags=["hive", "acid"],
     doc_md=__doc__,
     params={
-        "metastore_conn_id": Param("hive_source", type="string", description="Connection of the metastore"),
+        "metastore_conn_id": Param("hive_source", type="string", title="Connection of the metastore"),
     },
 ):
     CompactionWorkerOperator(
