@@ -214,6 +214,28 @@ def test_partitions(client: MetastoreClient, monkeypatch: pytest.MonkeyPatch) ->
     assert (again.parameters or {})["v"] == "new"
 
 
+def test_partitions_of_several_write_ids(client: MetastoreClient) -> None:
+    client.create_table(table("written", keys=[types.FieldSchema(name="day", type="string")]))
+    made = client.get_table(DATABASE, "written")
+    partitions = [partition(made, str(number)) for number in range(6)]
+    for number, one in enumerate(partitions):
+        one.writeId = number // 2
+    client.add_partitions(partitions)
+    for write_ids in ([0, 1, 2, 0, 1, 2], [None] * 6):
+        found = list(client.iter_partitions(DATABASE, "written"))
+        for one, write_id in zip(found, write_ids, strict=True):
+            one.writeId = write_id
+            one.parameters = {**(one.parameters or {}), "v": str(write_id)}
+        client.alter_partitions(DATABASE, "written", found)
+        again = list(client.iter_partitions(DATABASE, "written"))
+        assert [(one.parameters or {})["v"] for one in again] == [str(one) for one in write_ids]
+    for delete_data in (False, True):
+        client.drop_table(DATABASE, "written", delete_data=delete_data)
+        client.create_table(table("written", keys=[types.FieldSchema(name="day", type="string")]))
+        assert client.list_partition_names(DATABASE, "written") == []
+        client.add_partitions([partition(made, "again")])
+
+
 def test_column_statistics(client: MetastoreClient, monkeypatch: pytest.MonkeyPatch) -> None:
     client.create_table(table("stats", external=True))
     client.set_column_statistics([column_statistics("stats")])

@@ -15,6 +15,8 @@ from airflow_hive_federation.model.partitions import partition_name
 ALL = -1  # as max_parts, an i16: no limit, where a number could not exceed 32,767
 PARTITIONS_A_CALL = 500
 PARTITIONS_AN_ANSWER = 5000
+#: What a metastore says whose listener writes a second event of one call (``ListenerEvent.putParameter``).
+_SECOND_EVENT = "overwrite a read-only parameter: DB_NOTIFICATION_EVENT_ID_KEY_NAME"
 
 
 class PartitionCalls(StatisticsCalls):
@@ -133,8 +135,8 @@ class PartitionCalls(StatisticsCalls):
         """Replace the metadata of existing partitions, found by their values.
 
         A call has partitions of one write id only: of others, the metastore's listener would write a second
-        event, and fail (``DbNotificationListener.onAlterPartitions``: "Invalid attempt to overwrite a
-        read-only parameter").
+        event, and fail (``DbNotificationListener.onAlterPartitions``). Which one a partition has that comes
+        without is for the metastore to know: where that differs, half of them are tried by themselves.
         """
         ordered = sorted(partitions, key=_write_id)
         runs = (list(run) for _, run in groupby(ordered, _write_id))
@@ -148,7 +150,20 @@ class PartitionCalls(StatisticsCalls):
                 validWriteIdList=valid_write_ids,
                 writeId=write_id,
             )
-            self.call("alter_partitions_req", request)
+            try:
+                self.call("alter_partitions_req", request)
+            except MetastoreServerError as error:
+                if len(some) == 1 or _SECOND_EVENT not in error.message:
+                    raise
+                self.alter_partitions(
+                    database,
+                    table,
+                    some,
+                    environment=environment,
+                    valid_write_ids=valid_write_ids,
+                    write_id=write_id,
+                    batch=len(some) // 2,
+                )
 
     def drop_partitions(
         self,
