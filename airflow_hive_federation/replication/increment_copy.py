@@ -111,8 +111,12 @@ def place_staged(copy: TableCopy, options: Mapping[str, Any] | None = None) -> N
             # Missing: moved by a run that was killed thereafter.
             if filesystem.exists(path):
                 rename(filesystem, path, target)
-            if filesystem.exists(path.rpartition("/")[0]):
-                filesystem.rm(path.rpartition("/")[0], recursive=True)
+    # A partition may have several, so none of the hidden places goes before all have been moved.
+    for stage in sorted({staged.rpartition("/")[0] for staged in copy.staged}):
+        filesystem, path = open_filesystem(stage, options)
+        with storage_errors(stage):
+            if filesystem.exists(path):
+                filesystem.rm(path, recursive=True)
 
 
 def remove_extraneous(copy: TableCopy, options: Mapping[str, Any] | None = None) -> None:
