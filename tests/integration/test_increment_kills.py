@@ -6,6 +6,8 @@ As in ``test_kills``: the process ends by ``os._exit`` at the step, and nothing 
 from __future__ import annotations
 
 import json
+import os
+import random
 import shutil
 import subprocess
 import sys
@@ -28,6 +30,7 @@ from airflow_hive_federation.replication.position import read_position
 from airflow_hive_federation.replication.transactions import begin_drain
 from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
+from tests.integration.cutting import Cut, cut_at
 from tests.integration.incrementing import run_copy
 from tests.integration.small_source import (
     add_partition,
@@ -39,6 +42,9 @@ from tests.integration.small_source import (
 from tests.integration.test_kills import KILLED, exiting_at, lasting, pool
 
 DATABASE = "inc_killed"
+#: How many steps to cut a cycle off at, or ``all``.
+CUTS = os.environ.get("HIVE_FEDERATION_CUTS", "6")
+CUTS_BEGIN = random.SystemRandom().randrange(1, 15)
 
 
 def worker(argv: list[str]) -> None:
@@ -127,6 +133,15 @@ class Case:
     def load(self, on_step: Callable[[str], None] = lambda _: None) -> None:
         load(self.source.uri, self.target.uri, self.policy, self.dump, on_step)
 
+    def cycle(self) -> None:
+        """Dump from where the target stands, and load."""
+        with connected(self.target) as client:
+            position = read_position(client, self.policy)
+        with pool(self.source.uri) as source:
+            dumped = dump_increment(source, self.policy, position, threads=1)
+        if not dumped.idle:
+            load(self.source.uri, self.target.uri, self.policy, dumped.dump)
+
     def kill(self, step: int) -> None:
         policy = json.dumps(self.policy.to_json())
         arguments = [self.source.uri, self.target.uri, policy, self.dump, str(step)]
@@ -214,6 +229,25 @@ def test_a_killed_cycle_dumped_anew_ends_in_the_same_state(case: Case) -> None:
         load(case.source.uri, case.target.uri, case.policy, again.dump)
         assert again.event_id == int(expected["last"])
         assert case.state() == expected, f"killed before {name!r}"
+
+
+def test_a_cycle_cut_off_at_any_call_ends_in_the_same_state(case: Case) -> None:
+    """At any call of a metastore and any change of a file system: of the dump, the copy, or the load."""
+    case.reset()
+    with cut_at(None) as steps:
+        case.cycle()
+    expected = case.state()
+    count = len(steps.taken)
+    assert {"open_txns", "commit_txn", "alter_database"} <= set(steps.taken), steps.taken
+    # All of them take some minutes.
+    cuts = range(1, count) if CUTS == "all" else range(CUTS_BEGIN, count, count // int(CUTS))
+    print(f"{count} steps, cut at {cuts}")
+    for last in cuts:
+        case.reset()
+        with pytest.raises(Cut), cut_at(last):
+            case.cycle()
+        case.cycle()
+        assert case.state() == expected, f"cut off at step {last}, {steps.taken[last]!r}"
 
 
 def test_another_policy_keeps_out(case: Case) -> None:
