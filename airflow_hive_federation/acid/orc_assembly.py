@@ -10,12 +10,18 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 from pyarrow import orc
 
+from airflow_hive_federation.acid.orc_long_texts import (
+    Bounds,
+    stripe_with_bounds,
+    with_bounds,
+    without_long_texts,
+)
 from airflow_hive_federation.acid.orc_statistics import merged_statistics
 from airflow_hive_federation.acid.orc_tail import (
     _all,
@@ -74,6 +80,7 @@ def encode(rows: pa.Table, compression: str, *, dictionaries: bool = True) -> li
     :raises AcidFormatError: pyarrow would store some timestamp wrongly.
     """
     refuse_unstorable_timestamps(rows, "the table")
+    rows, bounds = without_long_texts(rows)
     sink = pa.BufferOutputStream()
     with orc.ORCWriter(
         sink,
@@ -84,7 +91,8 @@ def encode(rows: pa.Table, compression: str, *, dictionaries: bool = True) -> li
         dictionary_key_size_threshold=_DICTIONARY_THRESHOLD if dictionaries else 0.0,
     ) as writer:
         writer.write(rows)
-    return _stripes(memoryview(sink.getvalue()))
+    stripes = _stripes(memoryview(sink.getvalue()))
+    return [_with_bounds(stripe, bounds) for stripe in stripes] if bounds else stripes
 
 
 class Mark(NamedTuple):
@@ -224,6 +232,17 @@ def _stripes(content: memoryview) -> list[Stripe]:
             )
         )
     return stripes
+
+
+def _with_bounds(stripe: Stripe, bounds: Mapping[int, Bounds]) -> Stripe:
+    return replace(
+        stripe,
+        statistics=tuple(stripe_with_bounds(one, bounds) for one in stripe.statistics),
+        columns=tuple(
+            with_bounds(one, bounds[number]) if number in bounds else one
+            for number, one in enumerate(stripe.columns)
+        ),
+    )
 
 
 # Type.Kind of orc_proto.proto.

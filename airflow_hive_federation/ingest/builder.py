@@ -14,7 +14,7 @@ from airflow_hive_federation.ingest.errors import InvalidConnection, InvalidTabl
 from airflow_hive_federation.ingest.writers import AbstractRecordWriter
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
-from airflow_hive_federation.storage.filesystem import local_path
+from airflow_hive_federation.model.remote_links import remote_of
 from airflow_hive_federation.waiting import PollPolicy
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class StreamingConnectionBuilder:
         return self._with(settings=settings, conf={**conf, **OVERRIDDEN})
 
     def with_transaction_batch_size(self, size: int) -> Self:
-        """Say how many transactions share files (1)."""
+        """Say how many transactions are opened together, and share files (1)."""
         return self._with(batch_size=size)
 
     def with_streaming_optimizations(self, enabled: bool) -> Self:
@@ -116,7 +116,8 @@ class StreamingConnectionBuilder:
     def with_dead_letters(self, to: str | DeadLetterHandler, *, limit: int | None = None) -> Self:
         """Put bad records aside instead of raising.
 
-        :param to: a file of this machine, or what takes each :class:`DeadLetter`.
+        :param to: a file of this machine, or what takes each :class:`DeadLetter`, as a ``DeadLetterFile`` of
+            another place does.
         :param limit: how many at most; ``None`` is any number.
         """
         handler = DeadLetterFile(to) if isinstance(to, str) else to
@@ -185,7 +186,7 @@ def described_table(client: MetastoreClient, said: Description) -> tuple[Any, Ta
     """Read the table and make sure that records can be streamed into it.
 
     :raises InvalidTable: it does not exist, is a view, external, not transactional or not ORC.
-    :raises InvalidConnection: the static values, or the batch size, do not fit it.
+    :raises InvalidConnection: the static values do not fit it.
     """
     name = f"{said.database}.{said.table}"
     with metastore_errors(InvalidTable, name, table=name):
@@ -195,7 +196,7 @@ def described_table(client: MetastoreClient, said: Description) -> tuple[Any, Ta
             raise InvalidTable(
                 f"There is no table {name}.", remedy="Create it, or check its name.", table=name
             ) from error
-    if table.tableType == "EXTERNAL_TABLE":
+    if table.tableType == "EXTERNAL_TABLE" and not remote_of(table.parameters):
         raise InvalidTable(
             f"{name} is an external table.", remedy="Stream into a transactional table.", table=name
         )
@@ -219,9 +220,4 @@ def _check_fit(said: Description, layout: TableLayout) -> None:
             remedy=f"Give a value for each of {', '.join(keys)}."
             if keys
             else "It has no partitions: give none.",
-        )
-    if said.batch_size > 1 and local_path(layout.location) is None:
-        raise InvalidConnection(
-            f"{layout.name} lies in a store that files cannot be appended to.",
-            remedy="Use transaction batches of one transaction there.",
         )

@@ -28,6 +28,7 @@ from airflow_hive_federation.ingest.errors import (
     StreamingException,
     StreamingIOFailure,
     TransactionError,
+    io_errors,
     metastore_errors,
 )
 from airflow_hive_federation.ingest.partitions import Partitions, partition_values
@@ -247,6 +248,8 @@ class HiveStreamingConnection:
             if key is not None:
                 key_value = types.CommitTxnKeyValue(tableId=self._table.id, key=check_key(key), value=value)
             self._parse()
+            with io_errors("Dead letters"):
+                self._bad.flush()
             batch = self._current()
             batch.commit([partition_values(name) for name in partitions or ()], key_value)
             self._state = ConnectionState.COMMITTED
@@ -290,6 +293,8 @@ class HiveStreamingConnection:
             self._state = ConnectionState.CLOSED
             try:
                 self._close_batch(open_too=was_open)
+                with io_errors("Dead letters"):
+                    self._bad.flush()
             finally:
                 self._client.close()
                 log.info("closed streaming connection of %s: %s", self._said.agent_info, self.stats)

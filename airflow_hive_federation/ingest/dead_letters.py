@@ -7,13 +7,19 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.ingest.columns import BadRecord
 from airflow_hive_federation.ingest.errors import DeadLetterLimitExceeded, SerializationError
-from airflow_hive_federation.storage.filesystem import local_path, storage_errors
+from airflow_hive_federation.storage.filesystem import (
+    local_path,
+    open_filesystem,
+    storage_errors,
+    write_atomically,
+)
 
 _SHOWN_BYTES = 200
+_HELD_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,31 +46,53 @@ class DeadLetter:
 
 
 DeadLetterHandler = Callable[[DeadLetter], None]
+"""Takes dead letters. If it has a method ``flush``, that is called before each commit, and at the end."""
 
 
 class DeadLetterFile:
-    """Appends dead letters to a file of this machine, one JSON object a line.
+    """Appends dead letters to a file, one JSON object a line.
 
-    :raises ConfigurationError: it is not on this machine.
+    :param uri: where; in a store that cannot append, the file is written anew with what it has, so that only
+        one process may use it.
+    :param storage_options: options of that store.
     """
 
-    def __init__(self, uri: str) -> None:
-        path = local_path(uri)
-        if path is None:
-            raise ConfigurationError(
-                f"Dead letters cannot be appended to {uri}.", remedy="Name a file of this machine."
-            )
-        self._uri, self._path = uri, Path(path)
+    def __init__(self, uri: str, storage_options: Mapping[str, Any] | None = None) -> None:
+        self._uri, self._options = uri, storage_options
+        self._lines: list[bytes] = []
+        self._size_bytes = 0
 
     def __call__(self, letter: DeadLetter) -> None:
-        """Append one.
+        """Take one.
+
+        :raises StorageError: those that were taken before cannot be written.
+        """
+        self._lines.append(letter.to_json().encode() + b"\n")
+        self._size_bytes += len(self._lines[-1])
+        if self._size_bytes > _HELD_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was taken.
 
         :raises StorageError: it cannot be written.
         """
+        if not self._lines:
+            return
+        local = local_path(self._uri)
+        if local is None:
+            write_atomically(self._uri, [*self._present(), *self._lines], self._options)
+        else:
+            with storage_errors(self._uri):
+                Path(local).parent.mkdir(parents=True, exist_ok=True)
+                with Path(local).open("ab") as file:
+                    file.writelines(self._lines)
+        self._lines, self._size_bytes = [], 0
+
+    def _present(self) -> list[bytes]:
+        filesystem, path = open_filesystem(self._uri, self._options)
         with storage_errors(self._uri):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(letter.to_json() + "\n")
+            return [filesystem.cat_file(path)] if filesystem.exists(path) else []
 
 
 class BadRecords:
@@ -77,6 +105,15 @@ class BadRecords:
     def __init__(self, handler: DeadLetterHandler | None, limit: int | None) -> None:
         self._handler, self._limit = handler, limit
         self.count = 0
+
+    def flush(self) -> None:
+        """Have what was handed over written.
+
+        :raises StorageError: it cannot be.
+        """
+        flush = getattr(self._handler, "flush", None)
+        if flush is not None:
+            flush()
 
     def deal_with(
         self, records: Sequence[bytes] | Mapping[int, bytes], bad: Sequence[BadRecord], before: int

@@ -8,7 +8,7 @@ needs none: until the commit nobody opens its directory.
 Until its first commit a file has a hidden name: a reader of earlier transactions of the batch would fail on
 one that it cannot read yet.
 
-Stores without appending get a whole file at the commit, and so only batches of one transaction.
+Stores without appending get a whole file at the commit; it serves one transaction then.
 """
 
 from __future__ import annotations

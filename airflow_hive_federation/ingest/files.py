@@ -89,7 +89,7 @@ def ingest_files(
     origins = _Origins()
     builder = request.connection(settings, _writer(request, files, storage_options), storage_options)
     if request.dead_letters is not None:
-        takes = origins.located(DeadLetterFile(request.dead_letters))
+        takes = _Located(origins, DeadLetterFile(request.dead_letters, storage_options))
         builder = builder.with_dead_letters(takes, limit=request.dead_letter_limit)
     with builder.connect() as connection:
         start = Position.of(connection.committed_position)
@@ -187,17 +187,20 @@ class _Origins:
         uri, line = self._places[place]
         return uri, line + record_number - self._firsts[place]
 
-    def located(self, handler: DeadLetterFile) -> Callable[[DeadLetter], None]:
-        """Let dead letters say where they come from."""
-
-        def take(letter: DeadLetter) -> None:
-            uri, line = self.of(letter.record_number)
-            handler(replace(letter, reason=f"{uri}, line {line}: {letter.reason}"))
-
-        return take
-
     def told(self) -> _Told:
         return _Told(self)
+
+
+class _Located:
+    """Lets dead letters say where they come from."""
+
+    def __init__(self, origins: _Origins, file: DeadLetterFile) -> None:
+        self._origins, self._file = origins, file
+        self.flush = file.flush
+
+    def __call__(self, letter: DeadLetter) -> None:
+        uri, line = self._origins.of(letter.record_number)
+        self._file(replace(letter, reason=f"{uri}, line {line}: {letter.reason}"))
 
 
 class _Told:

@@ -113,7 +113,11 @@ def ingest_query(
     _check(request)
     began = time.monotonic()
     builder = request.connection(settings, ArrowRecordWriter(), storage_options)
-    letters = None if request.dead_letters is None else DeadLetterFile(request.dead_letters)
+    letters = None
+    if request.dead_letters is not None:
+        letters = DeadLetterFile(request.dead_letters, storage_options)
+        # The connection has them written before each commit.
+        builder = builder.with_dead_letters(letters)
     bad = BadRecords(letters, request.dead_letter_limit)
     with builder.connect() as connection:
         position = KeyPosition.of(connection.committed_position, request.order_by)

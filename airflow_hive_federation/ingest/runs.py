@@ -31,7 +31,7 @@ class IngestTarget:
     :param commit_records: commit after so many records,
     :param commit_bytes: or so many bytes of input,
     :param commit_seconds: or so many seconds, whatever comes first.
-    :param dead_letters: file of this machine that takes bad records; without, the first one fails the run.
+    :param dead_letters: URI of a file that takes bad records; without, the first one fails the run.
     :param dead_letter_limit: bad records at most in a run.
     """
 

@@ -1,5 +1,7 @@
 """A batch of transactions that write to the same files, one for each bucket of each partition.
 
+In stores that files cannot be appended to, each transaction has files, and a directory, of its own.
+
 What happens when, killed at any line:
 
 ===================  ==================================================  ===============================
@@ -48,6 +50,7 @@ from airflow_hive_federation.ingest.heartbeat import Heartbeats
 from airflow_hive_federation.ingest.partitions import Partitions
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 
 
@@ -92,6 +95,7 @@ class TransactionBatch:
         self.write_ids = [given[one] for one in self.txn_ids]
         self._place = -1
         self._types = acid_types(layout)
+        self._shares_files = local_path(layout.location) is not None
         self._files: dict[tuple[Values, int], DeltaFile] = {}
         self._touched: dict[tuple[Values, int], DeltaFile] = {}
         self._rows: list[pa.RecordBatch] = []
@@ -127,6 +131,8 @@ class TransactionBatch:
         self._partitions.begin()
         self._touched.clear()
         self._forget_rows()
+        if not self._shares_files:
+            self._end_files()
         for file in self._files.values():
             file.begin()
         with metastore_errors(TransactionError, f"Lock on {self._settings.layout.name}", txn_id=self.txn_id):
@@ -237,6 +243,12 @@ class TransactionBatch:
         if errors:
             raise errors[0]
 
+    def _end_files(self) -> None:
+        with io_errors(f"Files of {self._settings.layout.name}"):
+            for file in self._files.values():
+                file.close()
+        self._files.clear()
+
     def _lock(self) -> None:
         layout, static = self._settings.layout, self._settings.static
         write = TableWrite(
@@ -267,15 +279,14 @@ class TransactionBatch:
     def _file(self, group: Group) -> DeltaFile:
         key = (group.values, group.bucket)
         if key not in self._files:
-            name = DirectoryName(
-                kind=DirectoryKind.DELTA, min_write_id=self.write_ids[0], max_write_id=self.write_ids[-1]
-            )
+            shared = self.write_ids if self._shares_files else [self.write_id]
+            name = DirectoryName(kind=DirectoryKind.DELTA, min_write_id=shared[0], max_write_id=shared[-1])
             self._files[key] = DeltaFile(
                 f"{self._partitions.location(group.values)}/{name}",
                 group.bucket,
                 self._types,
                 compression=self._settings.compression,
-                side=self._settings.size > 1,
+                side=len(shared) > 1,
                 optimized=self._settings.optimized,
                 storage_options=self._settings.storage_options,
             )

@@ -45,8 +45,8 @@ class StreamingIngestOperator(BaseOperator):
     :param commit_seconds: so many seconds, whatever comes first.
     :param transaction_batch_size: transactions that share files.
     :param malformed: of files: ``raise``, or ``null`` for nulls in place of what cannot be read.
-    :param dead_letters: file of the worker that takes bad records; without, the first one fails the task.
-        (templated)
+    :param dead_letters: URI of a file that takes bad records, one of each run; without, the first one fails
+        the task. (templated)
     :param dead_letter_limit: bad records at most in a run.
     :param metastore_conn_id: connection of the metastore. (templated)
     :raises ConfigurationError: neither files nor a query, or both.

@@ -24,19 +24,16 @@ from airflow_hive_federation.acid.compaction_requests import (
     wait_for_compactions,
 )
 from airflow_hive_federation.acid.compaction_runners import in_threads
-from airflow_hive_federation.embedded.jars import sql_jars
-from airflow_hive_federation.embedded.java import find_java
-from airflow_hive_federation.embedded.jvm import clean_environment, java_command, launcher_classes
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql, Row
 from airflow_hive_federation.errors import ConfigurationError, InvalidOperationError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.waiting import PollPolicy, wait_until
+from tests.integration.hives_worker import hives_worker
 
 DATABASE = "compacted"
 ACID = "stored as orc tblproperties ('transactional'='true', 'no_auto_compaction'='true')"
-WORKER = Path(__file__).with_name("hives_worker.groovy")
 
 
 @pytest.fixture(scope="module")
@@ -91,28 +88,6 @@ def change(hive: HiveSql, table: str) -> None:
         hive.execute(f"insert into {name} values {values}")
     hive.execute(f"update {name} set name = upper(name) where id in (1, 12)")
     hive.execute(f"delete from {name} where id in (0, 13)")
-
-
-def hives_worker(source: EmbeddedMetastore) -> None:
-    """Serve the queue by Hive's own worker until it is empty."""
-    java = find_java()
-    jars = sql_jars(java)
-    command = java_command(
-        java,
-        "groovy.ui.GroovyMain",
-        [str(WORKER), "240"],
-        class_path=[source.directory / "sql-conf", launcher_classes(java, jars), *jars],
-        argument_file=source.directory / "compaction.args",
-    )
-    subprocess.run(
-        command,
-        check=True,
-        cwd=source.directory,
-        env=clean_environment(),
-        timeout=300,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
 
 
 def events(directory: Path) -> dict[str, list[dict[str, Any]]]:
@@ -334,6 +309,7 @@ from airflow_hive_federation.acid.compaction import CompactionKind
 from airflow_hive_federation.acid.compaction_requests import compact_table
 from airflow_hive_federation.acid.compaction_runners import in_threads
 from airflow_hive_federation.metastore import MetastoreSettings
+from tests.integration.hives_worker import hives_worker
 
 uri, table, step = sys.argv[1:]
 merge = in_threads(1)

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ from moto.server import ThreadedMotoServer
 from airflow_hive_federation.cli.demo_airflow import DemoAirflow
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
+from airflow_hive_federation.ingest.builder import described_table
 from airflow_hive_federation.ingest.errors import InvalidSource, SerializationError, SourceError
 from airflow_hive_federation.ingest.queries import QueryRequest, ingest_query
 from airflow_hive_federation.metastore import MetastoreSettings
-from airflow_hive_federation.storage.filesystem import open_filesystem, write_atomically
+from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, write_atomically
 from tests.integration.small_source import connected, make_table
 
 pytestmark = pytest.mark.slow
@@ -183,3 +186,45 @@ def test_a_query_that_the_database_refuses(sql: HiveSql, source: EmbeddedMetasto
     with pytest.raises(SourceError, match="no such table: nothing_there") as caught:
         ingest_query(settings, request, lambda: sqlite3.connect(tmp_path / "empty.db"))
     assert caught.value.retryable
+
+
+def test_transactions_of_a_batch_share_no_files_in_an_object_store(
+    sql: HiveSql,
+    source: EmbeddedMetastore,
+    store: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The metastore here has no driver of S3: the table is told to lie there, and Hive reads a copy."""
+    filesystem, _ = open_filesystem("s3://batches", store)
+    filesystem.mkdir("batches")
+    with connected(source) as client:
+        make_table(client, DATABASE, "batches")
+        described: Any = client.get_table(DATABASE, "batches")
+
+    def on_s3(client: Any, said: Any) -> Any:
+        table, layout = described_table(client, said)
+        return table, replace(layout, location="s3://batches/t")
+
+    monkeypatch.setattr("airflow_hive_federation.ingest.connection.described_table", on_s3)
+    connection = (
+        HiveStreamingConnection.new_builder()
+        .with_database(DATABASE)
+        .with_table("batches")
+        .with_transaction_batch_size(4)
+        .with_storage_options(store)
+        .with_record_writer(StrictDelimitedInputWriter(field_delimiter=","))
+        .with_conf(MetastoreSettings(uris=(source.uri,)))
+        .connect()
+    )
+    with connection:
+        for number, ending in enumerate(("commit", "abort", "commit")):
+            connection.begin_transaction()
+            connection.write(f"{number},x")
+            connection.flush()
+            connection.write(f"{number},y")
+            getattr(connection, f"{ending}_transaction")()
+    deltas = sorted(path.rsplit("/", 2)[1] for path in filesystem.find("batches/t") if path.endswith("00000"))
+    assert deltas == ["delta_0000001_0000001", "delta_0000003_0000003"]
+    filesystem.get("batches/t/", local_path(described.sd.location), recursive=True)
+    assert contents(sql, "batches") == [("0", "x"), ("0", "y"), ("2", "x"), ("2", "y")]

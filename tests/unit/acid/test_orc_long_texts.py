@@ -1,0 +1,88 @@
+"""Very long texts: encoded without copies of them in the statistics, and hashed as short ones are."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import orc
+
+from airflow_hive_federation.acid.bucketing import bucket_hash_codes
+from airflow_hive_federation.acid.orc_assembly import AssembledFile, encode, type_messages
+from airflow_hive_federation.acid.orc_long_texts import LONG_BYTES
+from airflow_hive_federation.acid.orc_tail import _all, _fields, _locate, _number
+from airflow_hive_federation.model.types import parse_type
+
+LONG = LONG_BYTES + 1
+
+
+def written(rows: pa.Table, *hive: str) -> bytes:
+    file = io.BytesIO()
+    root = parse_type(
+        f"struct<{','.join(f'{name}:{kind}' for name, kind in zip('abc', hive, strict=False))}>"
+    )
+    made = AssembledFile(file, type_messages(root), compression="zlib", calendar=None)
+    for stripe in encode(rows, "zlib"):
+        made.add(stripe)
+    made.finish({})
+    return file.getvalue()
+
+
+def columns(content: bytes) -> list[Any]:
+    """Statistics of the file's columns."""
+    footer = _locate(io.BytesIO(content), "x")[2]
+    return [_fields(one) for one in _all(footer, 7)]
+
+
+def test_the_rows_and_their_bounds() -> None:
+    texts = ["é" * LONG, None, "b", "\U0010ffff" * LONG]
+    row = pa.StructArray.from_arrays([pa.array(texts), pa.array([1, 2, None, 4])], names=["x", "y"])
+    rows = pa.table({"a": pa.array([1, 2, 3, 4], pa.int64()), "b": row, "c": pa.array(["k"] * 4)})
+    content = written(rows, "bigint", "struct<x:string,y:bigint>", "string")
+    assert orc.ORCFile(io.BytesIO(content)).read().to_pylist() == rows.to_pylist()
+    statistics = columns(content)
+    (text,) = _all(statistics[3], 4)
+    low, high = _all(_fields(text), 1)[0], _all(_fields(text), 2)[0]
+    assert low == b"b"
+    # No text of a kilobyte is greater than all that begin so.
+    assert high == texts[3].encode()
+    assert not _all(statistics[3], 8)
+    assert _number(_fields(text), 3) == 2 * sum(len(one.encode()) for one in texts if one)
+
+
+@pytest.mark.parametrize(
+    ("text", "high"),
+    [("ab", "ab"), ("a" * LONG, "a" * 1023 + "b"), ("\ud7ff" * LONG, "\ud7ff" * 340 + "\ue000")],
+)
+def test_upper_bounds(text: str, high: str) -> None:
+    content = written(pa.table({"a": ["A" * LONG, text]}), "string")
+    (text_statistics,) = _all(columns(content)[1], 4)
+    assert _all(_fields(text_statistics), 2) == [high.encode()]
+
+
+def test_few_long_values_hash_as_many_do() -> None:
+    texts = ["x" * 5, "häß" * 1001, "y" * 70_001, ""]
+    kinds = [parse_type("string")]
+    few = bucket_hash_codes([pa.array(texts)], kinds, version=2)
+    many = bucket_hash_codes([pa.array(texts * 40)], kinds, version=2)
+    assert np.array_equal(np.tile(few, 40), many)
+
+
+def test_the_memory_of_a_long_text_is_some_times_its_length() -> None:
+    program = """
+import resource, sys, pyarrow as pa
+from airflow_hive_federation.acid.orc_assembly import encode
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+encode(pa.table({"a": ["x"]}), "uncompressed")
+rows = pa.table({"a": ["x" * (32 << 20)]})
+before = peak()
+encode(rows, "uncompressed")
+print((peak() - before) / (32 << 10))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 8
