@@ -8,6 +8,7 @@ not asked at all. Deletes that would need too many bits are joined; see :func:`~
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,13 @@ _DELETE = 2
 # A bucket property (BucketCodec.V1): version, bucket and statement, and bits between them that are 0.
 _VERSION_1, _BUCKET_SHIFT, _TWELVE_BITS = 0x20000000, 16, 0xFFF
 _OTHER_BITS = ~(_TWELVE_BITS << _BUCKET_SHIFT | _TWELVE_BITS)
+_KEY_TEXTS = (
+    scan.PLACE,
+    scan.WRITE_ID,
+    f"(shiftright({scan.BUCKET}, {_BUCKET_SHIFT}) & {_TWELVE_BITS})",
+    f"({scan.BUCKET} & {_TWELVE_BITS})",
+)
+_NO_RUNS = (np.zeros((4, 0), np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
 _MOST_DELETES = 5_000_000
 _MOST_WORDS = 4_000_000
 _MOST_SLOTS = 1_000_000
@@ -37,13 +45,15 @@ _MOST_SLOTS = 1_000_000
 
 @dataclass(frozen=True)
 class Deletes:
-    """The identities of deleted rows.
+    """The identities of deleted rows, in runs of equal place, write id, bucket and statement.
 
-    :param keys: place, write id, bucket and statement, a row each.
-    :param rows: row ids.
+    :param keys: place, write id, bucket and statement, a row each; a column a run.
+    :param lengths: how many row ids each run has.
+    :param rows: row ids, run after run.
     """
 
     keys: Longs
+    lengths: Longs
     rows: Longs
 
     def touch(self, place: int, write_ids: tuple[int, int], bucket: int | None) -> bool:
@@ -64,23 +74,28 @@ class Deletes:
         """
         if not len(self.rows):
             return rows
-        property_ = fn.col(scan.BUCKET)
-        values = [
-            fn.col(scan.PLACE),
-            fn.col(scan.WRITE_ID),
-            fn.shiftright(property_, _BUCKET_SHIFT).bitwiseAND(fn.lit(_TWELVE_BITS)),
-            property_.bitwiseAND(fn.lit(_TWELVE_BITS)),
-        ]
-        known = property_.bitwiseAND(fn.lit(_OTHER_BITS)) == _VERSION_1
-        slot = fn.lit(0).cast("bigint")
-        for value, low, size in zip(values, self._lows, self._sizes, strict=True):
-            known &= value == low if size == 1 else value.between(low, low + size - 1)
+        firsts, words = (spark.createDataFrame(_one_row(values)).scalar() for values in self._bits())
+        slot = fn.expr(self._slot_text())
+        word = fn.get(firsts, slot) + fn.expr(f"shiftright({scan.ROW_ID}, 6)")
+        bit = fn.getbit(fn.get(words, word.cast("int")), fn.expr(f"cast({scan.ROW_ID} & 63 as int)"))
+        # Arrays in arrays would cost an object a row.
+        is_deleted = fn.expr(self._known_text()) & (word < fn.get(firsts, slot + 1)) & (bit == 1)
+        return rows.where(~fn.coalesce(is_deleted, fn.lit(False)))
+
+    def _known_text(self) -> str:
+        """Whether a row's identity is among those that slots stand for."""
+        conditions = [f"({scan.BUCKET} & {_OTHER_BITS}) = {_VERSION_1}"]
+        for value, low, size in zip(_KEY_TEXTS, self._lows, self._sizes, strict=True):
+            equal = f"{value} = {low}L"
+            conditions.append(equal if size == 1 else f"{value} between {low}L and {low + size - 1}L")
+        return " and ".join(conditions)
+
+    def _slot_text(self) -> str:
+        text = "0L"
+        for value, low, size in zip(_KEY_TEXTS, self._lows, self._sizes, strict=True):
             if size > 1:
-                slot = slot * size + (value - low)
-        bits = spark.createDataFrame(pa.table({"bits": self._bits()})).scalar()
-        word = fn.get(fn.get(bits, slot.cast("int")), fn.shiftright(scan.ROW_ID, 6).cast("int"))
-        bit = fn.getbit(word, fn.col(scan.ROW_ID).bitwiseAND(fn.lit(63)).cast("int"))
-        return rows.where(~fn.coalesce(known & (bit == 1), fn.lit(False)))
+                text = f"({text} * {size}L + {value} - {low}L)"
+        return f"cast({text} as int)"
 
     @cached_property
     def _lows(self) -> list[int]:
@@ -95,16 +110,17 @@ class Deletes:
         found: dict[tuple[int, int | None], list[int]] = {}
         if not len(self.rows):
             return found
-        # One key of each slot: sorting all keys would take longer than reading them.
+        # One run of each slot: sorting all would take longer than reading them.
         one_each = np.full(int(np.prod(self._sizes)), -1)
-        one_each[self._slots] = np.arange(len(self.rows))
+        one_each[self._slots] = np.arange(len(self._slots))
         for place, write_id, bucket, _ in self.keys[:, one_each[one_each >= 0]].T:
             found.setdefault((int(place), int(bucket)), []).append(int(write_id))
         return {key: sorted(write_ids) for key, write_ids in found.items()}
 
     @cached_property
     def _slots(self) -> Longs:
-        slots = np.zeros(len(self.rows), np.int64)
+        """The slot of each run."""
+        slots = np.zeros(len(self.lengths), np.int64)
         for values, low, size in zip(self.keys, self._lows, self._sizes, strict=True):
             slots = slots * size + (values - low)
         return slots
@@ -113,31 +129,30 @@ class Deletes:
         """Whether the bits are few enough."""
         if not len(self.rows):
             return True
-        count = 1
-        for size in self._sizes:
-            count *= size
-        if count > _MOST_SLOTS:
-            return False
-        highest = np.full(count, -64, np.int64)
-        np.maximum.at(highest, self._slots, self.rows)
-        return int(((highest >> 6) + 1).sum()) <= _MOST_WORDS
+        return math.prod(self._sizes) <= _MOST_SLOTS and int(self._firsts[-1]) <= _MOST_WORDS
 
-    def _bits(self) -> pa.Array:
-        """One row: for every slot, words of 64 bits, or null."""
-        order = np.argsort(self._slots, kind="stable")
-        slots, firsts = np.unique(self._slots[order], return_index=True)
-        lengths = np.zeros(int(np.prod(self._sizes)), np.int64)
-        words = []
-        for slot, mine in zip(slots, np.split(self.rows[order], firsts[1:]), strict=True):
-            flags = np.zeros(((int(mine.max()) >> 6) + 1) * 64, np.uint8)
-            flags[mine] = 1
-            words.append(np.packbits(flags, bitorder="little").view("<i8"))
-            lengths[slot] = len(words[-1])
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        slotted = pa.ListArray.from_arrays(
-            pa.array(offsets, pa.int32()), pa.array(np.concatenate(words)), mask=pa.array(lengths == 0)
-        )
-        return pa.ListArray.from_arrays(pa.array([0, len(lengths)], pa.int32()), slotted)
+    @cached_property
+    def _firsts(self) -> Longs:
+        """Where the words of each slot begin, and at last how many words there are."""
+        highest = np.full(math.prod(self._sizes), -64, np.int64)
+        starts = np.cumsum(self.lengths) - self.lengths
+        np.maximum.at(highest, self._slots, np.maximum.reduceat(self.rows, starts))
+        return np.concatenate([[0], np.cumsum((highest >> 6) + 1)])
+
+    def _bits(self) -> tuple[Longs, Longs]:
+        """Where the words of each slot begin, and words of 64 bits."""
+        words = np.zeros(int(self._firsts[-1]), np.uint64)
+        places = np.repeat(self._firsts[self._slots], self.lengths) + (self.rows >> 6)
+        np.bitwise_or.at(words, places, np.uint64(1) << (self.rows & 63).astype(np.uint64))
+        return self._firsts, words.view(np.int64)
+
+
+def _one_row(values: Longs) -> pa.Table:
+    """Make a table of one row, an array without nulls, so that Spark does not look for them."""
+    kind = pa.list_(pa.field("item", pa.int64(), nullable=False))
+    return pa.table(
+        {"values": pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values, type=kind)}
+    )
 
 
 def read_deletes(
@@ -160,34 +175,41 @@ def read_deletes(
         footers.check_acid(file, path)
         return int(file.nrows)
 
-    def read(file: orc.ORCFile, path: str) -> tuple[Longs, Longs]:
+    def read(file: orc.ORCFile, path: str) -> tuple[Longs, Longs, Longs]:
         index, mixed = files[path]
         return _events(file.read(columns=_COLUMNS), index, write_ids if mixed else None)
 
     if sum(footers.each(list(files), options, count)) > _MOST_DELETES:
         return None
     found = footers.each(list(files), options, read)
-    keys = np.concatenate([keys for keys, _ in found], axis=1) if found else np.zeros((4, 0), np.int64)
-    rows = np.concatenate([rows for _, rows in found]) if found else np.zeros(0, np.int64)
-    deletes = Deletes(keys, rows)
+    keys, lengths, rows = (np.concatenate(some, axis=-1) for some in zip(_NO_RUNS, *found, strict=True))
+    deletes = Deletes(keys, lengths, rows)
     # Without the bits of version 1, as Hive 2 wrote them, a property says nothing of bucket and statement.
     return deletes if (rows >= 0).all() and deletes.fits() else None
 
 
-def _events(table: pa.Table, place: int, write_ids: ValidWriteIds | None) -> tuple[Longs, Longs]:
-    columns = [table.column(name).to_numpy().astype(np.int64) for name in _COLUMNS]
+def _events(table: pa.Table, place: int, write_ids: ValidWriteIds | None) -> tuple[Longs, Longs, Longs]:
+    """Return keys, lengths and row ids, as :class:`Deletes` has them."""
+    columns = [table.column(name).to_numpy().astype(np.int64, copy=False) for name in _COLUMNS]
     operation, written, property_, rows, current = columns
     kept = operation == _DELETE
     if write_ids is not None:
         kept &= (current <= write_ids.high_watermark) & ~np.isin(current, np.array(write_ids.invalid_ids))
-    odd = (property_ & _OTHER_BITS) != _VERSION_1
-    rows = np.where(odd, -1, rows)
+    if not kept.all():
+        written, property_, rows = written[kept], property_[kept], rows[kept]
+    if not len(rows):
+        return _NO_RUNS
+    changes = (written[1:] != written[:-1]) | (property_[1:] != property_[:-1])
+    starts = np.concatenate([[0], np.flatnonzero(changes) + 1])
+    written, property_ = written[starts], property_[starts]
+    if ((property_ & _OTHER_BITS) != _VERSION_1).any():
+        rows = np.full(len(rows), -1)
     keys = np.stack(
         [
-            np.full(len(rows), place),
+            np.full(len(starts), place),
             written,
             property_ >> _BUCKET_SHIFT & _TWELVE_BITS,
             property_ & _TWELVE_BITS,
         ]
     )
-    return keys[:, kept], rows[kept]
+    return keys, np.diff(starts, append=len(rows)), rows

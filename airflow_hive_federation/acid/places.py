@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql import types as spark_types
@@ -135,15 +134,11 @@ def _value_or_none(value: str) -> str | None:
     return None if value == DEFAULT_PARTITION else value
 
 
-def shown(column: Column) -> SparkColumn:
-    """Select a column as Hive shows it."""
-    value = fn.col(f"`{column.name}`")
+def shown(column: Column) -> str:
+    """Select a column as Hive shows it, in Spark's SQL."""
+    name = scan.quoted(column.name)
     # ORC's readers strip a char's padding; Hive shows it.
-    return (
-        fn.rpad(value, column.type.arguments[0], " ").alias(column.name)
-        if column.type.name == "char"
-        else value
-    )
+    return f"rpad({name}, {column.type.arguments[0]}, ' ') as {name}" if column.type.name == "char" else name
 
 
 def no_rows(spark: SparkSession, schema: spark_types.StructType) -> DataFrame:

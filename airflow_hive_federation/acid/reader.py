@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as fn
 from pyspark.sql import types as spark_types
 
 from airflow_hive_federation.acid import scan
@@ -38,6 +36,10 @@ from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 
 ROW_ID_COLUMN = "ROW__ID"
+_ROW_ID = (
+    f"struct({scan.WRITE_ID} as writeid, {scan.BUCKET} as bucketid, {scan.ROW_ID} as rowid) "
+    f"as {ROW_ID_COLUMN}"
+)
 _ORC = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
 
 
@@ -150,9 +152,9 @@ def visible_rows(
         frames.append(rows)
     if not frames:
         frames.append(with_partition_values(spark, no_rows(spark, schema), places, partition_keys))
-    selected = [shown(column) for column in columns] + [fn.col(f"`{key.name}`") for key in partition_keys]
-    chosen = [*([_row_id()] if row_ids else []), *selected]
-    return scan.union([frame.select(*chosen) for frame in frames])
+    selected = [shown(column) for column in columns] + [scan.quoted(key.name) for key in partition_keys]
+    chosen = [*([_ROW_ID] if row_ids else []), *selected]
+    return scan.union([frame.selectExpr(*chosen) for frame in frames])
 
 
 def _split(
@@ -317,14 +319,6 @@ def _bucket_of(place: Place, entry: FileEntry) -> int:
             path=place.full(entry),
         )
     return name.bucket
-
-
-def _row_id() -> SparkColumn:
-    return fn.struct(
-        fn.col(scan.WRITE_ID).alias("writeid"),
-        fn.col(scan.BUCKET).alias("bucketid"),
-        fn.col(scan.ROW_ID).alias("rowid"),
-    ).alias(ROW_ID_COLUMN)
 
 
 def _refuse_unreadable(table: Any, name: str) -> None:

@@ -30,6 +30,14 @@ FILE = "__acid_file"
 """Where a row comes from: the URI of its file, or of its partition's directory."""
 PLACE = "__acid_place"
 KEYS = (WRITE_ID, BUCKET, ROW_ID)
+# coalesce(), because a join or a user's condition on a bare column would be pushed down: "bucket is not null"
+# would then be asked of the user's column of that name, which is null in every delete event.
+_KEY_TEXTS = (
+    f"coalesce(originalTransaction, 0L) as {WRITE_ID}",
+    f"coalesce(bucket, 0) as {BUCKET}",
+    f"coalesce(rowId, 0L) as {ROW_ID}",
+    f"_metadata.file_path as {FILE}",
+)
 _HASHED, _DELETED_HASHED = "__acid_hashed", "__acid_deleted_hashed"
 _KEY_FIELDS = [
     spark_types.StructField(WRITE_ID, spark_types.LongType()),
@@ -44,6 +52,10 @@ STRICT = {OURS: "true", "ignoreMissingFiles": "false", "ignoreCorruptFiles": "fa
 _INSERT, _DELETE = 0, 2
 _GLOB_CHARACTERS = re.compile(r"([\[\]{}*?\\])")
 _EMPTY_AUTHORITY = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):///")
+_PLAIN_LOCATION = re.compile(
+    r"(?:(?P<file>file:)(?://(?=/))?|(?P<store>[a-z][a-z0-9]*://[A-Za-z0-9.:-]+))"
+    r"(?P<path>(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9_.=-]+)+)"
+)
 _BY_POSITION = {"orc.force.positional.evolution": "true"}
 # Positions count within what Spark asks for: nothing of the row may be pruned then.
 _WHOLE_ROW = "size(array(row)) = 1"
@@ -78,13 +90,14 @@ def acid_rows(
     :param schema: the row's columns.
     :param by_position: some file was written when the columns had other names; see :func:`were_renamed`.
     """
-    frame = _read_acid(spark, scan.paths, schema, by_position=by_position).where(keep(schema, _INSERT))
+    conditions = [keep(schema, _INSERT)]
     if by_position:
-        frame = frame.where(_WHOLE_ROW)
+        conditions.append(_WHOLE_ROW)
     if scan.filtered:
-        frame = frame.where(_is_valid(write_ids))
-    columns = [fn.col("row").getField(name).alias(name) for name in schema.names]
-    return frame.select(*columns, *_keys())
+        conditions.append(_is_valid(write_ids))
+    frame = _read_acid(spark, scan.paths, schema, by_position=by_position).where(" and ".join(conditions))
+    columns = [f"`row`.{quoted(name)} as {quoted(name)}" for name in schema.names]
+    return frame.selectExpr(*columns, *_KEY_TEXTS)
 
 
 def deleted_keys(
@@ -93,8 +106,9 @@ def deleted_keys(
     """Read delete events: the identities of the rows they delete."""
     frames = []
     for scan in scans:
-        frame = _read_acid(spark, scan.paths, schema).where(keep(schema, _DELETE))
-        frames.append((frame.where(_is_valid(write_ids)) if scan.filtered else frame).select(*_keys()))
+        conditions = [keep(schema, _DELETE), *([_is_valid(write_ids)] if scan.filtered else [])]
+        frame = _read_acid(spark, scan.paths, schema).where(" and ".join(conditions))
+        frames.append(frame.selectExpr(*_KEY_TEXTS))
     return union(frames)
 
 
@@ -160,18 +174,22 @@ def arrow_rows(spark: SparkSession, files: Sequence[RowFile], schema: spark_type
     return _contents(spark, [file.path for file in files]).mapInArrow(convert, result)
 
 
-def keep(schema: spark_types.StructType, operation: int) -> SparkColumn:
-    """Build the filter every scan of ACID files needs; see the module's text.
+def keep(schema: spark_types.StructType, operation: int) -> str:
+    """Build the filter every scan of ACID files needs, in Spark's SQL; see the module's text.
 
     ``operation`` is never null, so that nothing else is looked at; but Spark does not know that, and has all
     six columns read.
     """
     cheapest = next((f for f in schema.fields if isinstance(f.dataType, _CHEAP)), schema.fields[0])
-    value = fn.col("row").getField(cheapest.name).isNull().cast("bigint")
-    others = [fn.col(name) for name in ("originalTransaction", "bucket", "rowId", "currentTransaction")]
-    found = fn.coalesce("operation", *others, value)
+    value = f"cast(`row`.{quoted(cheapest.name)} is null as bigint)"
+    found = f"coalesce(operation, originalTransaction, bucket, rowId, currentTransaction, {value})"
     # What updates there are among inserts of Hive 2 is refused by the footers: here it would cost time.
-    return found < _DELETE if operation == _INSERT else found == operation
+    return f"{found} < {_DELETE}" if operation == _INSERT else f"{found} = {operation}"
+
+
+def quoted(name: str) -> str:
+    """Quote a column's name for Spark's SQL."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:
@@ -184,6 +202,10 @@ def union(frames: Sequence[DataFrame]) -> DataFrame:
 
 def qualified(spark: SparkSession, location: str) -> tuple[str, str]:
     """Return a location as the text of a qualified Hadoop path, and as ``_metadata.file_path`` has it."""
+    # Most are qualified, have nothing to escape, and need not be asked about.
+    if plain := _PLAIN_LOCATION.fullmatch(location):
+        path = f"{plain['file'] or plain['store']}{plain['path']}"
+        return path, path
     jvm = _jvm(spark)
     path = jvm.org.apache.hadoop.fs.Path(location)
     context = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
@@ -232,23 +254,12 @@ def _read_acid(
     return spark.read.schema(acid).options(**options).orc(escaped(paths))
 
 
-def _keys() -> list[SparkColumn]:
-    # coalesce(), because a join or a user's condition on a bare column would be pushed down: "bucket is not
-    # null" would then be asked of the user's column of that name, which is null in every delete event.
-    return [
-        fn.coalesce(fn.col("originalTransaction"), fn.lit(0).cast("bigint")).alias(WRITE_ID),
-        fn.coalesce(fn.col("bucket"), fn.lit(0)).alias(BUCKET),
-        fn.coalesce(fn.col("rowId"), fn.lit(0).cast("bigint")).alias(ROW_ID),
-        fn.col("_metadata.file_path").alias(FILE),
-    ]
-
-
-def _is_valid(write_ids: ValidWriteIds) -> SparkColumn:
+def _is_valid(write_ids: ValidWriteIds) -> str:
     # coalesce() keeps Spark from pushing the condition down.
-    current = fn.coalesce(fn.col("currentTransaction"), fn.lit(0))
-    condition = current <= fn.lit(write_ids.high_watermark)
+    current = "coalesce(currentTransaction, 0L)"
+    condition = f"{current} <= {write_ids.high_watermark}L"
     if write_ids.invalid_ids:
-        condition &= ~current.isin(list(write_ids.invalid_ids))
+        condition += f" and {current} not in ({', '.join(f'{one}L' for one in write_ids.invalid_ids)})"
     return condition
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -50,11 +51,11 @@ def everything(high_watermark: int = 9, text: str = "::") -> ValidWriteIds:
 
 def bits_of(deletes: Deletes) -> set[tuple[int, int]]:
     """Slots and row ids whose bit is set."""
-    (slots,) = deletes._bits().to_pylist()
+    firsts, words = (values.tolist() for values in deletes._bits())
     return {
         (slot, 64 * index + bit)
-        for slot, words in enumerate(slots)
-        for index, word in enumerate(words or ())
+        for slot, (first, end) in enumerate(itertools.pairwise(firsts))
+        for index, word in enumerate(words[first:end])
         for bit in range(64)
         if word >> bit & 1
     }
