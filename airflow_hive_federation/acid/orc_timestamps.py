@@ -7,6 +7,7 @@ nanoseconds, on which Hive's readers fail. Whoever re-encodes rows refuses those
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_hive_federation.errors import AcidFormatError
 
@@ -21,7 +22,7 @@ def refuse_unstorable_timestamps(rows: pa.RecordBatch | pa.Table, name: str) -> 
     """
     for column in rows.columns:
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-        if any(_has_unstorable(chunk) for chunk in chunks):
+        if any(has_unstorable_timestamp(chunk) for chunk in chunks):
             raise AcidFormatError(
                 f"{name} has timestamps before 1970 with a fraction of a second, which cannot be written.",
                 remedy="Run a major compaction of the partition with Hive.",
@@ -29,15 +30,24 @@ def refuse_unstorable_timestamps(rows: pa.RecordBatch | pa.Table, name: str) -> 
             )
 
 
-def _has_unstorable(array: pa.Array) -> bool:
+def has_unstorable_timestamp(array: pa.Array) -> bool:
+    """Whether some timestamp before 1970 has a fraction of a second, however deep it lies."""
     kind = array.type
     if pa.types.is_timestamp(kind):
-        counts = array.cast(pa.int64()).drop_null().to_numpy()
-        return bool(((counts < 0) & (counts % _PER_SECOND[kind.unit] != 0)).any())
+        counts = array.cast(pa.int64())
+        lowest = pc.min(counts).as_py()
+        if lowest is None or lowest >= 0:
+            return False
+        early = counts.drop_null().to_numpy()
+        return bool(((early < 0) & (early % _PER_SECOND[kind.unit] != 0)).any())
     if pa.types.is_struct(kind):
-        return any(_has_unstorable(array.field(index)) for index in range(kind.num_fields))
-    if pa.types.is_map(kind):
-        return _has_unstorable(array.keys) or _has_unstorable(array.items)
+        return any(has_unstorable_timestamp(array.field(index)) for index in range(kind.num_fields))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _has_unstorable(array.flatten())
-    return False
+        return has_unstorable_timestamp(array.flatten())
+    return pa.types.is_map(kind) and len(array) > 0 and has_unstorable_timestamp(_entries(array))
+
+
+def _entries(array: pa.MapArray) -> pa.StructArray:
+    """Keys and values of a slice; those that pyarrow tells of are the whole array's."""
+    first, end = array.offsets[0].as_py(), array.offsets[-1].as_py()
+    return array.values.slice(first, end - first)

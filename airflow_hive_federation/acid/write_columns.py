@@ -18,7 +18,6 @@ PROLEPTIC = 2
 """ORC's ``CalendarKind`` of Arrow's dates and timestamps: Gregorian for all times."""
 _CHAR, _VARCHAR = 17, 16
 _NESTED = {"array", "map", "struct"}
-_TIMESTAMPS = {"timestamp", "timestamp with local time zone"}
 
 
 def stored(array: pa.Array, hive_type: HiveType, zone: str) -> pa.Array:
@@ -48,26 +47,6 @@ def _stored_nested(array: pa.Array, hive_type: HiveType, zone: str) -> pa.Array:
     children = [stored(array.field(index), one.type, zone) for index, one in enumerate(hive_type.fields)]
     mask = pc.is_null(array) if array.null_count else None
     return pa.StructArray.from_arrays(children, names=[one.name for one in hive_type.fields], mask=mask)
-
-
-def has_unstorable_timestamp(array: pa.Array, hive_type: HiveType) -> bool:
-    """Whether a stored column has a timestamp before 1970 with a fraction of a second.
-
-    pyarrow's ORC writer rounds its seconds towards zero and stores negative nanoseconds, on which Hive's
-    readers fail.
-    """
-    if hive_type.name in _TIMESTAMPS:
-        counts = array.cast(pa.int64()).drop_null().to_numpy()
-        return bool(((counts < 0) & (counts % 1_000_000 != 0)).any())
-    return any(has_unstorable_timestamp(child, one) for child, one in _children(array, hive_type))
-
-
-def _children(array: pa.Array, hive_type: HiveType) -> list[tuple[pa.Array, HiveType]]:
-    if hive_type.name == "array":
-        return [(array.flatten(), hive_type.children[0])]
-    if hive_type.name == "map":
-        return list(zip((array.keys, array.items), hive_type.children, strict=True))
-    return [(array.field(index), field.type) for index, field in enumerate(hive_type.fields)]
 
 
 def needs_conversion(hive_type: HiveType) -> bool:

@@ -23,10 +23,10 @@ from pyarrow import orc
 from airflow_hive_federation.acid.arrow_columns import arrow_type
 from airflow_hive_federation.acid.arrow_rows import bucket_property
 from airflow_hive_federation.acid.orc_tail import read_tail, replace_footer
+from airflow_hive_federation.acid.orc_timestamps import has_unstorable_timestamp
 from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
 from airflow_hive_federation.acid.write_columns import (
     PROLEPTIC,
-    has_unstorable_timestamp,
     orc_types,
     stored,
 )
@@ -185,7 +185,7 @@ class _NewRows:
         names = [column.name for column in columns]
         if self._writing.file_format != "parquet":
             for array, column in zip(arrays, columns, strict=True):
-                if has_unstorable_timestamp(array, column.type):
+                if has_unstorable_timestamp(array):
                     raise _RefusedError(f"column {column.name}: {_BEFORE_1970}")
         if self._writing.file_format != "acid":
             return pa.RecordBatch.from_arrays(arrays, names=names)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from airflow_hive_federation.acid.write_columns import has_unstorable_timestamp
+from airflow_hive_federation.acid.orc_timestamps import has_unstorable_timestamp
 from airflow_hive_federation.ingest.columns import BadRecord, column_of, values_column
 from airflow_hive_federation.ingest.errors import InvalidColumn, InvalidConnection
 from airflow_hive_federation.model.types import Column
@@ -139,11 +139,11 @@ def check_names(given: Sequence[str], columns: Sequence[Column]) -> None:
 
 def unstorable(array: pa.Array, column: Column) -> list[BadRecord]:
     """Find the values that pyarrow's ORC writer stores wrongly: fractions of a second before 1970."""
-    if not has_unstorable_timestamp(array, column.type):
+    if not has_unstorable_timestamp(array):
         return []
     reason = "a timestamp before 1970 with a fraction of a second cannot be stored"
     return [
         BadRecord(index=index, column=column.name, reason=reason)
         for index in range(len(array))
-        if has_unstorable_timestamp(array.slice(index, 1), column.type)
+        if has_unstorable_timestamp(array.slice(index, 1))
     ]

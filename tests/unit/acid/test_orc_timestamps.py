@@ -8,7 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_hive_federation.acid.orc_timestamps import refuse_unstorable_timestamps
+from airflow_hive_federation.acid.orc_timestamps import (
+    has_unstorable_timestamp,
+    refuse_unstorable_timestamps,
+)
 from airflow_hive_federation.errors import AcidFormatError
 
 BAD = datetime(1969, 12, 31, 23, 59, 58, 500000)  # noqa: DTZ001 - Hive's timestamps have no zone
@@ -35,3 +38,20 @@ def test_before_1970_with_a_fraction(table: pa.Table) -> None:
 def test_everything_else_passes(value: datetime | None) -> None:
     for table in wrapped(value):
         refuse_unstorable_timestamps(table, "bucket_00000")
+
+
+@pytest.mark.parametrize("index", range(1, 4))
+def test_slices_have_their_own_values_only(index: int) -> None:
+    bad, good = (wrapped(value)[index].column("a").chunk(0) for value in (BAD, GOOD[0]))
+    both = pa.concat_arrays([good, bad])
+    assert [has_unstorable_timestamp(both.slice(place, 1)) for place in range(2)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("micros", "found"), [(-1, True), (-1_000_000, False), (1, False), (-62e15 + 5, True)]
+)
+def test_fractions_before_1970(micros: float, found: bool) -> None:
+    array = pa.array([None, int(micros)], pa.timestamp("us"))
+    assert has_unstorable_timestamp(array) is found
+    nested = pa.array([{"a": [int(micros)]}, None], pa.struct([("a", pa.list_(pa.timestamp("us")))]))
+    assert has_unstorable_timestamp(nested) is found

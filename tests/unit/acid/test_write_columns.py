@@ -5,9 +5,8 @@ from __future__ import annotations
 import datetime as dt
 
 import pyarrow as pa
-import pytest
 
-from airflow_hive_federation.acid.write_columns import has_unstorable_timestamp, orc_types, stored
+from airflow_hive_federation.acid.write_columns import orc_types, stored
 from airflow_hive_federation.model.types import parse_type
 
 
@@ -43,16 +42,6 @@ def test_nested_columns_keep_their_nulls_and_slices() -> None:
     whole = pa.array(rows, arrow)
     for start in range(4):
         assert stored(whole.slice(start), hive, "UTC").to_pylist() == wanted[start:]
-
-
-@pytest.mark.parametrize(
-    ("micros", "found"), [(-1, True), (-1_000_000, False), (1, False), (-62e15 + 5, True)]
-)
-def test_fractions_before_1970(micros: float, found: bool) -> None:
-    array = pa.array([None, int(micros)], pa.timestamp("us"))
-    assert has_unstorable_timestamp(array, parse_type("timestamp")) is found
-    nested = pa.array([{"a": [int(micros)]}, None], pa.struct([("a", pa.list_(pa.timestamp("us")))]))
-    assert has_unstorable_timestamp(nested, parse_type("struct<a:array<timestamp>>")) is found
 
 
 def test_orc_types_of_char_and_varchar() -> None:
