@@ -10,6 +10,7 @@ from typing import Any
 from airflow_hive_federation.acid.compaction import CompactedTable, FileFormat
 from airflow_hive_federation.errors import ConfigurationError, NoSuchObjectError, StorageError
 from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.model.remote_links import WRITE_THERE, remote_of
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
 
 _FORMATS = {
@@ -42,6 +43,8 @@ def compacted_table(client: MetastoreClient, database: str, name: str, partition
     table: Any = client.get_table(database, name)
     full_name = f"{database}.{name}"
     parameters = {key.lower(): value for key, value in (table.parameters or {}).items()}
+    if remote := remote_of(parameters):
+        raise ConfigurationError(f"{full_name} stands for the remote table {remote}.", remedy=WRITE_THERE)
     if parameters.get("transactional", "").lower() != "true":
         raise ConfigurationError(f"{full_name} is not transactional: there is nothing to compact.")
     storage = _storage(client, table, partition) if partition else table.sd

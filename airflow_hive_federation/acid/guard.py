@@ -1,4 +1,4 @@
-"""Spark sessions that refuse transactional tables outside our reader and writer.
+"""Spark sessions that refuse transactional tables outside our reader and writer, and writing to remotes.
 
 Left alone, Spark reads a full ACID table as empty or with deleted and aborted rows, and what it writes into
 one makes Hive's next SELECT fail. :func:`guarded` gives a session whose *analyzer* has one more check, so
@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from airflow_hive_federation.acid import scan
 from airflow_hive_federation.acid.names import is_acid_directory
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.model.remote_links import REMOTE_NAME, WRITE_THERE
 
 _READ = "Read it by airflow_hive_federation.acid.reader.read_table, or by acid.reading.register for SQL."
 _WRITE = "Write to it by airflow_hive_federation.acid.writer."
@@ -164,6 +165,8 @@ def _optional(table: Any, remedy: str) -> Iterator[str]:
 
 def _table(table: Any, remedy: str) -> Iterator[str]:
     properties = table.properties()
+    if remedy == _WRITE and properties.contains(REMOTE_NAME):
+        yield f"{table.identifier().unquotedString()} stands for a remote table. Remedy: {WRITE_THERE}"
     if properties.contains("transactional") and properties.apply("transactional").lower() == "true":
         yield f"{table.identifier().unquotedString()} is a transactional Hive table. Remedy: {remedy}"
 

@@ -9,6 +9,7 @@ from typing import Any
 from airflow_hive_federation.acid.names import DirectoryKind, DirectoryName
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION, partition_name
+from airflow_hive_federation.model.remote_links import WRITE_THERE, remote_of
 from airflow_hive_federation.model.types import Column, HiveType
 
 MAX_BUCKET = 4095
@@ -68,8 +69,8 @@ class TableLayout:
 def table_layout(table: Any) -> TableLayout:
     """Take from the metastore's table what a writer needs.
 
-    :raises ConfigurationError: for a view, a table that is not transactional, a format or column type that
-        is not written here, or more buckets than row ids can tell.
+    :raises ConfigurationError: for a remote, a view, a table that is not transactional, a format or column
+        type that is not written here, or more buckets than row ids can tell.
     """
     name = f"{table.dbName}.{table.tableName}"
     parameters = {key.lower(): value for key, value in (table.parameters or {}).items()}
@@ -98,6 +99,8 @@ def table_layout(table: Any) -> TableLayout:
 
 
 def _refuse(table: Any, name: str, parameters: Mapping[str, str]) -> None:
+    if remote := remote_of(parameters):
+        raise ConfigurationError(f"{name} stands for the remote table {remote}.", remedy=WRITE_THERE)
     if table.tableType in {"VIRTUAL_VIEW", "MATERIALIZED_VIEW"} or not table.sd.location:
         raise ConfigurationError(f"{name} is a view.", remedy="Write to the tables it selects from.")
     if parameters.get("transactional", "").lower() != "true":

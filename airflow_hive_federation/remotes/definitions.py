@@ -19,6 +19,9 @@ from airflow_hive_federation.remotes.links import DEFINITION, EVENT, MEMBER, NAM
 
 #: The name is what engines show when they fail on it.
 UNREADABLE = "airflow_hive_federation.RemoteAcidTable_ReadItWith_read_remote_table"
+#: A class of Hive's own that cannot be made without arguments: whoever is about to write by it fails before
+#: anything is touched. Readers do not ask for it.
+READ_ONLY = "org.apache.hadoop.hive.ql.io.HivePassThroughOutputFormat"
 #: Its schema is the metastore's in Hive and Spark alike, so that DESCRIBE works.
 _PLAIN_SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 FORMAT = f"{PREFIX}format"
@@ -94,7 +97,7 @@ def local_table(table: Any, *, database: str, name: str, owner: str, link: Mappi
         "EXTERNAL": "TRUE",
         # Whoever drops the table drops the link.
         "external.table.purge": "false",
-        # Hive refuses INSERT INTO by it; nothing keeps all engines from writing.
+        # Hive refuses INSERT INTO by it, at once.
         "immutable": "true",
         READ_BY: "read_table" if is_acid(table) else "files",
         **link,
@@ -102,7 +105,10 @@ def local_table(table: Any, *, database: str, name: str, owner: str, link: Mappi
     if is_acid(table):
         _make_unreadable(made.sd)
         made.parameters[FORMAT] = str(table.sd.inputFormat)
-    elif table.colStats is not None and table.colStats.statsObj:
+        return made
+    if not is_iceberg(table):
+        made.sd.outputFormat = READ_ONLY
+    if table.colStats is not None and table.colStats.statsObj:
         made.colStats = copy.deepcopy(table.colStats)
         made.colStats.statsDesc.dbName = database
         made.colStats.statsDesc.tableName = name
@@ -126,6 +132,8 @@ def local_partition(partition: Any, *, database: str, name: str, acid: bool) -> 
     )
     if acid:
         _make_unreadable(made.sd)
+    else:
+        made.sd.outputFormat = READ_ONLY
     return made
 
 

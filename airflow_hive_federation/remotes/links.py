@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from airflow_hive_federation.errors import CyclicRemoteError, RemoteError
+from airflow_hive_federation.model.remote_links import REMOTE_NAME
 from airflow_hive_federation.remotes.statement import Kind, Name, literal
 
 PREFIX = "hive.federation.remote."
 #: ``database.table``, or the database, at the remote.
-NAME = f"{PREFIX}name"
+NAME = REMOTE_NAME
 #: The factory, as the statement names it.
 VIA = f"{PREFIX}via"
 #: The properties, as a JSON object.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from airflow_hive_federation.errors import TargetNotOursError
+from airflow_hive_federation.model.remote_links import remote_of
 
 #: Last event the object contains.
 LAST_ID = "repl.last.id"
@@ -75,10 +76,17 @@ def judge_target(
     :param policy: the policy's name.
     :param adopt: the policy's ``into_existing``.
     :param empty: the database holds no table and no function.
-    :raises TargetNotOursError: it belongs to another policy, or to nobody.
+    :raises TargetNotOursError: it belongs to another policy, to nobody, or stands for a remote one.
     """
     if parameters is None:
         return Target(state=TargetState.ABSENT)
+    if remote := remote_of(parameters):
+        raise TargetNotOursError(
+            f"Target database {database} stands for the remote database {remote}.",
+            remedy="Choose another target database: what is loaded here would be the remote's.",
+            database=database,
+            owner=None,
+        )
     owner = parameters.get(POLICY)
     if owner == policy:
         last_id = parameters.get(LAST_ID)

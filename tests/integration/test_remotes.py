@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from airflow_hive_federation.acid.compaction_tables import compacted_table
+from airflow_hive_federation.acid.write_plan import table_layout
 from airflow_hive_federation.catalog.factories import Factory
 from airflow_hive_federation.catalog.memory import MemoryCatalog
 from airflow_hive_federation.catalog.open import Catalogs
@@ -27,7 +29,7 @@ from airflow_hive_federation.errors import (
     RemoteUnavailableError,
     RemoteUnsupportedError,
 )
-from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes.ends import drop_link
 from airflow_hive_federation.remotes.session import Remotes
@@ -161,6 +163,20 @@ def test_hive_joins_a_local_and_a_remote_table(
     ]
     with pytest.raises(HiveSqlError, match="immutable"):
         hive_sql_target.execute(f"INSERT INTO {NEAR}.town VALUES (3, 'Graz')")
+    for statement in (
+        f"INSERT OVERWRITE TABLE {NEAR}.town SELECT 3, 'Graz'",
+        f"INSERT OVERWRITE TABLE {NEAR}.town SELECT * FROM {NEAR}.town WHERE false",
+        f"INSERT OVERWRITE TABLE {NEAR}.visit PARTITION (p='a') SELECT 3, 'x'",
+        f"TRUNCATE TABLE {NEAR}.town",
+    ):
+        with pytest.raises(HiveSqlError):
+            hive_sql_target.execute(statement)
+    assert len(hive_sql_target.execute(f"SELECT * FROM {NEAR}.town")) == 2
+    assert len(hive_sql_target.execute(f"SELECT * FROM {NEAR}.visit")) == 3
+    with MetastoreClient(MetastoreSettings(uris=(near.uri,))) as client:
+        for refuse in (table_layout, lambda one: compacted_table(client, one.dbName, one.tableName, None)):
+            with pytest.raises(ConfigurationError, match=rf"stands for the remote table {FAR}\.city"):
+                refuse(client.get_table(NEAR, "town"))
     # Hive drops a link, not what it leads to; nor do we.
     hive_sql_target.execute(f"DROP TABLE {NEAR}.town")
     remotes.run(f"DROP REMOTE TABLE {NEAR}.visit")

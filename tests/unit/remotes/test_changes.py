@@ -27,11 +27,20 @@ def altered(old: str, new: str, *, old_database: str = "d", database: str = "d")
     return event("ALTER_TABLE", new, database=database, tableObjBeforeJson=before)
 
 
+#: Of a partition, its values.
+OBJECT = '{"1": {"lst": ["str", 2, "2026", "a/b"]}}'
+
+
 def test_partitions_are_named() -> None:
     found = fold(
         [
             event("ADD_PARTITION", partitions=[{"Year": "2026", "month": "1"}]),
-            event("ALTER_PARTITION", keyValues={"year": "2026", "month": "a/b"}),
+            event(
+                "ALTER_PARTITION",
+                keyValues={"year": "2026", "month": "a/b"},
+                partitionObjBeforeJson=OBJECT,
+                partitionObjAfterJson=OBJECT,
+            ),
             event("DROP_PARTITION", partitions=[{"year": "2025", "month": "2"}]),
         ],
         "D",

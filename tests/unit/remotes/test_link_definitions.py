@@ -40,6 +40,8 @@ def test_an_external_table_over_the_same_place() -> None:
     )
     made = made_of(table)
     assert (made.dbName, made.tableName, made.owner, made.tableType) == ("l", "n", "ada", "EXTERNAL_TABLE")
+    assert made.sd.outputFormat == definitions.READ_ONLY
+    made.sd.outputFormat = table.sd.outputFormat
     assert made.sd == table.sd
     assert made.sd is not table.sd
     assert made.parameters == {
@@ -66,6 +68,11 @@ def test_a_transactional_table_can_be_described_and_not_read(properties: str) ->
     (partition, *_) = tables("file:/far")["parted"][1]
     local: Any = definitions.local_partition(partition, database="l", name="n", acid=True)
     assert local.sd.inputFormat == definitions.UNREADABLE
+    readable: Any = definitions.local_partition(partition, database="l", name="n", acid=False)
+    assert (readable.sd.inputFormat, readable.sd.outputFormat) == (
+        partition.sd.inputFormat,  # type: ignore[union-attr]
+        definitions.READ_ONLY,
+    )
     assert partition.sd.inputFormat != definitions.UNREADABLE  # type: ignore[union-attr]
 
 
