@@ -82,7 +82,7 @@ def visible_files(
     if kind is TableKind.EXTERNAL:
         # The directory as a whole, whatever lies in it, and partitions that lie elsewhere (spec 5).
         places = external_tables.roots(table, places)
-    for place, listing in _listings(table.sd.location, places, options):
+    for place, listing in listed_places(table.sd.location, places, options):
         if kind.transactional and write_ids is not None:
             name = f"{table.dbName}.{table.tableName}"
             for file in _acid_files(name, place, listing, write_ids, transactions):
@@ -122,13 +122,19 @@ def cut_below_open(write_ids: ValidWriteIds) -> ValidWriteIds:
     return write_ids.cut(write_ids.open_ids[0] - 1) if write_ids.open_ids else write_ids
 
 
-def _listings(
+def listed_places(
     root: str, places: Sequence[Place], options: Mapping[str, Any] | None
 ) -> Iterator[tuple[Place, list[FileEntry]]]:
-    """List the table's directory once; what lies outside it, each by itself."""
+    """List the table's directory once; what lies outside it, each by itself.
+
+    :param root: URI of the table's directory.
+    :param places: the table's places; what lies elsewhere below the directory belongs to none.
+    """
     inside = {path: place for place in places if (path := relative_to(place.location, root)) is not None}
     found: dict[str, list[FileEntry]] = {path: [] for path in inside}
-    if inside:
+    if set(inside) == {""}:
+        found[""] = _list(root, options)
+    elif inside:
         depths = sorted({path.count("/") + 1 if path else 0 for path in inside}, reverse=True)
         for entry in _list(root, options):
             parts = entry.path.split("/")

@@ -231,9 +231,8 @@ class _Moment:
             name = table.tableName
             if table_kind(table) is not TableKind.EXTERNAL or name not in homes:
                 return False
-            options = policy.storage_options
             return changes.external_base or external_changes.files_changed(
-                homes.of(name), name, transactions, options
+                homes.of(name), name, policy.storage_options
             )
 
         return cls(
