@@ -14,8 +14,19 @@ from benchmarks import machine, results
 REMOTES = ("remote-create", "remote-sync", "tunnel")
 BOOTSTRAPS = ("bootstrap", "bootstrap-limit", "bootstrap-10x")
 ACID_READS = ("acid-read", "acid-read-deletes")
+INCREMENTS = ("increments", "increments-limit", "increments-idle")
 INGESTS = ("ingest-arrow", "ingest-records", "ingest-dynamic", "ingest-commit")
-IDS = ("import", *ACID_READS, "acid-write", "compaction", *INGESTS, *REMOTES, *BOOTSTRAPS)
+IDS = (
+    "import",
+    *ACID_READS,
+    "acid-write",
+    "compaction",
+    *INGESTS,
+    *REMOTES,
+    *BOOTSTRAPS,
+    *INCREMENTS,
+    "external",
+)
 _BUILD = Path(__file__).resolve().parent.parent / "build"
 
 
@@ -84,6 +95,21 @@ def _measure(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> It
         with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
             setting = bootstrap.Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
             yield from bootstrap.run(setting, bootstraps)
+    increments = [part for part in parts if part in INCREMENTS]
+    if increments:
+        from benchmarks import increments as of_increments
+        from benchmarks.bootstrap import Setting
+
+        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
+            bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
+            yield from of_increments.run(bench, increments)
+    if "external" in parts:
+        from benchmarks import external
+        from benchmarks.bootstrap import Setting
+
+        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
+            bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
+            yield from external.run(bench)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -69,15 +69,15 @@ class Ours:
     name = "ours"
 
     def __init__(self, source: EmbeddedMetastore, target: EmbeddedMetastore, spark: SparkSession) -> None:
-        self._source = MetastorePool(_settings(source), 4)
-        self._target = MetastorePool(_settings(target), 4)
+        self._source = MetastorePool(client_settings(source), 4)
+        self._target = MetastorePool(client_settings(target), 4)
         self._spark = spark
 
     def bootstrap(self, database: str, target: str, directory: Path) -> Timing:
         policy = ReplicationPolicy(
             name=target, source_database=database, target_database=target, dump_root=f"file:{directory}"
         )
-        clock = _Clock()
+        clock = Clock()
         with self._source.client() as client:
             start = begin_drain(client, database)
             drain(client, start, timeout_s=60.0)
@@ -117,7 +117,7 @@ class HiveRepl:
 
     def bootstrap(self, database: str, target: str, directory: Path) -> Timing:
         options = f"WITH ('hive.repl.rootdir'='file:{directory}')"
-        clock = _Clock()
+        clock = Clock()
         self._source.execute(f"REPL DUMP {database} {options}", timeout_s=_HIVE_TIMEOUT_S)
         clock.lap("dump")
         self._target.execute(f"REPL LOAD {database} INTO {target} {options}", timeout_s=_HIVE_TIMEOUT_S)
@@ -156,11 +156,11 @@ class Limit:
     def bootstrap(self, database: str, target: str, directory: Path) -> Timing:
         source_files = self._source.warehouse / f"{database}.db"
         target_files = self._target.warehouse / f"{target}.db"
-        with MetastoreClient(_settings(self._source)) as client:
+        with MetastoreClient(client_settings(self._source)) as client:
             made, write_ids = _definitions(client, database, target, target_files)
-        with MetastoreClient(_settings(self._target)) as client:
+        with MetastoreClient(client_settings(self._target)) as client:
             client.connect()
-            clock = _Clock()
+            clock = Clock()
             subprocess.run(["cp", "-r", str(source_files), str(target_files)], check=True)
             clock.lap("cp")
             with (directory / "digests").open("wb") as digests:
@@ -177,7 +177,7 @@ class Limit:
 
 def drop_target(metastore: EmbeddedMetastore, database: str) -> None:
     """Drop a target database with its files; nobody measures it."""
-    with MetastoreClient(_settings(metastore)) as client:
+    with MetastoreClient(client_settings(metastore)) as client:
         client.drop_database(database, delete_data=True, cascade=True)
 
 
@@ -190,7 +190,7 @@ def spark_session() -> Iterator[tuple[SparkSession, float]]:
 
     os.environ["JAVA_HOME"] = str(spark_java_home())
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    clock = _Clock()
+    clock = Clock()
     from pyspark.sql import SparkSession
 
     session = (
@@ -222,7 +222,9 @@ def metastores(directory: Path, *names: str, stock: bool = False) -> Iterator[li
         ]
 
 
-class _Clock:
+class Clock:
+    """Counts the seconds of phases."""
+
     def __init__(self) -> None:
         self._phases: dict[str, float] = {}
         self._last = time.perf_counter()
@@ -233,11 +235,18 @@ class _Clock:
         self._phases[name] = self._phases.get(name, 0.0) + now - self._last
         self._last = now
 
+    def timing_of(self, name: str) -> Timing:
+        """All of it as one phase."""
+        self.lap(name)
+        return self.timing()
+
     def timing(self) -> Timing:
+        """The phases so far."""
         return Timing(phases=dict(self._phases))
 
 
-def _settings(metastore: EmbeddedMetastore) -> MetastoreSettings:
+def client_settings(metastore: EmbeddedMetastore) -> MetastoreSettings:
+    """How contenders call a metastore: patiently."""
     return MetastoreSettings(uris=(metastore.uri,), call_timeout_s=_HIVE_TIMEOUT_S)
 
 
