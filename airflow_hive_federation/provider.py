@@ -24,7 +24,13 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "operators": [
-            _modules("operators.replication", "operators.compaction", "operators.remote", "operators.ingest")
+            _modules(
+                "operators.replication",
+                "operators.replications",
+                "operators.compaction",
+                "operators.remote",
+                "operators.ingest",
+            )
         ],
         "sensors": [_modules("sensors.transactions", "sensors.remote", "sensors.replication")],
         "hooks": [_modules("hooks.metastore", "hooks.spark", "hooks.tunnel")],

@@ -29,16 +29,18 @@ _STARTING = re.compile(r"\[DAG TEST\] (starting|end task) task_id=(?:\w+\.)*(?P<
 
 @dataclass(frozen=True, kw_only=True)
 class DagRun:
-    """A run of the DAG and what it finds in Airflow.
+    """A run of a DAG and what it finds in Airflow.
 
     :param conf: its parameters.
     :param connections: ids of connections, and their fields.
     :param variables: Airflow's variables.
+    :param dag_id: the DAG.
     """
 
     conf: Mapping[str, Any]
     connections: Mapping[str, Mapping[str, Any]]
     variables: Mapping[str, str] = field(default_factory=dict)
+    dag_id: str = DAG_ID
 
 
 class DemoAirflow:
@@ -78,7 +80,7 @@ class DemoAirflow:
             self.environment[f"AIRFLOW_CONN_{conn_id.upper()}"] = json.dumps(fields)
         for name, value in run.variables.items():
             self.environment[f"AIRFLOW_VAR_{name.upper()}"] = value
-        code = self._run(["dags", "test", DAG_ID, "--conf", json.dumps(run.conf)], log.read)
+        code = self._run(["dags", "test", run.dag_id, "--conf", json.dumps(run.conf)], log.read)
         if code:
             raise ReplicationError(
                 log.failure() or f"Airflow ended with exit code {code} before the DAG did.",

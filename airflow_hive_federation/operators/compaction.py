@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperat
 from airflow_hive_federation.hooks.failing import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
+from airflow_hive_federation.operators.lineage import Lineage, LineageOperator, TableDataset, namespace
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.acid.compaction_queue import CompactionReport, MergeRunner
 
 
-class _CompactionOperator(BaseOperator):
+class _CompactionOperator(LineageOperator, BaseOperator):
     """What both operators have in common: a metastore, and Spark.
 
     :param metastore_conn_id: connection of the metastore. (templated)
@@ -74,6 +75,15 @@ class _CompactionOperator(BaseOperator):
             report.size_bytes,
             report.seconds,
         )
+
+    def note_lineage(self, hook: HiveMetastoreHook, reports: Sequence[CompactionReport]) -> None:
+        """Note the tables that were compacted: read and written, the same rows."""
+        names = sorted({one.table for one in reports if one.state == "compacted"})
+        tables = [
+            TableDataset(namespace=namespace(hook.settings), database=database, table=table)
+            for database, _, table in (name.partition(".") for name in names)
+        ]
+        self.lineage = Lineage(inputs=tables, outputs=tables)
 
     def on_kill(self) -> None:
         """Stop the Spark job; the compaction's transaction is aborted."""
@@ -142,6 +152,7 @@ class CompactTableOperator(_CompactionOperator):
                 storage_options=hook.storage_options,
                 on_report=self.tell,
             )
+        self.note_lineage(hook, reports)
         failed = [report for report in reports if report.state == "failed"]
         if failed:
             raise AirflowFailException(
@@ -209,4 +220,5 @@ class CompactionWorkerOperator(_CompactionOperator):
                 poll_s=self.poll_s,
                 on_report=self.tell,
             )
+        self.note_lineage(hook, reports)
         return dict(Counter(report.state for report in reports))

@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import BaseHook, BaseOperator
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.failing import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
+from airflow_hive_federation.operators.lineage import Lineage, LineageOperator, TableDataset, namespace
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.ingest.runs import IngestReport
 
 
-class StreamingIngestOperator(BaseOperator):
+class StreamingIngestOperator(LineageOperator, BaseOperator):
     """Streams files, or the rows of a database's query, into a transactional table, exactly once.
 
     A run takes what no earlier run of the same ``name`` has taken, and goes on where the last one stopped:
@@ -126,6 +127,17 @@ class StreamingIngestOperator(BaseOperator):
             report.transactions,
             report.seconds,
             report.dead_letters,
+        )
+        database, _, table = report.table.partition(".")
+        self.lineage = Lineage(
+            outputs=[
+                TableDataset(
+                    namespace=namespace(HiveMetastoreHook(self.metastore_conn_id).settings),
+                    database=database,
+                    table=table,
+                    rows=report.records,
+                )
+            ]
         )
         return report.to_json()
 

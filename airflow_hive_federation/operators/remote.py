@@ -10,6 +10,14 @@ from airflow.providers.common.compat.sdk import BaseOperator
 from airflow_hive_federation.hooks.failing import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.remotes import remotes_of
+from airflow_hive_federation.operators.lineage import (
+    SYNCED,
+    Lineage,
+    LineageOperator,
+    TableDataset,
+    announce,
+    namespace,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -137,10 +145,12 @@ class DropRemoteOperator(_RemoteOperator):
             return remotes.drop(kind, parse_name(kind, self.remote), if_exists=self.if_exists)
 
 
-class SyncRemoteOperator(_RemoteOperator):
+class SyncRemoteOperator(LineageOperator, _RemoteOperator):
     """Brings a remote to what it stands for: what its events name, or all where there are none.
 
-    Returns what was done, as :class:`CreateRemoteTableOperator` does.
+    Tables that were changed update their assets, ``hive://host:port/database/table`` of the local metastore,
+    with ``event_id`` and ``remote`` in the event's extra. Returns what was done, as
+    :class:`CreateRemoteTableOperator` does.
 
     :param remote: local name. (templated)
     :param kind: ``table`` or ``database``. (templated)
@@ -158,9 +168,10 @@ class SyncRemoteOperator(_RemoteOperator):
         kind: KindName = "database",
         on_dropped: Literal["drop", "keep", "fail"] | None = None,
         whole: bool = False,
+        outlets: Sequence[Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(outlets=[*(outlets or ()), SYNCED], **kwargs)
         self.remote = remote
         self.kind = kind
         self.on_dropped = on_dropped
@@ -180,6 +191,14 @@ class SyncRemoteOperator(_RemoteOperator):
             )
         for name, why in report.skipped.items():
             self.log.warning("%s is left out: %s", name, why)
+        settings = HiveMetastoreHook(self.metastore_conn_id).settings
+        names = [one.partition(".") for one in sorted({*report.created, *report.altered})]
+        changed = [
+            TableDataset(namespace=namespace(settings), database=database, table=table)
+            for database, _, table in names
+        ]
+        self.lineage = Lineage(outputs=changed)
+        announce(context, SYNCED, changed, {"event_id": report.event_id, "remote": report.remote})
         return report.to_json()
 
 

@@ -6,13 +6,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseBranchOperator, BaseOperator, TaskGroup, TriggerRule
+from airflow.providers.common.compat.sdk import (
+    AirflowSkipException,
+    BaseBranchOperator,
+    BaseOperator,
+    TaskGroup,
+    TriggerRule,
+)
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.failing import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook, common_storage_options
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
+from airflow_hive_federation.operators.lineage import (
+    REPLICATED,
+    Lineage,
+    LineageOperator,
+    TableDataset,
+    announce,
+    namespace,
+)
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
 
@@ -21,6 +35,7 @@ if TYPE_CHECKING:
 
 #: Tables dumped side by side, each over a connection of its own.
 _DUMP_CONNECTIONS = 8
+_DECIDE = "decide"
 
 
 class ReplicationBranchOperator(BaseBranchOperator):
@@ -215,11 +230,13 @@ class _DumpUsingOperator(BaseOperator):
         return source, target, rendered_policy(self.policy, options), self._spark
 
 
-class ReplicationLoadOperator(_DumpUsingOperator):
+class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
     """Loads a dump, a bootstrap's or an increment's: Spark copies its files, the target takes what changed.
 
     Killed anywhere, its next run copies only what is missing and ends in the same state. Where nothing is to
-    be copied, Spark is not started. Returns ``{"dump", "database", "event_id", "tables", "partitions",
+    be copied, Spark is not started. Tables that the cycle changed update their assets,
+    ``hive://host:port/database/table`` of the target, with ``event_id``, ``policy`` and ``source`` in the
+    event's extra. Returns ``{"dump", "database", "event_id", "tables", "partitions",
     "functions", "idle"}``.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
@@ -234,8 +251,12 @@ class ReplicationLoadOperator(_DumpUsingOperator):
 
     ui_color = "#d8e8f0"
 
+    def __init__(self, *, outlets: Sequence[Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(outlets=[*(outlets or ()), REPLICATED], **kwargs)
+
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_hive_federation.replication.cycle import load_dump, load_idle
+        from airflow_hive_federation.replication.homes import changed_tables
 
         with as_airflow_error():
             source, target, policy, spark = self._ends()
@@ -252,6 +273,10 @@ class ReplicationLoadOperator(_DumpUsingOperator):
                     run_copy=spark.copy_runner(policy.bandwidth_bytes_per_s),
                     progress=self.log.info,
                 )
+            changed = sorted(changed_tables(summary.dump, policy.storage_options))
+            self.lineage = _lineage(source, target, policy, changed)
+            extra = {"event_id": summary.event_id, "policy": policy.name, "source": policy.source_database}
+            announce(context, REPLICATED, self.lineage.outputs, extra)
             return asdict(summary)
 
 
@@ -300,6 +325,17 @@ class VerifyReplicaOperator(_DumpUsingOperator):
                 )
             report.raise_if_different()
             return report.to_json()
+
+
+def _lineage(
+    source: HiveMetastoreHook, target: HiveMetastoreHook, policy: ReplicationPolicy, tables: Sequence[str]
+) -> Lineage:
+    ends = ((source, policy.source_database), (target, policy.target_database))
+    inputs, outputs = (
+        [TableDataset(namespace=namespace(hook.settings), database=database, table=table) for table in tables]
+        for hook, database in ends
+    )
+    return Lineage(inputs=inputs, outputs=outputs)
 
 
 def dump_uri(dump: Any) -> str:
@@ -371,41 +407,81 @@ def replicate_database(
         group_id or f"replicate_{fields['name'].replace('.', '_')}",
         tooltip=f"Replicates Hive database {fields['source_database']}",
     ) as group:
-        drain = OpenTransactionsDrainSensor(
-            task_id="drain",
+        cycle_tasks(
+            fields,
             source_conn_id=source_conn_id,
-            database=fields["source_database"],
-            open_txn_timeout=fields.get("open_txn_timeout_s", "1h"),
-            deferrable=deferrable,
-        )
-        dump = BootstrapDumpOperator(
-            task_id="dump", policy=fields, source_conn_id=source_conn_id, start=drain.output
-        )
-        ends: dict[str, Any] = {
-            "policy": fields,
-            "source_conn_id": source_conn_id,
-            "target_conn_id": target_conn_id,
-        }
-        spark: dict[str, Any] = {"spark_conn_id": spark_conn_id, "spark_conf": spark_conf}
-        increment = IncrementalDumpOperator(task_id="increment", **ends)
-        load = ReplicationLoadOperator(
-            task_id="load",
-            dump=[dump.output, increment.output],
-            # One of the two is skipped.
-            trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
-            **ends,
-            **spark,
-        )
-        verify = VerifyReplicaOperator(
-            task_id="verify", dump=load.output, whole=verify_whole, **ends, **spark
-        )
-        decide = ReplicationBranchOperator(
-            task_id="decide",
-            policy=fields,
             target_conn_id=target_conn_id,
-            bootstrap_task_id=drain.task_id,
-            increment_task_id=increment.task_id,
+            spark={"spark_conn_id": spark_conn_id, "spark_conf": spark_conf},
+            deferrable=deferrable,
+            verify_whole=verify_whole,
         )
-        decide >> drain >> dump >> load >> verify
-        decide >> increment >> load
     return group
+
+
+def _skip_unless_chosen(context: Context) -> None:
+    """Skip the way that ``decide`` has not chosen.
+
+    In a mapped task group Airflow does not (https://github.com/apache/airflow/issues/67265).
+    """
+    ti: Any = context["ti"]
+    decide = f"{ti.task_id.rpartition('.')[0]}.{_DECIDE}"
+    chosen = ti.xcom_pull(task_ids=decide, map_indexes=ti.map_index)
+    if chosen not in {None, ti.task_id}:
+        raise AirflowSkipException(f"{decide} has chosen {chosen}.")
+
+
+def cycle_tasks(
+    fields: Mapping[str, Any],
+    *,
+    source_conn_id: str,
+    target_conn_id: str,
+    spark: Mapping[str, Any],
+    deferrable: bool,
+    verify_whole: bool,
+    called: str | None = None,
+) -> None:
+    """Make the tasks of a cycle in the task group at hand.
+
+    :param fields: fields of the policy; values may be templates, or arguments of a mapped task group.
+    :param spark: arguments of the tasks that use Spark.
+    :param called: in a mapped task group, template of what an instance is called in the UI.
+    """
+    task: dict[str, Any] = {} if called is None else {"map_index_template": called}
+    first = task if called is None else {**task, "pre_execute": _skip_unless_chosen}
+    ends: dict[str, Any] = {
+        "policy": fields,
+        "source_conn_id": source_conn_id,
+        "target_conn_id": target_conn_id,
+        **task,
+    }
+    drain = OpenTransactionsDrainSensor(
+        task_id="drain",
+        source_conn_id=source_conn_id,
+        database=fields["source_database"],
+        open_txn_timeout=fields.get("open_txn_timeout_s", "1h"),
+        deferrable=deferrable,
+        **first,
+    )
+    dump = BootstrapDumpOperator(
+        task_id="dump", policy=fields, source_conn_id=source_conn_id, start=drain.output, **task
+    )
+    increment = IncrementalDumpOperator(task_id="increment", **{**ends, **first})
+    load = ReplicationLoadOperator(
+        task_id="load",
+        dump=[dump.output, increment.output],
+        # One of the two is skipped.
+        trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
+        **ends,
+        **spark,
+    )
+    verify = VerifyReplicaOperator(task_id="verify", dump=load.output, whole=verify_whole, **ends, **spark)
+    decide = ReplicationBranchOperator(
+        task_id=_DECIDE,
+        policy=fields,
+        target_conn_id=target_conn_id,
+        bootstrap_task_id=drain.task_id,
+        increment_task_id=increment.task_id,
+        **task,
+    )
+    decide >> drain >> dump >> load >> verify
+    decide >> increment >> load

@@ -1,0 +1,77 @@
+"""
+## Replicate several Hive databases
+
+Keeps databases in step between two Hive metastores, every quarter of an hour. Each database has an instance
+of the task group of its own: one that fails holds up no other.
+
+| Task | What it does |
+|---|---|
+| **policies** | reads what is to be replicated: the Variable `hive_replications`, else the parameter |
+| **replicate** | a cycle of each database: first a bootstrap, then what has changed since |
+
+The Variable is a JSON list of policies, each by its fields or by the name of a database:
+
+```json
+["flights", {"source_database": "stock", "target_database": "stock_copy", "exclude_tables": "tmp_.*"}]
+```
+
+Every replicated table updates its asset, `hive://host:port/database/table` with the target's host and port:
+a DAG that is scheduled on it starts when data has arrived.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, Param
+
+from airflow_hive_federation.operators.replications import ReplicationPoliciesOperator, replicate_databases
+
+with DAG(
+    dag_id="replicate_databases",
+    dag_display_name="Replicate Hive databases",
+    description="Keeps copies of several Hive databases in another metastore in step, and verifies them",
+    schedule=timedelta(minutes=15),
+    catchup=False,
+    max_active_runs=1,
+    default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
+    tags=["hive", "replication"],
+    doc_md=__doc__,
+    params={
+        "databases": Param(
+            ["flights"],
+            type="array",
+            items={"type": ["string", "object"]},
+            title="Databases",
+            description="On the source; the Variable hive_replications takes their place",
+        ),
+        "source_conn_id": Param("hive_source", type="string", title="Connection of the source"),
+        "target_conn_id": Param("hive_target", type="string", title="Connection of the target"),
+        "spark_conn_id": Param(
+            "spark_default", type="string", title="Connection of Spark", section="Details"
+        ),
+        "dump_root": Param(
+            "/var/lib/hive-federation",
+            type="string",
+            title="Directory of dumps",
+            description="URI of a directory that Airflow and Spark can reach: file:/shared, s3://bucket/dumps",
+        ),
+        "external_base": Param(
+            "/var/lib/hive-federation/external",
+            type=["null", "string"],
+            title="Directory of external tables",
+            description="Where they land on the target: /ext_loc/x becomes <this directory>/ext_loc/x",
+        ),
+    },
+) as dag:
+    policies = ReplicationPoliciesOperator(
+        task_id="policies",
+        policies="{{ var.value.get('hive_replications', '') or params.databases | tojson }}",
+        defaults={"dump_root": "{{ params.dump_root }}", "external_base": "{{ params.external_base }}"},
+    )
+    replicate_databases(
+        policies.output,
+        source_conn_id="{{ params.source_conn_id }}",
+        target_conn_id="{{ params.target_conn_id }}",
+        spark_conn_id="{{ params.spark_conn_id }}",
+    )

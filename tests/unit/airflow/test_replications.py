@@ -1,0 +1,127 @@
+"""Policies of several databases, the mapped task group, and what tasks tell about tables."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
+from airflow.sdk import DAG
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.hooks.policy_fields import NAMES
+from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.operators.lineage import (
+    REPLICATED,
+    Lineage,
+    TableDataset,
+    announce,
+    namespace,
+)
+from airflow_hive_federation.operators.replication import ReplicationLoadOperator
+from airflow_hive_federation.operators.replications import (
+    ReplicationPoliciesOperator,
+    complete_policy,
+    read_policies,
+)
+
+DAG_FILE = Path(__file__).parents[3] / "dags" / "replicate_databases.py"
+POLICY = {"name": "shop", "source_database": "shop", "dump_root": "/dumps"}
+DEFAULTS = {"dump_root": "/dumps"}
+
+
+@pytest.fixture
+def dag() -> DAG:
+    found: DAG = runpy.run_path(str(DAG_FILE))["dag"]
+    return found
+
+
+def test_the_group_is_mapped_over_the_policies(dag: DAG) -> None:
+    load: Any = dag.get_task("replicate.load")
+    assert load.get_closest_mapped_task_group() is not None
+    assert set(load.policy) == NAMES
+    assert dag.get_task("policies").downstream_task_ids >= {"replicate.decide", "replicate.load"}
+    assert load.outlets == [REPLICATED]
+
+
+def test_the_way_that_was_not_chosen_is_skipped(dag: DAG) -> None:
+    increment: Any = dag.get_task("replicate.increment")
+    assert not getattr(dag.get_task("replicate.dump"), "_pre_execute_hook", None)
+
+    def begin(chosen: str | None) -> None:
+        asked: list[dict[str, Any]] = []
+        ti = SimpleNamespace(
+            task_id=increment.task_id, map_index=3, xcom_pull=lambda **asks: asked.append(asks) or chosen
+        )
+        increment._pre_execute_hook({"ti": ti})
+        assert asked == [{"task_ids": "replicate.decide", "map_indexes": 3}]
+
+    begin(increment.task_id)
+    with pytest.raises(AirflowSkipException, match=r"replicate\.drain"):
+        begin("replicate.drain")
+
+
+def test_policies_by_list_text_or_file(tmp_path: Path) -> None:
+    policies = ["a", {"source_database": "b"}]
+    assert read_policies(policies) == policies
+    assert read_policies(json.dumps(policies)) == policies
+    (tmp_path / "some.json").write_text(json.dumps({"policies": policies}), encoding="utf-8")
+    assert read_policies(str(tmp_path / "some.json")) == policies
+    text = '[[policies]]\nsource_database = "b"\n'
+    (tmp_path / "some.toml").write_text(text, encoding="utf-8")
+    assert read_policies(str(tmp_path / "some.toml")) == policies[1:]
+
+
+@pytest.mark.parametrize("given", ["", "{", '"a"', "/nowhere.toml", None, 3, {"a": 1}])
+def test_what_is_no_list_of_policies(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match="policies"):
+        read_policies(given)
+
+
+def test_a_policy_is_called_after_its_database() -> None:
+    assert set(complete_policy("a", DEFAULTS)) == NAMES
+    assert complete_policy("a", DEFAULTS)["name"] == "a"
+    named = complete_policy({"source_database": "a", "target_database": "b", "dump_root": "/else"}, DEFAULTS)
+    assert (named["name"], named["dump_root"]) == ("b", "/else")
+    with pytest.raises(ConfigurationError, match="colour"):
+        complete_policy({"source_database": "a", "colour": "red"}, DEFAULTS)
+    with pytest.raises(ConfigurationError, match="dump_root"):
+        complete_policy("a", {})
+
+
+@pytest.mark.parametrize("policies", [["a", "A"], ["a", {"source_database": "b", "target_database": "a"}]])
+def test_policies_that_get_in_each_others_way(policies: list[Any]) -> None:
+    task = ReplicationPoliciesOperator(task_id="policies", policies=policies, defaults=DEFAULTS)
+    with pytest.raises(AirflowFailException, match="Several"):
+        task.execute({})  # type: ignore[arg-type]
+
+
+def test_tables_as_assets() -> None:
+    where = namespace(MetastoreSettings(uris=("thrift://one:9084", "thrift://two:9083")))
+    table = TableDataset(namespace=where, database="sales", table="orders")
+    assert table.asset.uri == "hive://one:9084/sales/orders"
+    told: list[tuple[Any, Any]] = []
+    events = {REPLICATED: SimpleNamespace(add=lambda asset, extra: told.append((asset.uri, extra)))}
+    announce({"outlet_events": events}, REPLICATED, [table], {"event_id": 7})  # type: ignore[typeddict-item]
+    assert told == [("hive://one:9084/sales/orders", {"event_id": 7})]
+    announce({}, REPLICATED, [table], {})
+
+
+def test_tables_as_datasets() -> None:
+    task = ReplicationLoadOperator(
+        task_id="load", policy=POLICY, source_conn_id="a", target_conn_id="b", dump="x"
+    )
+    assert task.get_openlineage_facets_on_complete(None).outputs == []
+    task.lineage = Lineage(
+        inputs=[TableDataset(namespace="hive://one:9083", database="shop", table="orders")],
+        outputs=[TableDataset(namespace="hive://two:9083", database="copy", table="orders", rows=3)],
+    )
+    found = task.get_openlineage_facets_on_complete(None)
+    assert [(one.namespace, one.name) for one in found.inputs] == [("hive://one:9083", "shop.orders")]
+    (written,) = found.outputs
+    assert (written.namespace, written.name) == ("hive://two:9083", "copy.orders")
+    assert written.outputFacets["outputStatistics"].rowCount == 3
