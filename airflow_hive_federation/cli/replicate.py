@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.hooks.spark import SparkPipelineHook
     from airflow_hive_federation.metastore import MetastorePool
     from airflow_hive_federation.replication.load import LoadSummary
+    from airflow_hive_federation.replication.repair import RepairReport
     from airflow_hive_federation.replication.transactions import DrainStart
     from airflow_hive_federation.replication.verification import VerificationReport
 
@@ -64,11 +65,12 @@ def add_parser(subparsers: Any) -> None:
         ("plan", "say what a cycle would copy, create, alter and drop; nothing is done"),
         ("status", "say where the target stands, how far behind it is, and what the last cycles did"),
         ("verify", "compare the target with the dump it was loaded from"),
+        ("repair", "mend what differs on the target, then verify again"),
     ):
         action = actions.add_parser(name, help=text)
         action.add_argument("policy", type=Path, help="policy file (TOML)")
         action.add_argument("--json", action="store_true", help="print the result as JSON")
-        if name in {"run", "verify"}:
+        if name in {"run", "verify", "repair"}:
             action.add_argument(
                 "--spark-conn-id", default="spark_default", help="Airflow connection of Spark"
             )
@@ -113,18 +115,14 @@ def _replicate(args: argparse.Namespace, file: PolicyFile) -> int:
             spark=SparkPipelineHook(args.spark_conn_id, storage_options=options),
             story=story,
         )
-        if args.action == "verify":
-            dump, tables = args.dump or work.loaded_dump(), None
-        else:
-            dump, tables = work.cycle()
-        report = work.verify(dump, None if getattr(args, "verify_whole", False) else tables)
+        report, facts = work.act(args)
     story.stage("Done")
     if args.json:
-        print(json.dumps({"dump": dump, **report.to_json(), "seconds": round(story.seconds, 1)}))
+        print(json.dumps({**facts, "seconds": round(story.seconds, 1)}))
     else:
-        print_report(
-            report.to_json(), title=f"Database {report.database} at event {report.event_id} ({dump})"
-        )
+        print_report(facts, title=f"Database {report.database} at event {report.event_id} ({facts['dump']})")
+        for line in facts.get("mended", ()):
+            print(f"mended: {line}")
     report.raise_if_different()
     return 0
 
@@ -200,7 +198,19 @@ class _Work:
     spark: SparkPipelineHook
     story: Story
 
-    def cycle(self) -> tuple[str, set[str]]:
+    def act(self, args: argparse.Namespace) -> tuple[VerificationReport, dict[str, Any]]:
+        """Do what was asked for; return the last verification, and what is to be printed."""
+        if args.action == "repair":
+            repaired = self._repair()
+            return repaired.report, {"dump": self._loaded_dump(), **repaired.to_json()}
+        if args.action == "verify":
+            dump, tables = args.dump or self._loaded_dump(), None
+        else:
+            dump, tables = self._cycle()
+        report = self._verify(dump, None if getattr(args, "verify_whole", False) else tables)
+        return report, {"dump": dump, **report.to_json()}
+
+    def _cycle(self) -> tuple[str, set[str]]:
         """Bootstrap or increment; return the URI of the dump and the tables that the cycle changed."""
         from airflow_hive_federation.replication.cycle import is_published
         from airflow_hive_federation.replication.homes import changed_tables
@@ -212,12 +222,24 @@ class _Work:
             return loaded.dump, set()
         return loaded.dump, changed_tables(loaded.dump, self.policy.storage_options)
 
-    def loaded_dump(self) -> str:
-        """The dump that the target was loaded from last."""
-        from airflow_hive_federation.replication.position import read_position
+    def _loaded_dump(self) -> str:
+        from airflow_hive_federation.replication.position import loaded_dump
 
         with self.target.client() as client:
-            return read_position(client, self.policy).dump
+            return loaded_dump(client, self.policy)
+
+    def _repair(self) -> RepairReport:
+        from airflow_hive_federation.replication.repair import repair_replica
+
+        self.story.stage(f"Repairing {self.policy.target_database}")
+        return repair_replica(
+            self.source,
+            self.target,
+            self.policy,
+            run_copy=self.spark.copy_runner(self.policy.bandwidth_bytes_per_s),
+            run_verify=self.spark.verify_runner(),
+            progress=self.story.hear,
+        )
 
     def _increment(self) -> LoadSummary:
         from airflow_hive_federation.replication.cycle import dump_next_increment, load_idle
@@ -262,7 +284,7 @@ class _Work:
             progress=self.story.hear,
         )
 
-    def verify(self, dump: str, tables: Collection[str] | None) -> VerificationReport:
+    def _verify(self, dump: str, tables: Collection[str] | None) -> VerificationReport:
         """Compare the target with the dump.
 
         :param tables: those whose files and rows are compared; all by default.

@@ -175,14 +175,12 @@ class IncrementalDumpOperator(BaseOperator):
             return asdict(summary)
 
 
-class _DumpUsingOperator(BaseOperator):
-    """What the operators have in common that work on a dump with Spark.
+class _SparkUsingOperator(BaseOperator):
+    """What the operators have in common that work on both ends with Spark.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: connection of the source's metastore. (templated)
     :param target_conn_id: connection of the target's metastore. (templated)
-    :param dump: what an operator of this module returned, the URI of a dump, or a list of these of which the
-        latest holds. (templated)
     :param spark_conn_id: connection of the apache-spark provider. (templated)
     :param spark_conf: Spark properties of the job. (templated)
     :raises ConfigurationError: the policy has a field that is not known, or lacks one.
@@ -192,11 +190,10 @@ class _DumpUsingOperator(BaseOperator):
         "policy",
         "source_conn_id",
         "target_conn_id",
-        "dump",
         "spark_conn_id",
         "spark_conf",
     )
-    template_fields_renderers = {"policy": "json", "dump": "json", "spark_conf": "json"}
+    template_fields_renderers = {"policy": "json", "spark_conf": "json"}
 
     def __init__(
         self,
@@ -204,7 +201,6 @@ class _DumpUsingOperator(BaseOperator):
         policy: ReplicationPolicy | Mapping[str, Any],
         source_conn_id: str,
         target_conn_id: str,
-        dump: Any,
         spark_conn_id: str = "spark_default",
         spark_conf: Mapping[str, str] | None = None,
         **kwargs: Any,
@@ -213,7 +209,6 @@ class _DumpUsingOperator(BaseOperator):
         self.policy = policy_fields(policy)
         self.source_conn_id = source_conn_id
         self.target_conn_id = target_conn_id
-        self.dump = dump
         self.spark_conn_id = spark_conn_id
         self.spark_conf = dict(spark_conf or {})
         self._spark: SparkPipelineHook | None = None
@@ -228,6 +223,21 @@ class _DumpUsingOperator(BaseOperator):
         options = common_storage_options(source, target)
         self._spark = SparkPipelineHook(self.spark_conn_id, storage_options=options, conf=self.spark_conf)
         return source, target, rendered_policy(self.policy, options), self._spark
+
+
+class _DumpUsingOperator(_SparkUsingOperator):
+    """What the operators have in common that work on a dump.
+
+    :param dump: what an operator of this module returned, the URI of a dump, or a list of these of which the
+        latest holds. (templated)
+    """
+
+    template_fields: Sequence[str] = (*_SparkUsingOperator.template_fields, "dump")
+    template_fields_renderers = {**_SparkUsingOperator.template_fields_renderers, "dump": "json"}
+
+    def __init__(self, *, dump: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.dump = dump
 
 
 class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
@@ -295,14 +305,17 @@ class VerifyReplicaOperator(_DumpUsingOperator):
     :param spark_conn_id: connection of the apache-spark provider. (templated)
     :param spark_conf: Spark properties of the job that reads both sides. (templated)
     :param whole: compare files and rows of all tables, whatever the dump's own cycle changed.
+    :param fail: fail if there are differences; otherwise they are in what is returned, for
+        :class:`RepairReplicaOperator`.
     :raises ConfigurationError: the policy has a field that is not known, or lacks one.
     """
 
     ui_color = "#f0e8d8"
 
-    def __init__(self, *, whole: bool = False, **kwargs: Any) -> None:
+    def __init__(self, *, whole: bool = False, fail: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.whole = whole
+        self.fail = fail
 
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_hive_federation.replication.homes import changed_tables
@@ -323,8 +336,57 @@ class VerifyReplicaOperator(_DumpUsingOperator):
                     tables=tables,
                     progress=self.log.info,
                 )
-            report.raise_if_different()
+            if self.fail:
+                report.raise_if_different()
+            for difference in report.differences:
+                self.log.warning("%s", difference)
             return report.to_json()
+
+
+class RepairReplicaOperator(_SparkUsingOperator):
+    """Mends what differs between a target and its source, and verifies again; fails with what is left.
+
+    A repair is a cycle: what is new on the source comes with it. Where nothing differs, nothing is done.
+    Returns what :class:`VerifyReplicaOperator` does, and ``{"mended", "mended_tables", "replaced_tables"}``.
+
+    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param source_conn_id: connection of the source's metastore. (templated)
+    :param target_conn_id: connection of the target's metastore. (templated)
+    :param report: what :class:`VerifyReplicaOperator` returned (with ``fail=False``): only the tables that it
+        names are read and mended. Without it, all tables are verified. (templated)
+    :param spark_conn_id: connection of the apache-spark provider. (templated)
+    :param spark_conf: Spark properties of the jobs. (templated)
+    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    """
+
+    template_fields: Sequence[str] = (*_SparkUsingOperator.template_fields, "report")
+    template_fields_renderers = {**_SparkUsingOperator.template_fields_renderers, "report": "json"}
+    ui_color = "#f0d8d8"
+
+    def __init__(self, *, report: Any = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.report = report
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        from airflow_hive_federation.replication.repair import repair_replica
+
+        with as_airflow_error():
+            source, target, policy, spark = self._ends()
+            if self.report and not self.report["differing"]:
+                self.log.info("The report names no difference: nothing is done.")
+                return {**self.report, "mended": [], "mended_tables": [], "replaced_tables": []}
+            with source.pool(_DUMP_CONNECTIONS) as source_pool, target.pool() as target_pool:
+                repaired = repair_replica(
+                    source_pool,
+                    target_pool,
+                    policy,
+                    run_copy=spark.copy_runner(policy.bandwidth_bytes_per_s),
+                    run_verify=spark.verify_runner(),
+                    tables=set(self.report["differing"]) if self.report else None,
+                    progress=self.log.info,
+                )
+            repaired.report.raise_if_different()
+            return repaired.to_json()
 
 
 def _lineage(

@@ -16,6 +16,7 @@ from airflow_hive_federation.replication.increment_dump import IncrementSummary,
 from airflow_hive_federation.replication.increment_load import load_increment
 from airflow_hive_federation.replication.load import CopyRunner, LoadSummary, load_bootstrap
 from airflow_hive_federation.replication.markers import TargetState
+from airflow_hive_federation.replication.mends import Mend
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.position import read_position
 from airflow_hive_federation.replication.target import find_target, publish_target
@@ -40,6 +41,7 @@ def dump_next_increment(
     target: MetastorePool,
     policy: ReplicationPolicy,
     *,
+    mend: Mend | None = None,
     threads: int = 8,
     progress: Callable[[str], None] = logger.info,
 ) -> IncrementSummary:
@@ -47,12 +49,13 @@ def dump_next_increment(
 
     :param source: connections to the source.
     :param target: connections to the target.
+    :param mend: what is to be mended of the target; then tables of others in it are dropped too.
     :raises HiveFederationError: as :func:`~.position.read_position` and
         :func:`~.increment_dump.dump_increment`.
     """
     with target.client() as client:
-        position = read_position(client, policy)
-    return dump_increment(source, policy, position, threads=threads, progress=progress)
+        position = read_position(client, policy, also=mend.tables if mend else ())
+    return dump_increment(source, policy, position, mend=mend, threads=threads, progress=progress)
 
 
 def load_dump(

@@ -6,13 +6,21 @@ first, for files need not be compared where the tables are not the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.wire import from_json
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.replication.contents import readable_write_ids
-from airflow_hive_federation.replication.definitions import definition
+from airflow_hive_federation.replication import markers, statistics
+from airflow_hive_federation.replication.contents import name_of, readable_write_ids
+from airflow_hive_federation.replication.definitions import (
+    definition,
+    table_kind,
+    target_partition,
+    with_honest_statistics,
+)
 from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.homes import Homes
 from airflow_hive_federation.replication.layout import TargetLayout
@@ -20,6 +28,13 @@ from airflow_hive_federation.replication.transactions import valid_transactions
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
+
+
+#: What differs where somebody else has written to a transactional table.
+WRITE_IDS = "highest write id (somebody wrote there)"
+
+#: What differs of a table that does not carry the policy's marker.
+OWNER = "policy"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +59,15 @@ class Difference:
         return f"{place}: {self.what}: expected {self.expected}, found {self.found}"
 
 
-def metadata_differences(client: MetastoreClient, layout: TargetLayout, homes: Homes) -> list[Difference]:
+def metadata_differences(
+    client: MetastoreClient, layout: TargetLayout, homes: Homes, *, closely: Collection[str] = ()
+) -> list[Difference]:
     """Compare a loaded dump with the target's tables, partitions and write ids.
 
     :param client: client of the target.
     :param layout: where the dump's tables lie on the target.
     :param homes: the dump's tables.
+    :param closely: tables of which each partition's definition and the statistics are compared as well.
     """
     database = layout.policy.target_database
     tables = set(homes)
@@ -65,28 +83,14 @@ def metadata_differences(client: MetastoreClient, layout: TargetLayout, homes: H
         if name not in found:
             differences.append(Difference(table=name, what="table", expected="a table", found="none"))
             continue
-        directory = homes.of(name)
-        document = directory.read_json(table_file("tables", name, ".json"))
-        differences += definition_differences(layout.table(document, {}), found[name])
-        differences += _write_id_differences(name, document["write_ids"], write_ids.get(name))
-        if found[name].partitionKeys:
-            differences += _partition_differences(client, found[name], directory)
+        comparison = _Comparison(client, layout, homes.of(name), found[name], write_ids.get(name))
+        differences += comparison.closely() if name in closely else comparison.roughly()
     return differences
 
 
 def definition_differences(expected: Any, found: Any) -> list[Difference]:
     """Compare two wire ``Table`` objects, field by field of their definitions."""
-    wanted, seen = definition(expected), definition(found)
-    return [
-        Difference(
-            table=found.tableName,
-            what=name,
-            expected=wanted.get(name, "nothing"),
-            found=seen.get(name, "nothing"),
-        )
-        for name in sorted(wanted.keys() | seen.keys())
-        if wanted.get(name) != seen.get(name)
-    ]
+    return _field_differences(found.tableName, "", expected, found)
 
 
 def _write_id_differences(name: str, dumped: str | None, found: ValidWriteIds | None) -> Iterator[Difference]:
@@ -96,19 +100,117 @@ def _write_id_differences(name: str, dumped: str | None, found: ValidWriteIds | 
     if expected != found.high_watermark:
         yield Difference(
             table=name,
-            what="highest write id (somebody wrote there)",
+            what=WRITE_IDS,
             expected=str(expected),
             found=str(found.high_watermark),
         )
 
 
-def _partition_differences(
-    client: MetastoreClient, table: Any, directory: DumpDirectory
-) -> Iterator[Difference]:
-    name = table.tableName
-    expected = {line["name"] for line in directory.read_lines(table_file("partitions", name, ".jsonl"))}
-    found = set(client.list_partition_names(table.dbName, name))
-    for partition in sorted(expected - found):
-        yield Difference(table=name, where=partition, what="partition", expected="present", found="missing")
-    for partition in sorted(found - expected):
-        yield Difference(table=name, where=partition, what="partition", expected="none", found="present")
+class _Comparison:
+    """One table of a dump beside the target's."""
+
+    def __init__(
+        self,
+        client: MetastoreClient,
+        layout: TargetLayout,
+        directory: DumpDirectory,
+        found: Any,
+        write_ids: ValidWriteIds | None,
+    ) -> None:
+        self._client = client
+        self._layout = layout
+        self._directory = directory
+        self._found = found
+        self._write_ids = write_ids
+        self._name: str = found.tableName
+        self._document = directory.read_json(table_file("tables", self._name, ".json"))
+
+    def roughly(self) -> Iterator[Difference]:
+        """Definition, write ids, names of partitions."""
+        yield from self._table()
+        if self._found.partitionKeys:
+            names = set(self._client.list_partition_names(self._found.dbName, self._name))
+            yield from self._partition_names(names)
+
+    def closely(self) -> Iterator[Difference]:
+        """The same, statistics, and the definition of each partition."""
+        yield from self._table()
+        if table_kind(self._found).has_files:
+            yield from self._statistics()
+        if self._found.partitionKeys:
+            partitions = {
+                name_of(self._found, one): one
+                for one in self._client.iter_partitions(self._found.dbName, self._name)
+            }
+            yield from self._partition_names(partitions)
+            yield from self._partitions(partitions)
+
+    def _table(self) -> Iterator[Difference]:
+        policy = self._layout.policy.name
+        owner = (self._found.parameters or {}).get(markers.POLICY)
+        if owner != policy:
+            yield Difference(table=self._name, what=OWNER, expected=policy, found=str(owner))
+        yield from definition_differences(self._layout.table(self._document, {}), self._found)
+        yield from _write_id_differences(self._name, self._document["write_ids"], self._write_ids)
+
+    def _statistics(self) -> Iterator[Difference]:
+        wanted = self._layout.table(self._document, {})
+        found = self._client.get_table(
+            self._found.dbName,
+            self._name,
+            with_column_stats=True,
+            valid_write_ids=self._write_ids.text() if self._write_ids else None,
+        )
+        return _wrong_statistics(self._name, "", wanted, found)
+
+    def _partition_names(self, found: Collection[str]) -> Iterator[Difference]:
+        wanted = {line["name"] for line in self._lines()}
+        for one in sorted(wanted.difference(found)):
+            yield Difference(
+                table=self._name, where=one, what="partition", expected="present", found="missing"
+            )
+        for one in sorted(set(found) - wanted):
+            yield Difference(table=self._name, where=one, what="partition", expected="none", found="present")
+
+    def _partitions(self, found: Mapping[str, Any]) -> Iterator[Difference]:
+        for line in self._lines():
+            if line["name"] in found:
+                source: Any = from_json(types.Partition, line["partition"])
+                location = self._layout.directory(self._document, source.sd.location, line["name"])
+                made = target_partition(
+                    source, database=self._layout.policy.target_database, location=location, parameters={}
+                )
+                wanted = with_honest_statistics(made, self._document["write_ids"])
+                yield from _field_differences(self._name, line["name"], wanted, found[line["name"]])
+                yield from _wrong_statistics(self._name, line["name"], wanted, found[line["name"]])
+
+    def _lines(self) -> Iterator[Mapping[str, Any]]:
+        return self._directory.read_lines(table_file("partitions", self._name, ".jsonl"))
+
+
+def _field_differences(table: str, where: str, expected: Any, found: Any) -> list[Difference]:
+    wanted, seen = definition(expected), definition(found)
+    return [
+        Difference(
+            table=table,
+            where=where,
+            what=name,
+            expected=wanted.get(name, "nothing"),
+            found=seen.get(name, "nothing"),
+        )
+        for name in sorted(wanted.keys() | seen.keys())
+        if wanted.get(name) != seen.get(name)
+    ]
+
+
+def _wrong_statistics(table: str, where: str, expected: Any, found: Any) -> Iterator[Difference]:
+    """Statistics that both sides call accurate, and that say different things.
+
+    One that the target has not, or does not call accurate, deceives nobody: Hive then reads the rows.
+    """
+    wanted, seen = statistics.accurate_claims(expected), statistics.accurate_claims(found)
+    for what in sorted(wanted.keys() & seen.keys()):
+        if wanted[what] != seen[what]:
+            yield Difference(
+                table=table, where=where, what=f"statistics {what}", expected=wanted[what], found=seen[what]
+            )

@@ -8,7 +8,7 @@ hide what it replaces. Such a directory is copied to a hidden place beside, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,7 @@ def plan_copy(
     *,
     visible: int | None,
     before: Mapping[str, tuple[int, int]],
+    mended: Collection[str] = (),
     options: Mapping[str, Any] | None = None,
 ) -> TableCopy:
     """Compare a table's files with what lies on the target.
@@ -63,6 +64,7 @@ def plan_copy(
     :param visible: highest write id that readers of the target see; ``None`` for a table that is not there.
     :param before: size and modification time of the source's files when they were copied last, by URI: for
         tables that are not transactional, whose files may change.
+    :param mended: canonical URIs of files of the target that are not what was copied.
     :param options: storage options.
     """
     transactional = TableKind(document["kind"]).transactional
@@ -80,7 +82,7 @@ def plan_copy(
         target = layout.file(document, file)
         key = canonical(target)
         wanted.add(key)
-        same = there.get(key) == file.size_bytes and not file.filtered
+        same = there.get(key) == file.size_bytes and not file.filtered and key not in mended
         if same and (transactional or before.get(file.uri) == (file.size_bytes, file.modified_ns)):
             continue
         staged = _stage(layout, document, file) if visible is not None else None
@@ -97,8 +99,9 @@ def plan_copy(
                 visible_write_ids=document["write_ids"] if file.filtered else None,
             )
         )
-    if not transactional:
-        copy.extraneous = sorted(there.keys() - wanted)
+    surplus = there.keys() - wanted
+    # A transactional table keeps what was replaced by a compaction: its own readers pass over it.
+    copy.extraneous = sorted(surplus.intersection(mended) if transactional else surplus)
     return copy
 
 

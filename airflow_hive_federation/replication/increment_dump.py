@@ -46,6 +46,7 @@ from airflow_hive_federation.replication.increment_plan import (
     plan_table,
 )
 from airflow_hive_federation.replication.lease import end_lease, lease_of_a_dump
+from airflow_hive_federation.replication.mends import Mend
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import policy_changes
 from airflow_hive_federation.replication.position import TargetPosition
@@ -91,6 +92,7 @@ def dump_increment(
     policy: ReplicationPolicy,
     position: TargetPosition,
     *,
+    mend: Mend | None = None,
     threads: int = 8,
     progress: Callable[[str], None] = logger.info,
 ) -> IncrementSummary:
@@ -98,6 +100,7 @@ def dump_increment(
 
     :param pool: connections to the source.
     :param position: where the target stands, see :func:`~.position.read_position`.
+    :param mend: what is to be mended of the target, beside what is new.
     :param threads: tables dumped side by side.
     :param progress: told what has been done.
     :raises NoSuchObjectError: the source database is gone.
@@ -107,7 +110,7 @@ def dump_increment(
     """
     with lease_of_a_dump(pool, policy=policy.name) as lease:
         with pool.client() as client:
-            moment = _Moment.read(client, policy, position, lease)
+            moment = _Moment.read(client, policy, position, lease, mend or Mend())
         folded = moment.folded
         if moment.idle(position):
             end_lease(pool, lease)
@@ -129,6 +132,7 @@ def dump_increment(
             "database_changed": folded.database_changed,
             "functions_changed": folded.functions_changed,
             "lost": folded.lost,
+            "mend": moment.mend.to_json(),
             **facts,
         }
         directory.finish_dump(manifest)
@@ -180,12 +184,14 @@ class _Moment:
     skipped: Sequence[str]
     previous: Mapping[str, Any]
     open_before: Mapping[int, Mapping[str, int]]
+    mend: Mend
 
     def idle(self, position: TargetPosition) -> bool:
         """Whether nothing of the target would change, its last event excepted."""
         folded, names = self.folded, {table.tableName for table in self.tables}
         return not (
             folded.ends
+            or self.mend
             or folded.lost
             or folded.database_changed
             or folded.functions_changed
@@ -196,7 +202,12 @@ class _Moment:
 
     @classmethod
     def read(
-        cls, client: MetastoreClient, policy: ReplicationPolicy, position: TargetPosition, lease: int
+        cls,
+        client: MetastoreClient,
+        policy: ReplicationPolicy,
+        position: TargetPosition,
+        lease: int,
+        mend: Mend,
     ) -> _Moment:
         last = DumpDirectory(position.dump, policy.storage_options)
         previous = last.manifest()
@@ -246,13 +257,15 @@ class _Moment:
                     write_ids.get(one.tableName),
                     position.tables.get(one.tableName),
                     folded,
-                    always=silent_change(one),
+                    always=one.tableName in mend.tables or silent_change(one),
+                    replace=one.tableName in mend.replaced,
                 )
                 for one in tables
             },
             skipped=sorted({one.tableName for one in every} - {one.tableName for one in tables}),
             previous=homes.facts,
             open_before=open_before,
+            mend=mend,
         )
 
 

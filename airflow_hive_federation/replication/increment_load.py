@@ -42,8 +42,9 @@ from airflow_hive_federation.replication.increment_copy import (
 from airflow_hive_federation.replication.increment_plan import TableState, TableWork
 from airflow_hive_federation.replication.lease import LeaseKeeper
 from airflow_hive_federation.replication.load import CopyRunner, LoadSummary, acknowledge
+from airflow_hive_federation.replication.mends import Mend
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.position import read_position
+from airflow_hive_federation.replication.position import TargetPosition, read_position
 from airflow_hive_federation.replication.replay import Replay
 from airflow_hive_federation.replication.target import find_layout
 from airflow_hive_federation.storage.filesystem import canonical
@@ -113,6 +114,7 @@ class _Load:
         self._database = policy.target_database
         self._directory = directory
         self._manifest = directory.manifest()
+        self._mend = Mend.from_json(self._manifest.get("mend"))
         self._progress = progress
         self._on_step = on_step
         self._layout = find_layout(client, policy)
@@ -128,7 +130,7 @@ class _Load:
         self._began_s = time.time()
 
     def is_published(self) -> bool:
-        position = read_position(self._client, self._policy)
+        position = self._position()
         if position.dump == self._directory.uri:
             return True
         if position.last_id != self._manifest["from_id"] or position.dump != self._manifest["previous"]:
@@ -155,7 +157,7 @@ class _Load:
 
     def copy(self, run_copy: CopyRunner) -> None:
         self._on_step("copy_plan")
-        states = read_position(self._client, self._policy).tables
+        states = self._position().tables
         before = self._files_before()
         for facts in self._concerned:
             name = facts["name"]
@@ -167,6 +169,7 @@ class _Load:
                     self._documents[name],
                     visible=state.high_watermark if state else None,
                     before=before(name),
+                    mended=self._mend.files,
                     options=self._policy.storage_options,
                 )
         plan = f"{self._directory.uri}/load/copy_plan.jsonl"
@@ -196,7 +199,7 @@ class _Load:
                 self._table(facts["name"]).add_foreign_keys()
 
     def replay(self) -> None:
-        states = read_position(self._client, self._policy).tables
+        states = self._position().tables
         writes = {
             facts["name"]: [
                 (txn, write)
@@ -280,6 +283,9 @@ class _Load:
         )
 
     # -- inside ----------------------------------------------------------------------------------------
+
+    def _position(self) -> TargetPosition:
+        return read_position(self._client, self._policy, also=self._mend.tables)
 
     def _record(self) -> cycle_history.CycleRecord:
         now_s = time.time()

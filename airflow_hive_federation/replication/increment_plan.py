@@ -171,17 +171,19 @@ def plan_table(
     folded: EventFold,
     *,
     always: bool = False,
+    replace: bool = False,
 ) -> TablePlan:
     """Say what the cycle does with a table of the source.
 
     :param source: its write ids at the cycle's moment, if it is transactional.
     :param target: what the target has under its name.
-    :param always: its files change without events (external tables).
+    :param always: look at it without an event: an external table with other files, a table to be mended.
+    :param replace: make it anew, as a whole.
     :raises EventsLostError: write ids that a new table needs are in no event.
     """
     if target is None:
         return _new_table(TableWork.CREATE, name, source, folded)
-    if folded.created.get(name, 0) > target.loaded_id:
+    if replace or folded.created.get(name, 0) > target.loaded_id:
         return _new_table(TableWork.REPLACE, name, source, folded)
     looked_at = always or folded.lost or name in folded.looked_at
     if source is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -33,27 +33,35 @@ class TargetPosition:
     tables: Mapping[str, TableState] = field(default_factory=dict)
 
 
-def read_position(client: MetastoreClient, policy: ReplicationPolicy) -> TargetPosition:
+def loaded_dump(client: MetastoreClient, policy: ReplicationPolicy) -> str:
+    """URI of the dump that the policy's target was loaded from last.
+
+    :param client: client of the target.
+    :raises TargetNotOursError: the target database is not this policy's, or not published yet.
+    """
+    _published_at(client, policy)
+    return str((client.get_database(policy.target_database).parameters or {})[markers.CHECKPOINT])
+
+
+def read_position(
+    client: MetastoreClient, policy: ReplicationPolicy, *, also: Collection[str] = ()
+) -> TargetPosition:
     """Read where the policy's target stands.
 
     :param client: client of the target.
+    :param also: tables that are counted in though this policy did not make them: they are about to be mended
+        or removed.
     :raises TargetNotOursError: the target database is not this policy's, or not published yet.
     :raises TargetChangedError: it holds tables that this policy did not make.
     """
     name = policy.target_database
-    state = find_target(client, policy)
-    if state.state is not TargetState.LOADED or state.last_id is None:
-        raise TargetNotOursError(
-            f"Target database {name} is {state.state.value} for policy {policy.name!r}: there is nothing "
-            "that an increment could go on from.",
-            remedy="Run the bootstrap to its end first.",
-            database=name,
-            owner=None,
-        )
+    last_id = _published_at(client, policy)
     parameters = client.get_database(name).parameters or {}
     found: list[Any] = list(client.get_tables(name, client.list_tables(name)))
     foreign = sorted(
-        one.tableName for one in found if (one.parameters or {}).get(markers.POLICY) != policy.name
+        one.tableName
+        for one in found
+        if (one.parameters or {}).get(markers.POLICY) != policy.name and one.tableName not in also
     )
     if policy.into_existing:
         # Adopted with what the source does not have, which stays where it is.
@@ -70,8 +78,22 @@ def read_position(client: MetastoreClient, policy: ReplicationPolicy) -> TargetP
     for table in found:
         ids = write_ids.get(table.tableName)
         tables[str(table.tableName)] = TableState(
-            loaded_id=int(table.parameters.get(markers.LAST_ID, 0)),
+            loaded_id=int((table.parameters or {}).get(markers.LAST_ID, 0)),
             high_watermark=ids.high_watermark if ids else 0,
             open_ids=ids.open_ids if ids else (),
         )
-    return TargetPosition(last_id=state.last_id, dump=parameters[markers.CHECKPOINT], tables=tables)
+    return TargetPosition(last_id=last_id, dump=parameters[markers.CHECKPOINT], tables=tables)
+
+
+def _published_at(client: MetastoreClient, policy: ReplicationPolicy) -> int:
+    name = policy.target_database
+    state = find_target(client, policy)
+    if state.state is not TargetState.LOADED or state.last_id is None:
+        raise TargetNotOursError(
+            f"Target database {name} is {state.state.value} for policy {policy.name!r}: there is nothing "
+            "that an increment could go on from.",
+            remedy="Run the bootstrap to its end first.",
+            database=name,
+            owner=None,
+        )
+    return state.last_id

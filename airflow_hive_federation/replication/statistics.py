@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.replication.contents import name_of
 
 if TYPE_CHECKING:
@@ -133,6 +134,25 @@ def is_accurate(parameters: Mapping[str, str] | None, names: Sequence[str]) -> b
         return False
     accurate = flag.get("COLUMN_STATS") or {}
     return flag.get("BASIC_STATS") == "true" and all(accurate.get(name.lower()) == "true" for name in names)
+
+
+def accurate_claims(one: Any) -> dict[str, str]:
+    """What the flag of a wire ``Table`` or ``Partition`` calls accurate: rows, and columns that are there.
+
+    Numbers and sizes of files stay outside: they are each side's own.
+    """
+    parameters = one.parameters or {}
+    if not is_accurate(parameters, []):
+        return {}
+    described = (one.colStats and one.colStats.statsObj) or ()
+    return {
+        "numRows": str(parameters.get("numRows")),
+        **{
+            f"of column {column.colName}": json.dumps(to_json(column), sort_keys=True)
+            for column in described
+            if is_accurate(parameters, [column.colName])
+        },
+    }
 
 
 def columns(statistics: Any) -> list[str]:

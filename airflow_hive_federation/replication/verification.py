@@ -83,6 +83,7 @@ class VerificationReport:
             "event_id": self.event_id,
             "tables": [asdict(table) for table in self.tables],
             "differences": [str(difference) for difference in self.differences],
+            "differing": sorted({difference.table for difference in self.differences}),
         }
 
     def raise_if_different(self) -> None:
@@ -95,7 +96,8 @@ class VerificationReport:
             raise VerificationError(
                 f"Replica {self.database} differs from its source in {len(self.differences)} "
                 f"place(s):\n  {lines}",
-                remedy="If somebody wrote to the target, undo it, or drop the target and bootstrap it anew.",
+                remedy="Find who writes to the target; repairing it (RepairReplicaOperator, hive-federation "
+                "replicate repair) undoes what differs.",
                 differences=[str(difference) for difference in self.differences],
             )
 
@@ -115,15 +117,16 @@ def verify_replica(
     :param dump: URI of the dump, a bootstrap's or an increment's.
     :param run_verify: reads files by Spark: digests of the target's, rows of both sides. Not called if there
         is nothing to read.
-    :param tables: those whose files and rows are compared; all by default. Definitions, partitions and write
-        ids are compared of all in any case.
+    :param tables: those whose files, rows, statistics and partitions' definitions are compared; all by
+        default. Definitions, partitions' names and write ids are compared of all in any case.
     :raises DumpCorruptError: the dump is not as it was written.
     :raises CycleRunningError: the target was loaded from another dump meanwhile.
     """
     directory = DumpDirectory(dump, policy.storage_options)
     verification = _Verification(pool, policy, directory, tables, progress)
     with pool.client() as client:
-        differences = metadata_differences(client, find_layout(client, policy), verification.homes)
+        layout, closely = find_layout(client, policy), verification.names
+        differences = metadata_differences(client, layout, verification.homes, closely=closely)
     # Files of a table that is another one tell nothing more.
     verification.read_files(run_verify, without={one.table for one in differences})
     differences += verification.file_differences()
@@ -181,7 +184,13 @@ class _Verification:
         self._layout = TargetLayout(policy=policy, managed="")
         self._contents: dict[str, _Contents] = {}
         self._rows: dict[tuple[str, str], int | None] = {}
+        self._unreadable: dict[tuple[str, str], str] = {}
         self._digests: dict[str, str] = {}
+
+    @property
+    def names(self) -> set[str]:
+        """The tables that are compared closely."""
+        return {facts["name"] for facts in self._tables}
 
     # -- files -----------------------------------------------------------------------------------------
 
@@ -208,6 +217,8 @@ class _Verification:
         run_verify(f"{self._directory.uri}/{run}", f"{self._directory.uri}/{run}")
         for result in self._directory.read_report(f"{run}/rows.jsonl"):
             self._rows[result["table"], result["side"]] = result["rows"]
+            if "unreadable" in result:
+                self._unreadable[result["table"], result["side"]] = result["unreadable"]
         for record in read_record_parts(f"{self._directory.uri}/{run}/digests", FileDigest, options=options):
             self._digests[canonical(record.uri)] = record.digest
 
@@ -305,11 +316,14 @@ class _Verification:
     def row_differences(self) -> Iterator[Difference]:
         """Tables of which the two sides show different numbers of rows."""
         for name, contents in self._contents.items():
-            if contents.note:
+            if contents.note and (name, "target") not in self._unreadable:
                 continue
-            source, found = self._rows.get((name, "source")), self._rows.get((name, "target"))
+            source, found = (
+                self._unreadable.get((name, side)) or str(self._rows.get((name, side)))
+                for side in ("source", "target")
+            )
             if source != found:
-                yield Difference(table=name, what="rows", expected=str(source), found=str(found))
+                yield Difference(table=name, what="rows", expected=source, found=found)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.errors import AcidFormatError, ConfigurationError, FileVanishedError
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.spark.digest_files import digest_plan
@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 #: Tables counted side by side: small ones cost scheduling, not reading.
 _COUNTED_AT_ONCE = 4
+#: Spark's error class for a file that is damaged or gone.
+_UNREADABLE = "FAILED_READ_FILE"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,13 +59,23 @@ def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None 
 
 
 def _count(spark: SparkSession, plan: Mapping[str, Any], options: Mapping[str, Any] | None) -> dict[str, Any]:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    found: dict[str, Any] = {"table": plan["table"]["tableName"], "side": plan["side"], "rows": None}
     try:
-        rows: int | None = _rows(spark, plan, options).count()
+        found["rows"] = _rows(spark, plan, options).count()
     except ConfigurationError as error:
         # A format this package does not read (Avro, a storage handler): its files' digests must do.
-        logger.info("%s is not counted: %s", plan["table"]["tableName"], error)
-        rows = None
-    return {"table": plan["table"]["tableName"], "side": plan["side"], "rows": rows}
+        logger.info("%s is not counted: %s", found["table"], error)
+    except (AcidFormatError, FileVanishedError) as error:
+        found["unreadable"] = error.message
+    except (PySparkException, Py4JJavaError) as error:
+        told = next((line for line in str(error).split("\n") if _UNREADABLE in line), None)
+        if told is None:
+            raise
+        found["unreadable"] = told.strip()
+    return found
 
 
 def _rows(spark: SparkSession, plan: Mapping[str, Any], options: Mapping[str, Any] | None) -> Any:

@@ -24,6 +24,7 @@ from airflow_hive_federation.hooks.policy_fields import rendered_policy
 from airflow_hive_federation.operators.replication import (
     BootstrapDumpOperator,
     IncrementalDumpOperator,
+    RepairReplicaOperator,
     ReplicationLoadOperator,
     VerifyReplicaOperator,
     dump_uri,
@@ -158,6 +159,7 @@ def test_refused_while_the_dag_is_parsed(policy: dict[str, Any], message: str) -
         IncrementalDumpOperator(task_id="increment", **ENDS),
         ReplicationLoadOperator(task_id="load", dump="/dumps/1", **ENDS),
         VerifyReplicaOperator(task_id="verify", dump="/dumps/1", **ENDS),
+        RepairReplicaOperator(task_id="repair", report={"differing": ["t"]}, **ENDS),
         ReplicationLagSensor(task_id="lag", **ENDS),
     ],
     ids=lambda task: task.task_id,
@@ -206,6 +208,7 @@ def test_a_wrong_connection_fails_the_task_for_good(connection: Define) -> None:
         ReplicationLagSensor(task_id="lag", **ENDS | {"source_conn_id": conn_id}),
         ReplicationLoadOperator(task_id="load", dump="d", **ENDS | {"source_conn_id": conn_id}),
         VerifyReplicaOperator(task_id="verify", dump="d", **ENDS | {"source_conn_id": conn_id}),
+        RepairReplicaOperator(task_id="repair", **ENDS | {"source_conn_id": conn_id}),
     ]
     for task in tasks:
         with pytest.raises(AirflowFailException, match=r"ConfigurationError: .*nonsense"):
