@@ -29,7 +29,8 @@
     │   ├── EventCorruptError             a notification event that cannot be read; ``event_id`` names it
     │   ├── UnknownEventError             an event of a type this version does not know
     │   ├── EventsLostError               events a cycle needs are gone, and nothing else tells what they did
-    │   ├── SourceWentBackError           the source's event ids are lower than what the target has seen
+    │   ├── SourceWentBackError           the source's events are fewer, or others, than the target has seen
+    │   ├── FailoverError                 source and target cannot change places as they are
     │   └── VerificationError             source and replica differ; ``differences`` names them
     ├── RemoteError                   a remote table or database; ``remote`` names it
     │   ├── StatementError                no statement; ``line``, ``column`` and ``expected`` say why
@@ -238,7 +239,11 @@ class EventsLostError(ReplicationError):
 
 
 class SourceWentBackError(ReplicationError):
-    """The source's last event id is lower than what the target has seen: it was restored, or is another."""
+    """The source's events are fewer, or others, than the target has seen: it was restored, or is another."""
+
+
+class FailoverError(ReplicationError):
+    """Source and target cannot change places as they are."""
 
 
 class VerificationError(ReplicationError):

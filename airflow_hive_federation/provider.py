@@ -27,6 +27,7 @@ def get_provider_info() -> dict[str, Any]:
             _modules(
                 "operators.replication",
                 "operators.replications",
+                "operators.failover",
                 "operators.compaction",
                 "operators.remote",
                 "operators.ingest",

@@ -35,6 +35,7 @@ from airflow_hive_federation.replication.policy import HIVE_OPTIONS, Replication
 if TYPE_CHECKING:
     from airflow_hive_federation.hooks.spark import SparkPipelineHook
     from airflow_hive_federation.metastore import MetastorePool
+    from airflow_hive_federation.replication.failover import FailoverReport
     from airflow_hive_federation.replication.load import LoadSummary
     from airflow_hive_federation.replication.repair import RepairReport
     from airflow_hive_federation.replication.transactions import DrainStart
@@ -66,11 +67,12 @@ def add_parser(subparsers: Any) -> None:
         ("status", "say where the target stands, how far behind it is, and what the last cycles did"),
         ("verify", "compare the target with the dump it was loaded from"),
         ("repair", "mend what differs on the target, then verify again"),
+        ("failover", "let source and target change places: a last cycle, a verification, the switch"),
     ):
         action = actions.add_parser(name, help=text)
         action.add_argument("policy", type=Path, help="policy file (TOML)")
         action.add_argument("--json", action="store_true", help="print the result as JSON")
-        if name in {"run", "verify", "repair"}:
+        if name in {"run", "verify", "repair", "failover"}:
             action.add_argument(
                 "--spark-conn-id", default="spark_default", help="Airflow connection of Spark"
             )
@@ -81,7 +83,19 @@ def add_parser(subparsers: Any) -> None:
             action.add_argument(
                 "--verify-whole", action="store_true", help="compare all tables, not only those that changed"
             )
+        if name == "failover":
+            action.add_argument("--back", type=Path, metavar="FILE", help="write the policy of the way back")
+            action.add_argument(
+                "--roll-back",
+                action="store_true",
+                help="take a failover back before its switch",
+            )
         if name == "verify":
+            action.add_argument(
+                "--row-digests",
+                action="store_true",
+                help="compare digests of rows, not only their number",
+            )
             action.add_argument(
                 "dump", nargs="?", help="URI of the dump (default: that of the target's last cycle)"
             )
@@ -115,6 +129,8 @@ def _replicate(args: argparse.Namespace, file: PolicyFile) -> int:
             spark=SparkPipelineHook(args.spark_conn_id, storage_options=options),
             story=story,
         )
+        if args.action == "failover":
+            return _fail_over(args, file, work)
         report, facts = work.act(args)
     story.stage("Done")
     if args.json:
@@ -124,6 +140,22 @@ def _replicate(args: argparse.Namespace, file: PolicyFile) -> int:
         for line in facts.get("mended", ()):
             print(f"mended: {line}")
     report.raise_if_different()
+    return 0
+
+
+def _fail_over(args: argparse.Namespace, file: PolicyFile, work: _Work) -> int:
+    from airflow_hive_federation.replication.failover import roll_back_failover
+
+    if args.roll_back:
+        roll_back_failover(work.source, work.policy, progress=work.story.hear)
+        facts: dict[str, Any] = {"word": f"{work.policy.source_database} may be written again."}
+    else:
+        report = work.fail_over()
+        facts = report.to_json()
+        if args.back:
+            args.back.write_text(policy_text(report.policy, file.target, file.source), encoding="utf-8")
+    work.story.stage("Done")
+    print(json.dumps(facts) if args.json else facts["word"])
     return 0
 
 
@@ -158,6 +190,13 @@ def read_policy_file(path: Path, *, into_existing: bool = False) -> PolicyFile:
         options={key: str(value) for key, value in options.items()}, **values
     )
     return PolicyFile(policy=policy, source=str(ends["source"]), target=str(ends["target"]))
+
+
+def policy_text(policy: ReplicationPolicy, source: str, target: str) -> str:
+    """A policy as :func:`read_policy_file` reads it."""
+    values = {"source": source, "target": target, **policy.to_json()}
+    # Text and numbers are written in TOML as in JSON.
+    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items() if value is not None)
 
 
 def _check(path: Path, values: Mapping[str, Any], ends: Mapping[str, Any], options: Any) -> None:
@@ -207,8 +246,21 @@ class _Work:
             dump, tables = args.dump or self._loaded_dump(), None
         else:
             dump, tables = self._cycle()
-        report = self._verify(dump, None if getattr(args, "verify_whole", False) else tables)
+        whole, row_digests = getattr(args, "verify_whole", False), getattr(args, "row_digests", False)
+        report = self._verify(dump, None if whole else tables, row_digests=row_digests)
         return report, {"dump": dump, **report.to_json()}
+
+    def fail_over(self) -> FailoverReport:
+        """Drain the source, bring the last increment, verify, and switch the roles."""
+        from airflow_hive_federation.replication.failover import is_switched, start_failover, switch_roles
+
+        story = self.story
+        if not is_switched(self.source, self.policy):
+            story.stage(f"Draining {self.policy.source_database}")
+            start_failover(self.source, self.target, self.policy, progress=story.hear)
+            self._verify(self._increment().dump, None).raise_if_different()
+        story.stage("Switching the roles")
+        return switch_roles(self.source, self.target, self.policy, progress=story.hear)
 
     def _cycle(self) -> tuple[str, set[str]]:
         """Bootstrap or increment; return the URI of the dump and the tables that the cycle changed."""
@@ -284,7 +336,9 @@ class _Work:
             progress=self.story.hear,
         )
 
-    def _verify(self, dump: str, tables: Collection[str] | None) -> VerificationReport:
+    def _verify(
+        self, dump: str, tables: Collection[str] | None, *, row_digests: bool = False
+    ) -> VerificationReport:
         """Compare the target with the dump.
 
         :param tables: those whose files and rows are compared; all by default.
@@ -297,7 +351,9 @@ class _Work:
             self.policy,
             dump,
             run_verify=self.spark.verify_runner(),
+            source=self.source,
             tables=tables,
+            row_digests=row_digests,
             progress=self.story.hear,
         )
 

@@ -305,6 +305,7 @@ class VerifyReplicaOperator(_DumpUsingOperator):
     :param spark_conn_id: connection of the apache-spark provider. (templated)
     :param spark_conf: Spark properties of the job that reads both sides. (templated)
     :param whole: compare files and rows of all tables, whatever the dump's own cycle changed.
+    :param row_digests: compare digests of all rows, not only their number; reads rows whole.
     :param fail: fail if there are differences; otherwise they are in what is returned, for
         :class:`RepairReplicaOperator`.
     :raises ConfigurationError: the policy has a field that is not known, or lacks one.
@@ -312,9 +313,12 @@ class VerifyReplicaOperator(_DumpUsingOperator):
 
     ui_color = "#f0e8d8"
 
-    def __init__(self, *, whole: bool = False, fail: bool = True, **kwargs: Any) -> None:
+    def __init__(
+        self, *, whole: bool = False, row_digests: bool = False, fail: bool = True, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.whole = whole
+        self.row_digests = row_digests
         self.fail = fail
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -322,18 +326,20 @@ class VerifyReplicaOperator(_DumpUsingOperator):
         from airflow_hive_federation.replication.verification import verify_replica
 
         with as_airflow_error():
-            _, target, policy, spark = self._ends()
+            source, target, policy, spark = self._ends()
             dump = latest_dump(self.dump)
             uri, tables = dump_uri(dump), None
             if not self.whole:
                 tables = [] if is_idle(dump) else changed_tables(uri, policy.storage_options)
-            with target.pool() as target_pool:
+            with source.pool() as source_pool, target.pool() as target_pool:
                 report = verify_replica(
                     target_pool,
                     policy,
                     uri,
                     run_verify=spark.verify_runner(),
+                    source=source_pool,
                     tables=tables,
+                    row_digests=self.row_digests,
                     progress=self.log.info,
                 )
             if self.fail:

@@ -31,6 +31,7 @@ from airflow_hive_federation.replication.definitions import TableKind, not_repli
 from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.lease import lease_of_a_dump
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.source_history import note_event
 from airflow_hive_federation.replication.transactions import DrainStart, valid_transactions
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def dump_bootstrap(
     policy: ReplicationPolicy,
     start: DrainStart,
     *,
+    adopted: bool = False,
     threads: int = 8,
     progress: Callable[[str], None] = logger.info,
 ) -> DumpSummary:
@@ -64,6 +66,7 @@ def dump_bootstrap(
 
     :param pool: connections to the source.
     :param start: what :func:`~.transactions.begin_drain` returned; its transactions must have ended.
+    :param adopted: the target has all of it already, though its tables carry no marker of the policy.
     :param threads: tables dumped side by side.
     :param progress: told what has been done.
     :raises NoSuchObjectError: the source has no such database.
@@ -74,12 +77,16 @@ def dump_bootstrap(
         return _summary(directory)
     with lease_of_a_dump(pool, policy=policy.name) as lease:
         directory.write_json("_begun.json", {"policy": policy.to_json(), **start.to_json()})
+        with pool.client() as client:
+            noted = note_event(client, start.event_id)
         totals = _Dump(pool, policy, directory, progress, lease).write(threads)
         directory.finish_dump(
             {
                 "kind": "BOOTSTRAP",
                 "policy": policy.to_json(),
                 "event_id": start.event_id,
+                "last_event": noted,
+                "adopted": [facts["name"] for facts in totals["tables"]] if adopted else [],
                 "lease": lease,
                 **totals,
             }

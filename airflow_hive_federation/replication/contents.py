@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.acid.side_files import read_flushed_length
 from airflow_hive_federation.acid.snapshot import AcidDirectory, acid_state
 from airflow_hive_federation.errors import AcidFormatError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
@@ -115,6 +116,12 @@ def readable_write_ids(
         )
         for full_name, answer in answers.items()
     }
+
+
+def max_allocated_write_id(client: MetastoreClient, database: str, table: str) -> int:
+    """The highest write id that was ever given, aborted ones that the metastore has forgotten included."""
+    request = types.MaxAllocatedTableWriteIdRequest(dbName=database, tableName=table)
+    return int(client.call("get_max_allocated_table_write_id", request).maxWriteId)
 
 
 def cut_below_open(write_ids: ValidWriteIds) -> ValidWriteIds:

@@ -207,6 +207,7 @@ class _Comparison:
             self._layout,
             document,
             visible=state.high_watermark if state else None,
+            complete=state.complete if state else 0,
             before={} if new or TableKind(document["kind"]).transactional else self._files_before(name),
             options=self._policy.storage_options,
         )

@@ -14,14 +14,14 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_json
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication import markers, statistics
-from airflow_hive_federation.replication.contents import name_of, readable_write_ids
+from airflow_hive_federation.replication.contents import max_allocated_write_id, name_of, readable_write_ids
 from airflow_hive_federation.replication.definitions import (
     definition,
     table_kind,
     target_partition,
     with_honest_statistics,
 )
-from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.dump_directory import table_file
 from airflow_hive_federation.replication.homes import Homes
 from airflow_hive_federation.replication.layout import TargetLayout
 from airflow_hive_federation.replication.transactions import valid_transactions
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 #: What differs where somebody else has written to a transactional table.
 WRITE_IDS = "highest write id (somebody wrote there)"
 
+#: What differs where rows are as many, and others.
+ROW_DIGEST = "digest of rows"
 #: What differs of a table that does not carry the policy's marker.
 OWNER = "policy"
 
@@ -77,13 +79,14 @@ def metadata_differences(
     differences = [
         Difference(table=name, what="table", expected="none", found="a table")
         for name in sorted(found.keys() - tables)
+        if layout.policy.replicates(name)
     ]
     write_ids = readable_write_ids(client, found.values(), valid_transactions(client.get_open_txns()))
     for name in sorted(tables):
         if name not in found:
             differences.append(Difference(table=name, what="table", expected="a table", found="none"))
             continue
-        comparison = _Comparison(client, layout, homes.of(name), found[name], write_ids.get(name))
+        comparison = _Comparison(client, layout, homes, found[name], write_ids.get(name))
         differences += comparison.closely() if name in closely else comparison.roughly()
     return differences
 
@@ -93,19 +96,6 @@ def definition_differences(expected: Any, found: Any) -> list[Difference]:
     return _field_differences(found.tableName, "", expected, found)
 
 
-def _write_id_differences(name: str, dumped: str | None, found: ValidWriteIds | None) -> Iterator[Difference]:
-    if dumped is None or found is None:
-        return
-    expected = ValidWriteIds.parse(dumped).high_watermark
-    if expected != found.high_watermark:
-        yield Difference(
-            table=name,
-            what=WRITE_IDS,
-            expected=str(expected),
-            found=str(found.high_watermark),
-        )
-
-
 class _Comparison:
     """One table of a dump beside the target's."""
 
@@ -113,17 +103,18 @@ class _Comparison:
         self,
         client: MetastoreClient,
         layout: TargetLayout,
-        directory: DumpDirectory,
+        homes: Homes,
         found: Any,
         write_ids: ValidWriteIds | None,
     ) -> None:
         self._client = client
         self._layout = layout
-        self._directory = directory
+        self._homes = homes
         self._found = found
         self._write_ids = write_ids
         self._name: str = found.tableName
-        self._document = directory.read_json(table_file("tables", self._name, ".json"))
+        self._directory = homes.of(self._name)
+        self._document = self._directory.read_json(table_file("tables", self._name, ".json"))
 
     def roughly(self) -> Iterator[Difference]:
         """Definition, write ids, names of partitions."""
@@ -148,10 +139,23 @@ class _Comparison:
     def _table(self) -> Iterator[Difference]:
         policy = self._layout.policy.name
         owner = (self._found.parameters or {}).get(markers.POLICY)
-        if owner != policy:
+        if owner != policy and self._name not in self._homes.adopted:
             yield Difference(table=self._name, what=OWNER, expected=policy, found=str(owner))
         yield from definition_differences(self._layout.table(self._document, {}), self._found)
-        yield from _write_id_differences(self._name, self._document["write_ids"], self._write_ids)
+        yield from self._write_id_differences()
+
+    def _write_id_differences(self) -> Iterator[Difference]:
+        if not self._document["write_ids"] or self._write_ids is None:
+            return
+        expected, found = (
+            ValidWriteIds.parse(self._document["write_ids"]).high_watermark,
+            self._write_ids.high_watermark,
+        )
+        # A table that was the source once has forgotten its last write ids if they were aborted.
+        if found < expected:
+            found = max_allocated_write_id(self._client, self._found.dbName, self._name)
+        if expected != found:
+            yield Difference(table=self._name, what=WRITE_IDS, expected=str(expected), found=str(found))
 
     def _statistics(self) -> Iterator[Difference]:
         wanted = self._layout.table(self._document, {})

@@ -24,6 +24,8 @@ class Homes:
         self._outcomes: dict[str, dict[str, str]] = {}
         manifest = directory.manifest()
         self._uris = {facts["name"]: facts.get("dump", directory.uri) for facts in manifest["tables"]}
+        #: Tables that the target had before it was this policy's: they carry no marker.
+        self.adopted: frozenset[str] = frozenset(manifest.get("adopted", ()))
         self.facts: dict[str, Mapping[str, Any]] = {facts["name"]: facts for facts in manifest["tables"]}
 
     def __contains__(self, table: str) -> bool:

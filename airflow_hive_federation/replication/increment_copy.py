@@ -12,7 +12,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_hive_federation.acid.names import is_acid_directory, parse_directory
+from airflow_hive_federation.acid.names import (
+    DirectoryKind,
+    DirectoryName,
+    is_acid_directory,
+    parse_directory,
+)
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.replication.bootstrap import dumped_files
 from airflow_hive_federation.replication.contents import VisibleFile
@@ -54,6 +59,7 @@ def plan_copy(
     visible: int | None,
     before: Mapping[str, tuple[int, int]],
     mended: Collection[str] = (),
+    complete: int = 0,
     options: Mapping[str, Any] | None = None,
 ) -> TableCopy:
     """Compare a table's files with what lies on the target.
@@ -64,6 +70,7 @@ def plan_copy(
     :param visible: highest write id that readers of the target see; ``None`` for a table that is not there.
     :param before: size and modification time of the source's files when they were copied last, by URI: for
         tables that are not transactional, whose files may change.
+    :param complete: write id up to which the target has everything, nothing below it being open.
     :param mended: canonical URIs of files of the target that are not what was copied.
     :param options: storage options.
     """
@@ -84,6 +91,8 @@ def plan_copy(
         wanted.add(key)
         same = there.get(key) == file.size_bytes and not file.filtered and key not in mended
         if same and (transactional or before.get(file.uri) == (file.size_bytes, file.modified_ns)):
+            continue
+        if key not in mended and _is_covered(target, complete, directories):
             continue
         staged = _stage(layout, document, file) if visible is not None else None
         if staged and _begins_at_or_below(file.target_path, visible or 0):
@@ -150,6 +159,37 @@ def _stage(layout: TargetLayout, document: Mapping[str, Any], file: VisibleFile)
     if not slash or not is_acid_directory(first):
         return None
     return join(layout.directory(document, file.directory, file.partition), STAGE, first)
+
+
+def _is_covered(target: str, complete: int, directories: Collection[str]) -> bool:
+    """Whether the target has these rows in a directory of its own: it has compacted, or it was the source.
+
+    Where a delta is gone although the target is complete beyond it, the cleaner has taken it away, and never
+    does so before the compaction that replaced it is committed.
+
+    :param complete: write id up to which the target has everything.
+    :param directories: canonical URIs of the directories there.
+    """
+    home, _, name = target.rpartition("/")[0].rpartition("/")
+    if not is_acid_directory(name) or parse_directory(name).max_write_id > complete:
+        return False
+    wanted, prefix = parse_directory(name), f"{canonical(home)}/"
+    there = [uri.removeprefix(prefix) for uri in directories if uri.startswith(prefix)]
+    if name in there:
+        return False
+    found = [parse_directory(one) for one in there if is_acid_directory(one) and "/" not in one]
+    return any(_covers(one, wanted) for one in found if one.max_write_id <= complete)
+
+
+def _covers(one: DirectoryName, wanted: DirectoryName) -> bool:
+    if one.kind is DirectoryKind.BASE:
+        return wanted.max_write_id <= one.max_write_id
+    return (
+        one.kind is wanted.kind
+        and one.statement_id is None
+        and one.min_write_id <= wanted.min_write_id
+        and wanted.max_write_id <= one.max_write_id
+    )
 
 
 def _begins_at_or_below(path: str, write_id: int) -> bool:

@@ -43,6 +43,7 @@ from airflow_hive_federation.replication.increment_plan import (
     events_at,
     fold,
     has_gap,
+    lost_ends,
     plan_table,
 )
 from airflow_hive_federation.replication.lease import end_lease, lease_of_a_dump
@@ -50,6 +51,7 @@ from airflow_hive_federation.replication.mends import Mend
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import policy_changes
 from airflow_hive_federation.replication.position import TargetPosition
+from airflow_hive_federation.replication.source_history import check_history, is_another, note_event
 from airflow_hive_federation.replication.transactions import valid_transactions
 
 if TYPE_CHECKING:
@@ -127,12 +129,14 @@ def dump_increment(
             "event_id": folded.to_id,
             "previous": position.dump,
             "lease": lease,
-            "ends": list(folded.ends),
+            "ends": [*lost_ends(moment.plans.values()), *folded.ends],
+            "last_event": moment.last_event,
             "open_writes": [[txn, dict(writes)] for txn, writes in sorted(folded.open_writes.items())],
             "database_changed": folded.database_changed,
             "functions_changed": folded.functions_changed,
             "lost": folded.lost,
             "mend": moment.mend.to_json(),
+            "adopted": moment.adopted,
             **facts,
         }
         directory.finish_dump(manifest)
@@ -185,6 +189,8 @@ class _Moment:
     previous: Mapping[str, Any]
     open_before: Mapping[int, Mapping[str, int]]
     mend: Mend
+    last_event: Mapping[str, Any] | None
+    adopted: Sequence[str]
 
     def idle(self, position: TargetPosition) -> bool:
         """Whether nothing of the target would change, its last event excepted."""
@@ -217,6 +223,7 @@ class _Moment:
         transactions = valid_transactions(client.get_open_txns())
         source_id = client.get_current_notification_event_id()
         check_source(from_id, source_id)
+        check_history(client, previous.get("last_event"))
         found = [parse_event(raw) for raw in client.iter_notification_events(from_id, up_to=source_id)]
         kept = list(events_at(found, transactions))
         # Nothing was cut off: the events end where the source does, whether the last of them are lost or not.
@@ -236,6 +243,11 @@ class _Moment:
         every: list[Any] = list(client.get_tables(database, client.list_tables(database)))
         tables = [one for one in every if policy.replicates(one.tableName) and not not_replicated(one)]
         write_ids = readable_write_ids(client, tables, transactions)
+
+        def another(table: Any) -> bool:
+            """Whether a table is another one than was dumped under its name; events would say so."""
+            name = table.tableName
+            return folded.lost and name in homes and is_another(table, homes.of(name))
 
         def silent_change(table: Any) -> bool:
             """Whether an external table has changed without an event."""
@@ -258,7 +270,7 @@ class _Moment:
                     position.tables.get(one.tableName),
                     folded,
                     always=one.tableName in mend.tables or silent_change(one),
-                    replace=one.tableName in mend.replaced,
+                    replace=one.tableName in mend.replaced or another(one),
                 )
                 for one in tables
             },
@@ -266,6 +278,8 @@ class _Moment:
             previous=homes.facts,
             open_before=open_before,
             mend=mend,
+            last_event=note_event(client, to_id) or previous.get("last_event"),
+            adopted=previous.get("adopted", ()),
         )
 
 

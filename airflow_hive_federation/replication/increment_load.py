@@ -170,6 +170,7 @@ class _Load:
                     visible=state.high_watermark if state else None,
                     before=before(name),
                     mended=self._mend.files,
+                    complete=state.complete if state else 0,
                     options=self._policy.storage_options,
                 )
         plan = f"{self._directory.uri}/load/copy_plan.jsonl"

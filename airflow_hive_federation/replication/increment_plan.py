@@ -20,6 +20,9 @@ from airflow_hive_federation.replication.contents import cut_below_open
 #: Transaction → table → write id.
 OpenWrites = Mapping[int, Mapping[str, int]]
 
+#: Above all transactions of a source: stand-ins for those whose events are lost.
+_LOST = 1 << 62
+
 
 @dataclass(frozen=True, kw_only=True)
 class EventFold:
@@ -73,6 +76,11 @@ class TableState:
     loaded_id: int
     high_watermark: int = 0
     open_ids: tuple[int, ...] = ()
+
+    @property
+    def complete(self) -> int:
+        """The write id up to which none is open."""
+        return min(self.open_ids, default=self.high_watermark + 1) - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,6 +197,8 @@ def plan_table(
     if source is None:
         return TablePlan(work=TableWork.CONTINUE if looked_at else TableWork.NOTHING)
     writes = [(txn, write) for txn, write in folded.writes.get(name, ()) if write > target.high_watermark]
+    if folded.lost:
+        writes = _with_lost(writes, target.high_watermark, source)
     known = _contiguous(writes, target.high_watermark)
     reached = known[-1][1] if known else target.high_watermark
     if len(known) < len(writes) or _committed_above(source, reached):
@@ -197,6 +207,12 @@ def plan_table(
     if not (looked_at or known or _ended(target.open_ids, seen)):
         return TablePlan(work=TableWork.NOTHING)
     return TablePlan(work=TableWork.CONTINUE, write_ids=seen, writes=known)
+
+
+def lost_ends(plans: Iterable[TablePlan]) -> list[tuple[int, bool]]:
+    """The stand-ins of transactions that no event tells of, which end first."""
+    found = {txn for plan in plans for txn, _ in plan.writes if txn > _LOST}
+    return [(txn, True) for txn in sorted(found)]
 
 
 def allocation_runs(
@@ -359,6 +375,19 @@ def _seen(source: ValidWriteIds, reached: int, folded: EventFold, name: str) -> 
         aborted_ids=(*source.aborted_ids, *(write for write in ended if txns.get(write) not in committed)),
         min_open_id=open_ids[0] if open_ids else None,
     )
+
+
+def _with_lost(writes: Sequence[tuple[int, int]], after: int, source: ValidWriteIds) -> list[tuple[int, int]]:
+    """Fill in the write ids that no event tells of and that are not open: their transactions have ended.
+
+    Which those were is lost with the events, so each write id gets a stand-in. An open one gets none: nobody
+    would know its end when it comes.
+    """
+    known = {write: txn for txn, write in writes}
+    open_ids = set(source.open_ids)
+    lost = [one for one in range(after + 1, source.high_watermark + 1) if one not in open_ids]
+    filled = {**{write: _LOST + write for write in lost}, **known}
+    return [(txn, write) for write, txn in sorted(filled.items())]
 
 
 def _contiguous(writes: Sequence[tuple[int, int]], after: int) -> list[tuple[int, int]]:

@@ -41,7 +41,9 @@ class TargetLayout:
         table = document["table"]
         name = table["tableName"]
         if document["kind"] == TableKind.EXTERNAL.value:
-            return locations.external_location(location, self.policy.external_base, table=name)
+            return locations.external_location(
+                location, self.policy.external_base, table=name, prefix=self.policy.external_prefix
+            )
         root = locations.managed_table_location(self.managed, name)
         if not partition:
             return root

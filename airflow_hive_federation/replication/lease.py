@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -55,6 +55,25 @@ def lease_of_a_dump(pool: MetastorePool, *, policy: str) -> Iterator[int]:
         with suppress(MetastoreError):
             end_lease(pool, lease)
         raise
+
+
+@contextmanager
+def files_kept(pool: MetastorePool, database: str, tables: Sequence[str], *, policy: str) -> Iterator[None]:
+    """Keep a metastore's cleaner away from the files of tables while the block runs.
+
+    :param pool: connections to the metastore.
+    :param tables: names of its transactional tables.
+    """
+    lease = open_lease(pool, policy=policy)
+    try:
+        with LeaseKeeper(pool, lease):
+            with pool.client() as client:
+                there = set(client.list_tables(database))
+                client.keep_history(lease, [f"{database}.{name}" for name in tables if name in there])
+            yield
+    finally:
+        with suppress(MetastoreError):
+            end_lease(pool, lease)
 
 
 class LeaseKeeper:

@@ -26,9 +26,12 @@ def managed_table_location(database_location: str, table: str) -> str:
     return join(database_location, table)
 
 
-def external_location(source_location: str, base: str | None, *, table: str) -> str:
+def external_location(
+    source_location: str, base: str | None, *, table: str, prefix: str | None = None
+) -> str:
     """``/ext_loc/x`` of the source lies at ``<base>/ext_loc/x`` of the target (spec 5).
 
+    :param prefix: URI of a directory of the source; what lies below it lands below ``base`` without it.
     :raises ConfigurationError: there is no base directory.
     """
     if not base:
@@ -36,7 +39,8 @@ def external_location(source_location: str, base: str | None, *, table: str) -> 
             f"External table {table} needs a base directory on the target.",
             remedy="Set the policy's external_base (hive.repl.replica.external.table.base.dir).",
         )
-    return join(base, parse_location(source_location).path)
+    inside = relative_to(source_location, prefix) if prefix else None
+    return join(base, parse_location(source_location).path if inside is None else inside)
 
 
 def partition_location(

@@ -21,6 +21,10 @@ CHECKPOINT = "hive.repl.ckpt.key"
 TARGET_FOR = "repl.target.for"
 #: Says to Hive that the database is replicated: its change manager keeps what its readers may still need.
 SOURCE_OF = "repl.source.for"
+#: Which end of a failover under way a database is (``SOURCE``, ``TARGET``).
+FAILOVER = "repl.failover.endpoint"
+#: Makes Hive refuse statements that write, where its ``EnforceReadOnlyDatabaseHook`` is configured.
+READ_ONLY = "readonly"
 #: Name of the policy that owns the object.
 POLICY = "hive.federation.policy"
 #: Digest of a table's definition as it was loaded: tells a change made by somebody else.
@@ -38,6 +42,8 @@ SIDE_PARAMETERS = frozenset(
         POLICY,
         DEFINITION,
         CYCLES,
+        FAILOVER,
+        READ_ONLY,
         "hive.repl.first.inc.pending",
         "repl.target.last.id",
         "repl.source.last.id",
@@ -114,7 +120,7 @@ def judge_target(
 
 def database_markers(policy: str, checkpoint: str) -> dict[str, str]:
     """Parameters of a target database whose load has begun."""
-    return {POLICY: policy, TARGET_FOR: "true", CHECKPOINT: checkpoint}
+    return {POLICY: policy, TARGET_FOR: "true", READ_ONLY: "true", CHECKPOINT: checkpoint}
 
 
 def object_markers(policy: str, checkpoint: str, event_id: int, definition: str = "") -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from airflow_hive_federation.replication.differences import OWNER, WRITE_IDS, Difference
+from airflow_hive_federation.replication.differences import OWNER, ROW_DIGEST, WRITE_IDS, Difference
 
 #: Fields that altering a table does not change: it is made anew.
 _FIXED = frozenset(
@@ -14,7 +14,7 @@ _FIXED = frozenset(
 )
 #: What differs of a table that is made anew: it is somebody else's, or its write ids are; or rows are missing
 #: of which no file tells, for the target has compacted what was left of them.
-_REPLACED = _FIXED | {OWNER, WRITE_IDS, "rows"}
+_REPLACED = _FIXED | {OWNER, WRITE_IDS, ROW_DIGEST, "rows"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ def mend_of(differences: Iterable[Difference], *, again: Iterable[str] = ()) -> 
         one.table
         for one in found
         # Files that differ explain rows that do.
-        if one.what in _REPLACED and not (one.what == "rows" and one.table in with_files)
+        if one.what in _REPLACED and not (one.what in {"rows", ROW_DIGEST} and one.table in with_files)
     }
     return Mend(
         tables=frozenset(one.table for one in found),

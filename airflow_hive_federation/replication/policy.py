@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError
@@ -46,6 +46,8 @@ class ReplicationPolicy:
     :param external_base: URI of the directory under which external tables land: ``/ext_loc/x`` of the source
         becomes ``<external_base>/ext_loc/x``. Required where external tables exist
         (``hive.repl.replica.external.table.base.dir``).
+    :param external_prefix: URI of a directory of the source that is left out of that: ``<external_prefix>/x``
+        becomes ``<external_base>/x``. For the way back after a failover, see :meth:`reversed`.
     :param functions_root: URI of the directory that receives the jars of permanent functions
         (``hive.repl.replica.functions.root.dir``); ``<dump_root>/functions`` by default.
     :param open_txn_timeout_s: seconds the bootstrap waits for transactions open at its start before it aborts
@@ -61,6 +63,7 @@ class ReplicationPolicy:
     target_database: str = ""
     dump_root: str
     external_base: str | None = None
+    external_prefix: str | None = None
     functions_root: str | None = None
     open_txn_timeout_s: float = 3600.0
     bandwidth_bytes_per_s: int | None = None
@@ -101,6 +104,25 @@ class ReplicationPolicy:
         included = not self.include_tables or re.fullmatch(self.include_tables, table, re.IGNORECASE)
         excluded = self.exclude_tables and re.fullmatch(self.exclude_tables, table, re.IGNORECASE)
         return bool(included and not excluded)
+
+    def reversed(self, external_root: str | None = None) -> ReplicationPolicy:
+        """The policy of the way back, after a failover; reversed once more, it is this one again.
+
+        :param external_root: URI of the root of the store that external tables of the source lie in:
+            ``file:/``, ``hdfs://namenode:8020/``.
+        """
+        suffix = ".reversed"
+        back = self.name.endswith(suffix)
+        return replace(
+            self,
+            name=self.name.removesuffix(suffix) if back else f"{self.name}{suffix}",
+            source_database=self.target_database,
+            target_database=self.source_database,
+            external_base=self.external_prefix if back else self.external_base and external_root,
+            external_prefix=None if back else self.external_base,
+            # What the policy leaves out stays where it is.
+            into_existing=bool(self.include_tables or self.exclude_tables),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The policy as plain values, without storage options (they may hold secrets)."""

@@ -41,7 +41,10 @@ def policy_changes(before: Mapping[str, Any], policy: ReplicationPolicy) -> Poli
             policy=policy.name,
         )
     return PolicyChanges(
-        external_base=_place(before.get("external_base")) != _place(policy.external_base),
+        external_base=any(
+            _place(before.get(name)) != _place(getattr(policy, name))
+            for name in ("external_base", "external_prefix")
+        ),
         functions_root=_functions(before) != policy.functions_directory,
     )
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import TargetChangedError, TargetNotOursError
+from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication import markers
-from airflow_hive_federation.replication.contents import readable_write_ids
+from airflow_hive_federation.replication.contents import max_allocated_write_id, readable_write_ids
+from airflow_hive_federation.replication.dump_directory import DumpDirectory
 from airflow_hive_federation.replication.increment_plan import TableState
 from airflow_hive_federation.replication.markers import TargetState
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -57,11 +59,14 @@ def read_position(
     name = policy.target_database
     last_id = _published_at(client, policy)
     parameters = client.get_database(name).parameters or {}
+    dump = parameters[markers.CHECKPOINT]
+    adopted = DumpDirectory(dump, policy.storage_options).manifest().get("adopted", ())
     found: list[Any] = list(client.get_tables(name, client.list_tables(name)))
     foreign = sorted(
         one.tableName
         for one in found
-        if (one.parameters or {}).get(markers.POLICY) != policy.name and one.tableName not in also
+        if (one.parameters or {}).get(markers.POLICY) != policy.name
+        and one.tableName not in {*also, *adopted}
     )
     if policy.into_existing:
         # Adopted with what the source does not have, which stays where it is.
@@ -79,10 +84,17 @@ def read_position(
         ids = write_ids.get(table.tableName)
         tables[str(table.tableName)] = TableState(
             loaded_id=int((table.parameters or {}).get(markers.LAST_ID, 0)),
-            high_watermark=ids.high_watermark if ids else 0,
+            high_watermark=_high_watermark(client, table, ids) if ids else 0,
             open_ids=ids.open_ids if ids else (),
         )
-    return TargetPosition(last_id=last_id, dump=parameters[markers.CHECKPOINT], tables=tables)
+    return TargetPosition(last_id=last_id, dump=dump, tables=tables)
+
+
+def _high_watermark(client: MetastoreClient, table: Any, write_ids: ValidWriteIds) -> int:
+    if markers.POLICY in (table.parameters or {}):
+        return write_ids.high_watermark
+    # It was the source's own before: the last ones may have been aborted, and forgotten.
+    return max(write_ids.high_watermark, max_allocated_write_id(client, table.dbName, table.tableName))
 
 
 def _published_at(client: MetastoreClient, policy: ReplicationPolicy) -> int:

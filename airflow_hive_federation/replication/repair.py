@@ -85,7 +85,9 @@ def repair_replica(
     def verify() -> VerificationReport:
         with target.client() as client:
             dump = loaded_dump(client, policy)
-        return verify_replica(target, policy, dump, run_verify=run_verify, tables=tables, progress=progress)
+        return verify_replica(
+            target, policy, dump, run_verify=run_verify, source=source, tables=tables, progress=progress
+        )
 
     report = verify()
     met: list[Difference] = []

@@ -16,6 +16,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,15 +27,17 @@ from airflow_hive_federation.replication import markers
 from airflow_hive_federation.replication.bootstrap import dumped_files
 from airflow_hive_federation.replication.contents import VisibleFile, readable_write_ids, visible_files
 from airflow_hive_federation.replication.definitions import TableKind
-from airflow_hive_federation.replication.differences import Difference, metadata_differences
+from airflow_hive_federation.replication.differences import ROW_DIGEST, Difference, metadata_differences
 from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.homes import Homes
 from airflow_hive_federation.replication.layout import TargetLayout
+from airflow_hive_federation.replication.lease import files_kept
+from airflow_hive_federation.replication.locations import relative_to
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.target import find_layout
 from airflow_hive_federation.replication.transactions import valid_transactions
 from airflow_hive_federation.storage.digests import FileDigest, FileToDigest
-from airflow_hive_federation.storage.filesystem import canonical
+from airflow_hive_federation.storage.filesystem import canonical, join
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.plan_files import read_record_parts, write_records
 
@@ -108,10 +111,14 @@ def verify_replica(
     dump: str,
     *,
     run_verify: VerifyRunner,
+    source: MetastorePool | None = None,
     tables: Collection[str] | None = None,
+    row_digests: bool = False,
     progress: Callable[[str], None] = logger.info,
 ) -> VerificationReport:
     """Compare the dump that a target was loaded from with the target.
+
+    Both sides may go on working: their cleaners leave the files that are read.
 
     :param pool: connections to the target.
     :param dump: URI of the dump, a bootstrap's or an increment's.
@@ -119,16 +126,25 @@ def verify_replica(
         is nothing to read.
     :param tables: those whose files, rows, statistics and partitions' definitions are compared; all by
         default. Definitions, partitions' names and write ids are compared of all in any case.
+    :param source: connections to the source, whose cleaner is held back; without, files that it removes
+        meanwhile are not compared by rows.
+    :param row_digests: compare digests of all rows, not only their number: rows are then read whole.
     :raises DumpCorruptError: the dump is not as it was written.
     :raises CycleRunningError: the target was loaded from another dump meanwhile.
     """
     directory = DumpDirectory(dump, policy.storage_options)
     verification = _Verification(pool, policy, directory, tables, progress)
+    verification.row_digests = row_digests
     with pool.client() as client:
         layout, closely = find_layout(client, policy), verification.names
         differences = metadata_differences(client, layout, verification.homes, closely=closely)
     # Files of a table that is another one tell nothing more.
-    verification.read_files(run_verify, without={one.table for one in differences})
+    without = {one.table for one in differences}
+    with ExitStack() as stack:
+        for side, database in ((source, policy.source_database), (pool, policy.target_database)):
+            if side and (names := verification.transactional(without)):
+                stack.enter_context(files_kept(side, database, names, policy=policy.name))
+        verification.read_files(run_verify, without=without)
     differences += verification.file_differences()
     differences += verification.row_differences()
     if differences:
@@ -181,9 +197,11 @@ class _Verification:
         self.event_id = int(directory.manifest()["event_id"])
         self._tables = [self.homes.facts[name] for name in self.homes if tables is None or name in tables]
         self._progress = progress
+        self.row_digests = False
         self._layout = TargetLayout(policy=policy, managed="")
         self._contents: dict[str, _Contents] = {}
         self._rows: dict[tuple[str, str], int | None] = {}
+        self._row_digests: dict[tuple[str, str], str] = {}
         self._unreadable: dict[tuple[str, str], str] = {}
         self._digests: dict[str, str] = {}
 
@@ -191,6 +209,14 @@ class _Verification:
     def names(self) -> set[str]:
         """The tables that are compared closely."""
         return {facts["name"] for facts in self._tables}
+
+    def transactional(self, without: Collection[str]) -> list[str]:
+        """Those of them that a cleaner works on."""
+        return [
+            facts["name"]
+            for facts in self._tables
+            if TableKind(facts["kind"]).transactional and facts["name"] not in without
+        ]
 
     # -- files -----------------------------------------------------------------------------------------
 
@@ -210,13 +236,20 @@ class _Verification:
         # A directory for each run: a digest of yesterday verifies nothing today.
         run = f"verify/{time.time_ns()}"
         self._directory.write_lines(
-            f"{run}/tables.jsonl", (line for contents in self._contents.values() for line in contents.plan())
+            f"{run}/tables.jsonl",
+            (
+                {**line, "row_digests": self.row_digests}
+                for contents in self._contents.values()
+                for line in contents.plan()
+            ),
         )
         options = self._policy.storage_options
         write_records(f"{self._directory.uri}/{run}/files.jsonl", self._to_digest(), options=options)
         run_verify(f"{self._directory.uri}/{run}", f"{self._directory.uri}/{run}")
         for result in self._directory.read_report(f"{run}/rows.jsonl"):
             self._rows[result["table"], result["side"]] = result["rows"]
+            if "row_digest" in result:
+                self._row_digests[result["table"], result["side"]] = result["row_digest"]
             if "unreadable" in result:
                 self._unreadable[result["table"], result["side"]] = result["unreadable"]
         for record in read_record_parts(f"{self._directory.uri}/{run}/digests", FileDigest, options=options):
@@ -251,21 +284,29 @@ class _Verification:
                 )
             ),
             target_write_ids=write_ids.text() if write_ids else None,
-            note=self._gone(name, source, immutable=TableKind(document["kind"]).transactional),
+            note=self._gone(
+                name,
+                source,
+                document["table"]["sd"]["location"],
+                immutable=TableKind(document["kind"]).transactional,
+            ),
         )
 
-    def _gone(self, name: str, source: Sequence[VisibleFile], *, immutable: bool) -> str:
+    def _gone(self, name: str, source: Sequence[VisibleFile], root: str, *, immutable: bool) -> str:
         """Say that the source has not all of the dump's files any more; nothing if it has."""
-        roots = sorted({file.directory for file in source})
+        # By the table's directory: one listing, however many partitions lie in it.
+        roots = sorted(
+            {root if relative_to(file.directory, root) is not None else file.directory for file in source}
+        )
         listings = list_many(roots, options=self._policy.storage_options, missing_ok=True)
         there = {
-            (root, entry.path): (entry.size_bytes, entry.modified_ns)
-            for root, entries in listings.items()
+            canonical(join(top, entry.path)): (entry.size_bytes, entry.modified_ns)
+            for top, entries in listings.items()
             for entry in entries
         }
 
         def lasts(file: VisibleFile) -> bool:
-            size_bytes, modified_ns = there.get((file.directory, file.path), (-1, 0))
+            size_bytes, modified_ns = there.get(canonical(file.uri), (-1, 0))
             return size_bytes == file.size_bytes and (immutable or modified_ns == file.modified_ns)
 
         gone = [file for file in source if not lasts(file)]
@@ -310,13 +351,19 @@ class _Verification:
                 size_bytes=facts["size_bytes"],
                 digest_equal=not TableKind(facts["kind"]).has_files
                 or (name in self._contents and name not in differing),
-                note=self._contents[name].note if name in self._contents else "",
+                note=self._note(name),
             )
+
+    def _note(self, name: str) -> str:
+        noted = self._contents[name].note if name in self._contents else ""
+        return noted or self._unreadable.get((name, "source"), "")
 
     def row_differences(self) -> Iterator[Difference]:
         """Tables of which the two sides show different numbers of rows."""
         for name, contents in self._contents.items():
-            if contents.note and (name, "target") not in self._unreadable:
+            # Of a source whose files have gone, nothing can be said; of a target that cannot be read, that.
+            gone = contents.note or (name, "source") in self._unreadable
+            if gone and (name, "target") not in self._unreadable:
                 continue
             source, found = (
                 self._unreadable.get((name, side)) or str(self._rows.get((name, side)))
@@ -324,6 +371,10 @@ class _Verification:
             )
             if source != found:
                 yield Difference(table=name, what="rows", expected=source, found=found)
+                continue
+            wanted, seen = (self._row_digests.get((name, side)) for side in ("source", "target"))
+            if wanted != seen:
+                yield Difference(table=name, what=ROW_DIGEST, expected=str(wanted), found=str(seen))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,7 +64,11 @@ def _count(spark: SparkSession, plan: Mapping[str, Any], options: Mapping[str, A
 
     found: dict[str, Any] = {"table": plan["table"]["tableName"], "side": plan["side"], "rows": None}
     try:
-        found["rows"] = _rows(spark, plan, options).count()
+        rows = _rows(spark, plan, options)
+        if plan.get("row_digests"):
+            found["rows"], found["row_digest"] = _digested(rows)
+        else:
+            found["rows"] = rows.count()
     except ConfigurationError as error:
         # A format this package does not read (Avro, a storage handler): its files' digests must do.
         logger.info("%s is not counted: %s", found["table"], error)
@@ -76,6 +80,16 @@ def _count(spark: SparkSession, plan: Mapping[str, Any], options: Mapping[str, A
             raise
         found["unreadable"] = told.strip()
     return found
+
+
+def _digested(rows: Any) -> tuple[int, str]:
+    """The number of rows, and a digest that does not depend on their order."""
+    from pyspark.sql import functions
+
+    # As JSON, for Spark has no hash of maps.
+    digest = functions.xxhash64(functions.to_json(functions.struct("*"))).cast("decimal(38,0)")
+    count, total = rows.agg(functions.count(functions.lit(1)), functions.sum(digest)).first()
+    return count, str(total)
 
 
 def _rows(spark: SparkSession, plan: Mapping[str, Any], options: Mapping[str, Any] | None) -> Any:

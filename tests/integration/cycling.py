@@ -46,7 +46,14 @@ class Scheduled:
             published = is_published(client, self.policy)
         loaded = self._increment() if published else self._bootstrap()
         tables = [] if loaded.idle else changed_tables(loaded.dump)
-        report = verify_replica(self.target, self.policy, loaded.dump, run_verify=self._read, tables=tables)
+        report = verify_replica(
+            self.target,
+            self.policy,
+            loaded.dump,
+            run_verify=self._read,
+            source=self.source,
+            tables=tables,
+        )
         report.raise_if_different()
         return loaded
 
@@ -55,7 +62,9 @@ class Scheduled:
         with self.target.client() as client:
             parameters = client.get_database(self.policy.target_database).parameters or {}
         dump = parameters["hive.repl.ckpt.key"]
-        return verify_replica(self.target, self.policy, dump, run_verify=self._read)
+        return verify_replica(
+            self.target, self.policy, dump, run_verify=self._read, source=self.source, row_digests=True
+        )
 
     def _increment(self) -> LoadSummary:
         dumped = dump_next_increment(self.source, self.target, self.policy)

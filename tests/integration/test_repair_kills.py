@@ -126,7 +126,7 @@ class Case:
             }
 
 
-def test_a_repair_killed_at_each_of_its_steps_ends_in_the_same_state(
+def test_a_repair_killed_at_each_kind_of_step_ends_in_the_same_state(
     source: EmbeddedMetastore,
     target: EmbeddedMetastore,
     tmp_path: Path,
@@ -149,7 +149,9 @@ def test_a_repair_killed_at_each_of_its_steps_ends_in_the_same_state(
         "drop surplus",
         "publish",
     } <= set(steps)
-    for step, name in enumerate(steps):
+    # The first step of each kind: the load of an increment, which this is, has a test that takes them all.
+    kinds = {name.partition(" ")[0]: step for step, name in reversed(list(enumerate(steps)))}
+    for name, step in kinds.items():
         case.damage()
         case.kill(step)
         assert case.repair().report.differences == [], f"killed before {name!r}"

@@ -21,6 +21,11 @@ from airflow_hive_federation import errors
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
 from airflow_hive_federation.hooks.failing import as_airflow_error
 from airflow_hive_federation.hooks.policy_fields import rendered_policy
+from airflow_hive_federation.operators.failover import (
+    FailoverOperator,
+    FailoverRollbackOperator,
+    FailoverStartOperator,
+)
 from airflow_hive_federation.operators.replication import (
     BootstrapDumpOperator,
     IncrementalDumpOperator,
@@ -160,6 +165,9 @@ def test_refused_while_the_dag_is_parsed(policy: dict[str, Any], message: str) -
         ReplicationLoadOperator(task_id="load", dump="/dumps/1", **ENDS),
         VerifyReplicaOperator(task_id="verify", dump="/dumps/1", **ENDS),
         RepairReplicaOperator(task_id="repair", report={"differing": ["t"]}, **ENDS),
+        FailoverStartOperator(task_id="start", **ENDS),
+        FailoverOperator(task_id="switch", **ENDS),
+        FailoverRollbackOperator(task_id="roll_back", **ENDS),
         ReplicationLagSensor(task_id="lag", **ENDS),
     ],
     ids=lambda task: task.task_id,
@@ -209,6 +217,9 @@ def test_a_wrong_connection_fails_the_task_for_good(connection: Define) -> None:
         ReplicationLoadOperator(task_id="load", dump="d", **ENDS | {"source_conn_id": conn_id}),
         VerifyReplicaOperator(task_id="verify", dump="d", **ENDS | {"source_conn_id": conn_id}),
         RepairReplicaOperator(task_id="repair", **ENDS | {"source_conn_id": conn_id}),
+        FailoverStartOperator(task_id="start", **ENDS | {"source_conn_id": conn_id}),
+        FailoverOperator(task_id="switch", **ENDS | {"source_conn_id": conn_id}),
+        FailoverRollbackOperator(task_id="roll_back", **ENDS | {"source_conn_id": conn_id}),
     ]
     for task in tasks:
         with pytest.raises(AirflowFailException, match=r"ConfigurationError: .*nonsense"):

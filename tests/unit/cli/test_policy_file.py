@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_federation.cli.connecting import end_for, settings_for
-from airflow_hive_federation.cli.replicate import read_policy_file
+from airflow_hive_federation.cli.replicate import policy_text, read_policy_file
 from airflow_hive_federation.errors import ConfigurationError
 
 LEAST = """
@@ -102,3 +102,10 @@ def test_a_connection_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> No
     assert (end.settings.uris, end.storage_options) == (("thrift://h",), {"anon": True})
     with pytest.raises(ConfigurationError, match="'nowhere' is neither a URI nor"):
         end_for("nowhere")
+
+
+def test_a_policy_that_was_written_is_read_the_same(tmp_path: Path) -> None:
+    text = LEAST + 'external_base = "s3://bucket/external"\nopen_txn_timeout_s = "5m"\ninto_existing = true\n'
+    first = read_policy_file(written(tmp_path, text))
+    again = read_policy_file(written(tmp_path, policy_text(first.policy, first.source, first.target)))
+    assert again == first

@@ -1,10 +1,12 @@
-"""Placing what was copied to hidden places."""
+"""What is copied, and placing what was copied to hidden places."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_hive_federation.replication.increment_copy import STAGE, TableCopy, place_staged
+import pytest
+
+from airflow_hive_federation.replication.increment_copy import STAGE, TableCopy, _is_covered, place_staged
 
 
 def test_all_directories_of_a_partition_are_placed(tmp_path: Path) -> None:
@@ -33,3 +35,32 @@ def test_a_killed_placing_goes_on(tmp_path: Path) -> None:
     )
     place_staged(copy)
     assert sorted(path.name for path in tmp_path.iterdir()) == [done.name, left.name]
+
+
+HOME = "file:/w/t/p=1"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "there", "covered"),
+    [
+        ("delta_0000003_0000003_0000", ["base_0000005_v0000077"], True),
+        ("delete_delta_0000003_0000003_0000", ["base_0000005"], True),
+        ("delta_0000003_0000003_0000", ["delta_0000001_0000005_v0000077"], True),
+        ("delete_delta_0000003_0000003_0000", ["delta_0000001_0000005_v0000077"], False),
+        ("base_0000005", ["base_0000005_v0000077"], True),
+        # Another statement of the same transaction.
+        ("delta_0000003_0000003_0001", ["delta_0000003_0000003_0000"], False),
+        # There already: its files are looked at one by one.
+        ("base_0000005", ["base_0000005", "base_0000005_v0000077"], False),
+        # Of write ids that may be open there yet.
+        ("delta_0000006_0000006_0000", ["base_0000007"], False),
+        ("delta_0000003_0000003_0000", ["base_0000007"], False),
+        ("delta_0000003_0000003_0000", [], False),
+        ("000000_0", ["base_0000005"], False),
+    ],
+)
+def test_rows_that_the_target_has_in_directories_of_its_own(
+    wanted: str, there: list[str], covered: bool
+) -> None:
+    directories = {f"{HOME}/{name}" for name in there} | {"file:/w/t/p=2/base_0000005"}
+    assert _is_covered(f"{HOME}/{wanted}/bucket_00000", 5, directories) is covered

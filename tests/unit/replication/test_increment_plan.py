@@ -20,6 +20,7 @@ from airflow_hive_federation.replication.increment_plan import (
     events_at,
     fold,
     has_gap,
+    lost_ends,
     plan_table,
 )
 
@@ -192,13 +193,19 @@ def test_an_end_alone_concerns_the_table() -> None:
     assert plan_table("t", write_ids(5, open_ids=(5,)), state, folded(History())).work is TableWork.NOTHING
 
 
-def test_lost_events_replace_only_tables_that_were_written() -> None:
+def test_write_ids_whose_events_are_lost_get_stand_ins() -> None:
     found = folded(History(), lost=True)
     state = TableState(loaded_id=4, high_watermark=5)
     assert plan_table("t", write_ids(5), state, found).work is TableWork.CONTINUE
-    assert plan_table("t", write_ids(6, aborted=(6,)), state, found).work is TableWork.CONTINUE
-    replaced = plan_table("t", write_ids(8), state, found)
-    assert (replaced.work, replaced.seed, list(replaced.writes)) == (TableWork.REPLACE, 8, [])
+    for source in (write_ids(8), write_ids(8, aborted=(7,))):
+        mended = plan_table("t", source, state, found)
+        assert (mended.work, [write for _, write in mended.writes]) == (TableWork.CONTINUE, [6, 7, 8])
+        assert lost_ends([mended]) == [(txn, True) for txn, _ in mended.writes]
+    # Nobody knows whose the open one is, and when it ends.
+    with pytest.raises(EventsLostError):
+        plan_table("t", write_ids(8, open_ids=(6,)), state, found)
+    last = plan_table("t", write_ids(8, open_ids=(8,)), state, found)
+    assert [write for _, write in last.writes] == [6, 7]
 
 
 def test_lost_ends_end_all_the_same() -> None:

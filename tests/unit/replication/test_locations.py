@@ -35,6 +35,16 @@ def test_external_tables_of_two_sources_never_collide() -> None:
     assert second == "hdfs://target/ext_base2/ext_loc/t"
 
 
+def test_an_external_table_finds_its_way_back() -> None:
+    there = external_location("hdfs://one/ext_loc/t", "s3://two/base", table="t")
+    back = external_location(there, "hdfs://one/", table="t", prefix="s3://two/base")
+    assert back == "hdfs://one/ext_loc/t"
+    # Made on the other side, elsewhere.
+    assert external_location("s3://two/new/t", "hdfs://one/", table="t", prefix="s3://two/base") == (
+        "hdfs://one/new/t"
+    )
+
+
 def test_an_external_table_without_a_base_is_refused_by_name() -> None:
     with pytest.raises(ConfigurationError, match=r"weather.*external_base"):
         external_location("file:/x", None, table="weather")

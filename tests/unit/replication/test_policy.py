@@ -65,3 +65,18 @@ def test_storage_options_stay_out_of_what_is_shown_and_stored() -> None:
     )
     assert "hush" not in repr(policy)
     assert "hush" not in str(policy.to_json())
+
+
+def test_the_policy_of_the_way_back() -> None:
+    there = ReplicationPolicy(
+        name="shop",
+        source_database="shop",
+        target_database="copy",
+        dump_root="s3://d/dumps",
+        external_base="s3://d/base",
+    )
+    back = there.reversed("hdfs://one/")
+    assert (back.name, back.source_database, back.target_database) == ("shop.reversed", "copy", "shop")
+    assert (back.external_base, back.external_prefix) == ("hdfs://one/", "s3://d/base")
+    assert back.reversed() == there
+    assert there.reversed("hdfs://one/").reversed().reversed("hdfs://one/") == back

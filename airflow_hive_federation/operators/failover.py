@@ -1,0 +1,109 @@
+"""Failover of a replicated database, as Airflow tasks; the cycle in between is the usual one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import BaseOperator
+
+from airflow_hive_federation.hooks.failing import as_airflow_error
+from airflow_hive_federation.hooks.metastore import HiveMetastoreHook, common_storage_options
+from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class _FailoverOperator(BaseOperator):
+    """What the operators of a failover have in common.
+
+    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param source_conn_id: connection of the source's metastore. (templated)
+    :param target_conn_id: connection of the target's metastore. (templated)
+    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    """
+
+    template_fields: Sequence[str] = ("policy", "source_conn_id", "target_conn_id")
+    template_fields_renderers = {"policy": "json"}
+    ui_color = "#f0d8e8"
+
+    def __init__(
+        self,
+        *,
+        policy: ReplicationPolicy | Mapping[str, Any],
+        source_conn_id: str,
+        target_conn_id: str,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.policy = policy_fields(policy)
+        self.source_conn_id = source_conn_id
+        self.target_conn_id = target_conn_id
+
+    def _ends(self) -> tuple[HiveMetastoreHook, HiveMetastoreHook, ReplicationPolicy]:
+        source, target = HiveMetastoreHook(self.source_conn_id), HiveMetastoreHook(self.target_conn_id)
+        return source, target, rendered_policy(self.policy, common_storage_options(source, target))
+
+
+class FailoverStartOperator(_FailoverOperator):
+    """Marks the source of a replication as one that is being left, and waits for its open transactions.
+
+    The marks are ``repl.failover.endpoint``, and ``readonly``, which Hive's ``EnforceReadOnlyDatabaseHook``
+    heeds. Transactions that have not ended after the policy's ``open_txn_timeout_s`` are aborted. A cycle and
+    a verification follow, then :class:`FailoverOperator`.
+
+    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param source_conn_id: connection of the source's metastore. (templated)
+    :param target_conn_id: connection of the target's metastore. (templated)
+    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    """
+
+    def execute(self, context: Context) -> None:
+        from airflow_hive_federation.replication.failover import start_failover
+
+        with as_airflow_error():
+            source, target, policy = self._ends()
+            with source.pool() as source_pool, target.pool() as target_pool:
+                start_failover(source_pool, target_pool, policy, progress=self.log.info)
+
+
+class FailoverOperator(_FailoverOperator):
+    """Switches the roles: the source becomes a replica of the target, and the target may be written.
+
+    Nobody sees two sides that may be written. Fails, and changes nothing, if the source was written to since
+    the last cycle. Killed anywhere, its next run goes on. Returns ``{"converged", "database", "replica",
+    "event_id", "policy", "word"}``; ``policy`` is that of the way back, whose increments need no bootstrap.
+
+    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param source_conn_id: connection of the source's metastore. (templated)
+    :param target_conn_id: connection of the target's metastore. (templated)
+    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    """
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        from airflow_hive_federation.replication.failover import switch_roles
+
+        with as_airflow_error():
+            source, target, policy = self._ends()
+            with source.pool() as source_pool, target.pool() as target_pool:
+                return switch_roles(source_pool, target_pool, policy, progress=self.log.info).to_json()
+
+
+class FailoverRollbackOperator(_FailoverOperator):
+    """Takes :class:`FailoverStartOperator` back: the source may be written again, and replication goes on.
+
+    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param source_conn_id: connection of the source's metastore. (templated)
+    :param target_conn_id: connection of the target's metastore. (templated)
+    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    """
+
+    def execute(self, context: Context) -> None:
+        from airflow_hive_federation.replication.failover import roll_back_failover
+
+        with as_airflow_error():
+            source, _, policy = self._ends()
+            with source.pool() as pool:
+                roll_back_failover(pool, policy, progress=self.log.info)

@@ -1,0 +1,299 @@
+"""Failover: source and target of a replication change places, and the way back needs no second bootstrap.
+
+1. *start*: the source is marked (``repl.failover.endpoint``, ``readonly``), and its open transactions are
+   waited for, or aborted;
+2. the last increment, and a verification, as in any cycle;
+3. *switch*: the source becomes the target of the reversed policy, then the target is let go. Whoever looks in
+   between sees two replicas, never two sides that may be written.
+
+A metastore stops no writer by itself; Hive does where ``EnforceReadOnlyDatabaseHook`` is configured. So the
+switch asks whether anything was written since the last increment, and refuses to go on if so.
+
+What the source is, as a target, is written down as a dump of the new source that nobody loads: both have the
+same tables, write ids and rows, and increments of the way back go on from its event.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.errors import FailoverError, TargetNotOursError
+from airflow_hive_federation.replication import markers
+from airflow_hive_federation.replication.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.cycle import dump_next_increment
+from airflow_hive_federation.replication.cycle_lock import CycleLock
+from airflow_hive_federation.replication.differences import metadata_differences
+from airflow_hive_federation.replication.dump_directory import DumpDirectory
+from airflow_hive_federation.replication.homes import Homes
+from airflow_hive_federation.replication.lease import end_lease
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.position import loaded_dump
+from airflow_hive_federation.replication.target import find_layout
+from airflow_hive_federation.replication.transactions import begin_drain, drain
+from airflow_hive_federation.storage.filesystem import parse_location
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
+
+logger = logging.getLogger(__name__)
+
+_SOURCE = {markers.FAILOVER: "SOURCE", markers.READ_ONLY: "true"}
+#: What makes a database a target.
+_TARGET = (
+    markers.POLICY,
+    markers.CHECKPOINT,
+    markers.LAST_ID,
+    markers.TARGET_FOR,
+    markers.CYCLES,
+    markers.FAILOVER,
+    markers.READ_ONLY,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailoverReport:
+    """What a failover has come to.
+
+    :param database: the database that may be written now, of the former target.
+    :param replica: the database that is a replica now, of the former source.
+    :param event_id: event of the new source that the way back goes on from.
+    :param policy: the policy of the way back.
+    """
+
+    database: str
+    replica: str
+    event_id: int
+    policy: ReplicationPolicy
+
+    @property
+    def word(self) -> str:
+        """It in a sentence."""
+        return (
+            f"Failed over: {self.database} of the former target may be written; {self.replica} of the former "
+            f"source is its replica at event {self.event_id}, by policy {self.policy.name!r}."
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "converged": True,
+            "database": self.database,
+            "replica": self.replica,
+            "event_id": self.event_id,
+            "policy": self.policy.to_json(),
+            "word": self.word,
+        }
+
+
+def start_failover(
+    source: MetastorePool,
+    target: MetastorePool,
+    policy: ReplicationPolicy,
+    *,
+    progress: Callable[[str], None] = logger.info,
+) -> None:
+    """Mark the source as one that is being left, and let its open transactions end. To be repeated at will.
+
+    :param source: connections to the source.
+    :param target: connections to the target.
+    :raises TargetNotOursError: the target is not the policy's, or not published yet.
+    """
+    with source.client() as one, target.client() as other:
+        if _has_switched(one, policy):
+            progress(f"{policy.source_database} is a replica already.")
+            return
+        loaded_dump(other, policy)
+        _alter(one, policy.source_database, _SOURCE)
+        start = begin_drain(one, policy.source_database)
+        progress(f"{policy.source_database} is marked; {len(start.transactions)} transactions to wait for")
+        drain(one, start, timeout_s=policy.open_txn_timeout_s)
+
+
+def roll_back_failover(
+    source: MetastorePool, policy: ReplicationPolicy, *, progress: Callable[[str], None] = logger.info
+) -> None:
+    """Take a start back: the source may be written again.
+
+    :param source: connections to the source.
+    :raises FailoverError: the roles are switched.
+    """
+    with source.client() as client:
+        if _has_switched(client, policy):
+            raise FailoverError(
+                f"{policy.source_database} is a replica already: there is nothing to roll back.",
+                remedy="To go back, fail over by the reversed policy.",
+            )
+        _alter(client, policy.source_database, dict.fromkeys(_SOURCE))
+    progress(f"{policy.source_database} may be written again.")
+
+
+def switch_roles(
+    source: MetastorePool,
+    target: MetastorePool,
+    policy: ReplicationPolicy,
+    *,
+    progress: Callable[[str], None] = logger.info,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> FailoverReport:
+    """Make the source a replica of the target. Killed anywhere, it is run again and goes on.
+
+    :param source: connections to the source.
+    :param target: connections to the target.
+    :param on_step: told each step before it is taken; tests kill there.
+    :raises FailoverError: the failover was not started, or the source was written to since the last
+        increment, or has something that the target's copy cannot stand for.
+    :raises TargetNotOursError: the target is not the policy's.
+    :raises CycleRunningError: a cycle works on one of the two.
+    """
+    back = reverse_policy(source, policy)
+    with CycleLock(target, policy, progress=progress), CycleLock(source, back, progress=progress):
+        return _Switch(
+            source=source, target=target, policy=policy, back=back, progress=progress, on_step=on_step
+        ).run()
+
+
+def is_switched(source: MetastorePool, policy: ReplicationPolicy) -> bool:
+    """Whether the source is a replica of the target already; a switch that was killed has but to end.
+
+    :param source: connections to the source.
+    """
+    with source.client() as client:
+        return _has_switched(client, policy)
+
+
+def reverse_policy(source: MetastorePool, policy: ReplicationPolicy) -> ReplicationPolicy:
+    """The policy of the way back.
+
+    :param source: connections to the source.
+    :raises FailoverError: the source's external tables lie in several stores.
+    """
+    with source.client() as client:
+        tables = client.get_tables(policy.source_database, client.list_tables(policy.source_database))
+        roots = {
+            _root(str(one.sd.location))
+            for one in tables
+            if one.tableType == "EXTERNAL_TABLE" and one.sd and policy.replicates(str(one.tableName))
+        }
+    if len(roots) > 1 and not policy.external_prefix:
+        raise FailoverError(
+            f"External tables of {policy.source_database} lie in several stores: "
+            f"{', '.join(sorted(roots))}. A policy of the way back has room for one.",
+            remedy="Replicate those of each store by a policy of its own (include_tables).",
+        )
+    return policy.reversed(next(iter(roots), None))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Switch:
+    source: MetastorePool
+    target: MetastorePool
+    policy: ReplicationPolicy
+    back: ReplicationPolicy
+    progress: Callable[[str], None]
+    on_step: Callable[[str], None]
+
+    def run(self) -> FailoverReport:
+        if not is_switched(self.source, self.policy):
+            self._refuse_unready()
+            self.on_step("baseline")
+            baseline = self._baseline()
+            self.on_step("source becomes target")
+            self._demote(baseline)
+        self.on_step("target becomes source")
+        self._promote()
+        self.on_step("end")
+        with self.source.client() as client:
+            _alter(client, self.policy.source_database, {markers.FAILOVER: None})
+            parameters = client.get_database(self.policy.source_database).parameters or {}
+        report = FailoverReport(
+            database=self.policy.target_database,
+            replica=self.policy.source_database,
+            event_id=int(parameters[markers.LAST_ID]),
+            policy=self.back,
+        )
+        self.progress(report.word)
+        return report
+
+    def _refuse_unready(self) -> None:
+        self.on_step("check")
+        with self.source.client() as client:
+            parameters = client.get_database(self.policy.source_database).parameters or {}
+        if parameters.get(markers.FAILOVER) != "SOURCE":
+            raise FailoverError(
+                f"The failover of {self.policy.source_database} was not started.",
+                remedy="Start it (FailoverStartOperator), then run a cycle and a verification.",
+            )
+        dumped = dump_next_increment(self.source, self.target, self.policy, progress=self.progress)
+        if not dumped.idle:
+            end_lease(self.source, dumped.lease)
+            raise FailoverError(
+                f"{self.policy.source_database} was changed since the last increment: {dumped.events} "
+                f"events, {dumped.tables} tables, {dumped.transactions} transactions.",
+                remedy="Stop who writes there, run one more cycle, and switch then.",
+            )
+
+    def _baseline(self) -> DumpDirectory:
+        """Write down what both sides are, as of an event of the new source."""
+        with self.target.client() as client:
+            start = begin_drain(client, self.policy.target_database)
+        dumped = dump_bootstrap(self.target, self.back, start, adopted=True, progress=self.progress)
+        end_lease(self.target, dumped.lease)
+        directory = DumpDirectory(dumped.dump, self.policy.storage_options)
+        with self.source.client() as client:
+            layout = find_layout(client, self.back)
+            found = metadata_differences(client, layout, Homes(directory))
+        if found:
+            lines = "\n  ".join(map(str, found))
+            raise FailoverError(
+                f"{self.policy.source_database} cannot be a replica of what the target has:\n  {lines}",
+                remedy="Repair the target, or leave these tables out (exclude_tables).",
+                differences=[str(one) for one in found],
+            )
+        return directory
+
+    def _demote(self, baseline: DumpDirectory) -> None:
+        markings = {
+            **markers.database_markers(self.back.name, baseline.uri),
+            markers.LAST_ID: str(baseline.manifest()["event_id"]),
+            markers.CYCLES: None,
+        }
+        with self.source.client() as client:
+            _alter(client, self.policy.source_database, markings)
+        baseline.finish_load({"database": self.policy.source_database, "adopted": True})
+
+    def _promote(self) -> None:
+        with self.target.client() as client:
+            parameters = client.get_database(self.policy.target_database).parameters or {}
+            owner = parameters.get(markers.POLICY)
+            if owner is None:
+                return
+            if owner != self.policy.name:
+                raise TargetNotOursError(
+                    f"Database {self.policy.target_database} belongs to replication policy {owner!r}.",
+                    remedy="Fail over by that policy.",
+                    database=self.policy.target_database,
+                    owner=owner,
+                )
+            _alter(client, self.policy.target_database, dict.fromkeys(_TARGET))
+
+
+def _has_switched(source: MetastoreClient, policy: ReplicationPolicy) -> bool:
+    parameters = source.get_database(policy.source_database).parameters or {}
+    return parameters.get(markers.POLICY) == policy.reversed().name and markers.LAST_ID in parameters
+
+
+def _alter(client: MetastoreClient, database: str, parameters: Mapping[str, str | None]) -> None:
+    """Set database parameters in one call; ``None`` takes one away."""
+    found: Any = client.get_database(database)
+    before = dict(found.parameters or {})
+    wanted = {**before, **parameters}
+    found.parameters = {name: value for name, value in wanted.items() if value is not None}
+    if found.parameters != before:
+        client.alter_database(database, found)
+
+
+def _root(location: str) -> str:
+    place = parse_location(location)
+    return f"{place.scheme}://{place.authority}/" if place.authority else f"{place.scheme}:/"

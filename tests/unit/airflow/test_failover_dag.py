@@ -1,0 +1,44 @@
+"""The example DAG of a failover: nobody switches before a person has agreed."""
+
+from __future__ import annotations
+
+import runpy
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import DAG, TriggerRule
+
+DAGS = Path(__file__).parents[3] / "dags"
+
+
+@pytest.fixture(scope="module")
+def dag() -> DAG:
+    (found,) = (one for one in runpy.run_path(str(DAGS / "failover.py")).values() if isinstance(one, DAG))
+    return found
+
+
+def test_the_way_of_a_failover(dag: DAG) -> None:
+    way = ["start", "increment", "load", "verify", "approve", "switch", "roll_back"]
+    for before, after in pairwise(way):
+        assert after in dag.get_task(before).downstream_task_ids
+    assert isinstance(dag.get_task("approve"), ApprovalOperator)
+    assert dag.get_task("verify").whole  # type: ignore[union-attr]
+
+
+def test_a_rejection_skips_the_switch_and_rolls_back(dag: DAG) -> None:
+    approve, roll_back = dag.get_task("approve"), dag.get_task("roll_back")
+    assert approve.downstream_task_ids == {"switch"}
+    assert not approve.ignore_downstream_trigger_rules  # type: ignore[union-attr]
+    assert roll_back.trigger_rule == TriggerRule.ALL_SKIPPED
+    assert roll_back.upstream_task_ids == {"switch"}
+
+
+def test_the_policy_is_that_of_the_dag_that_replicates(dag: DAG) -> None:
+    """Its name marks the target."""
+    (other,) = (
+        one for one in runpy.run_path(str(DAGS / "replicate_database.py")).values() if isinstance(one, DAG)
+    )
+    replicated = other.get_task("replicate.increment").policy  # type: ignore[union-attr]
+    assert dag.get_task("switch").policy["name"] == replicated["name"]  # type: ignore[union-attr]
