@@ -98,12 +98,14 @@ def start_failover(
 
     :param source: connections to the source.
     :param target: connections to the target.
+    :raises FailoverError: the source is a replica itself.
     :raises TargetNotOursError: the target is not the policy's, or not published yet.
     """
     with source.client() as one, target.client() as other:
         if _has_switched(one, policy):
             progress(f"{policy.source_database} is a replica already.")
             return
+        _refuse_replica(one, policy)
         loaded_dump(other, policy)
         _alter(one, policy.source_database, _SOURCE)
         start = begin_drain(one, policy.source_database)
@@ -277,6 +279,15 @@ class _Switch:
                     owner=owner,
                 )
             _alter(client, self.policy.target_database, dict.fromkeys(_TARGET))
+
+
+def _refuse_replica(source: MetastoreClient, policy: ReplicationPolicy) -> None:
+    owner = (source.get_database(policy.source_database).parameters or {}).get(markers.POLICY)
+    if owner is not None:
+        raise FailoverError(
+            f"{policy.source_database} is a replica itself, of policy {owner!r}: a database has one source.",
+            remedy="Fail over by that policy first, or drop the target and replicate it from that source.",
+        )
 
 
 def _has_switched(source: MetastoreClient, policy: ReplicationPolicy) -> bool:

@@ -84,16 +84,18 @@ def read_position(
         ids = write_ids.get(table.tableName)
         tables[str(table.tableName)] = TableState(
             loaded_id=int((table.parameters or {}).get(markers.LAST_ID, 0)),
-            high_watermark=_high_watermark(client, table, ids) if ids else 0,
+            high_watermark=_high_watermark(client, table, ids, adopted) if ids else 0,
             open_ids=ids.open_ids if ids else (),
         )
     return TargetPosition(last_id=last_id, dump=dump, tables=tables)
 
 
-def _high_watermark(client: MetastoreClient, table: Any, write_ids: ValidWriteIds) -> int:
-    if markers.POLICY in (table.parameters or {}):
+def _high_watermark(
+    client: MetastoreClient, table: Any, write_ids: ValidWriteIds, adopted: Collection[str]
+) -> int:
+    if table.tableName not in adopted:
         return write_ids.high_watermark
-    # It was the source's own before: the last ones may have been aborted, and forgotten.
+    # It was a source's before: its last write ids may have been aborted, and forgotten.
     return max(write_ids.high_watermark, max_allocated_write_id(client, table.dbName, table.tableName))
 
 
