@@ -1,4 +1,4 @@
-"""Killed at any of its steps, a repair is run again and ends in the same state, as in ``test_kills``."""
+"""Killed at its steps, a repair is run again and ends in the same state, as in ``test_kills``."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Case:
             }
 
 
-def test_a_repair_killed_at_each_kind_of_step_ends_in_the_same_state(
+def test_a_repair_killed_at_its_steps_ends_in_the_same_state(
     source: EmbeddedMetastore,
     target: EmbeddedMetastore,
     tmp_path: Path,
@@ -149,10 +149,9 @@ def test_a_repair_killed_at_each_kind_of_step_ends_in_the_same_state(
         "drop surplus",
         "publish",
     } <= set(steps)
-    # The first step of each kind: the load of an increment, which this is, has a test that takes them all.
-    kinds = {name.partition(" ")[0]: step for step, name in reversed(list(enumerate(steps)))}
-    for name, step in kinds.items():
+    # Some of them: the load of an increment, which this is, has a test that takes them all.
+    for name in ("replace written", "copy", "shape acid", "drop surplus", "publish"):
         case.damage()
-        case.kill(step)
+        case.kill(steps.index(name))
         assert case.repair().report.differences == [], f"killed before {name!r}"
         assert case.state() == expected, f"killed before {name!r}"
