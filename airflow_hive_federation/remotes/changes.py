@@ -73,6 +73,8 @@ def _note(event: events.Event, raw: Any, database: str, changes: dict[str, Table
     change = changes.setdefault(event.table, TableChange())
     if isinstance(event, events.PartitionsChanged):
         change.partitions += _partitions(raw)
+        # The event of one that was renamed names it as it was (JSONAlterPartitionMessage).
+        change.partition_names_too |= event.event_type == "ALTER_PARTITION" and bool(event.gone)
     elif isinstance(event, events.TableAltered):
         change.all_partitions |= event.renamed
         # A refresh may have been interrupted when it made the table anew.

@@ -227,6 +227,15 @@ def test_a_refresh_applies_what_changed(
         here = {one.values[0]: one.sd.location for one in client.iter_partitions(NEAR, "growing")}  # type: ignore[union-attr,index]
     assert sorted(here) == ["b", "c"]
     assert here["b"].endswith("_moved")  # type: ignore[union-attr]
+    with connected(far) as client:
+        (renamed,) = client.iter_partitions(FAR, "growing", names=["p=c"])
+        renamed.values = ["d"]
+        client.call("rename_partition", FAR, "growing", ["c"], renamed)
+    report = remotes.refresh(Kind.TABLE, name)
+    assert not report.whole
+    assert (report.partitions_added, report.partitions_dropped) == (1, 1)
+    with connected(near) as client:
+        assert client.list_partition_names(NEAR, "growing") == ["p=b", "p=d"]
     # A column more, and then a type that no metastore lets a table change to.
     for columns in (("id int", "name string", "more string"), ("id boolean", "name int")):
         with connected(far) as client:

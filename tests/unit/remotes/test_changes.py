@@ -27,26 +27,30 @@ def altered(old: str, new: str, *, old_database: str = "d", database: str = "d")
     return event("ALTER_TABLE", new, database=database, tableObjBeforeJson=before)
 
 
-#: Of a partition, its values.
-OBJECT = '{"1": {"lst": ["str", 2, "2026", "a/b"]}}'
+def partition_altered(before: list[str], after: list[str]) -> SimpleNamespace:
+    def partition(values: list[str]) -> str:
+        return json.dumps({"1": {"lst": ["str", len(values), *values]}})
+
+    return event(
+        "ALTER_PARTITION",
+        keyValues=dict(zip(("year", "month"), before, strict=True)),
+        partitionObjBeforeJson=partition(before),
+        partitionObjAfterJson=partition(after),
+    )
 
 
 def test_partitions_are_named() -> None:
     found = fold(
         [
             event("ADD_PARTITION", partitions=[{"Year": "2026", "month": "1"}]),
-            event(
-                "ALTER_PARTITION",
-                keyValues={"year": "2026", "month": "a/b"},
-                partitionObjBeforeJson=OBJECT,
-                partitionObjAfterJson=OBJECT,
-            ),
+            partition_altered(["2026", "a/b"], ["2026", "a/b"]),
             event("DROP_PARTITION", partitions=[{"year": "2025", "month": "2"}]),
         ],
         "D",
     )
     assert found is not None
     assert not found["t"].all_partitions
+    assert not found["t"].partition_names_too
     assert found["t"].partition_names(["Year", "month"]) == [
         "year=2025/month=2",
         "year=2026/month=1",
@@ -54,6 +58,13 @@ def test_partitions_are_named() -> None:
     ]
     # Of the table that had the name before.
     assert found["t"].partition_names(["day"]) == []
+
+
+def test_a_partition_that_was_renamed_has_names_compared() -> None:
+    found = fold([partition_altered(["2026", "1"], ["2026", "01"])], "d")
+    assert found is not None
+    assert found["t"].partition_names_too
+    assert found["t"].partition_names(["year", "month"]) == ["year=2026/month=1"]
 
 
 def test_tables_that_come_and_go_are_looked_at_whole() -> None:
