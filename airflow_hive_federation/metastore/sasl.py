@@ -6,6 +6,7 @@ mechanism signs or encrypts where both sides agreed on that.
 
 from __future__ import annotations
 
+import importlib
 import io
 import struct
 from enum import IntEnum
@@ -185,7 +186,7 @@ class _Kerberos:
 
     def __init__(self, settings: KerberosSettings, endpoint: Endpoint) -> None:
         try:
-            import gssapi
+            gssapi: Any = importlib.import_module("gssapi")
         except ImportError as error:
             raise ConfigurationError(
                 "Kerberos needs the package gssapi.",
