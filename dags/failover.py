@@ -38,6 +38,9 @@ from airflow_hive_federation.operators.replication import (
     VerifyReplicaOperator,
 )
 
+_DUMP_ROOT = "var.value.get('hive_federation_dump_root', '/var/lib/hive-federation')"
+_EXTERNAL_BASE = "var.value.get('hive_federation_external_base', '/var/lib/hive-federation/external')"
+
 with DAG(
     dag_id="failover",
     dag_display_name="Fail over a replicated Hive database",
@@ -58,24 +61,49 @@ with DAG(
         "source_conn_id": Param("hive_source", type="string", title="Connection of the source"),
         "target_conn_id": Param("hive_target", type="string", title="Connection of the target"),
         "spark_conn_id": Param("spark_default", type="string", title="Connection of Spark"),
-        "dump_root": Param("/var/lib/hive-federation", type="string", title="Directory of dumps"),
+        "dump_root": Param(
+            None,
+            type=["null", "string"],
+            title="Directory of dumps",
+            section="Directories",
+            description="Empty: the variable hive_federation_dump_root",
+        ),
         "external_base": Param(
-            "/var/lib/hive-federation/external",
+            None,
             type=["null", "string"],
             title="Directory of external tables",
+            section="Directories",
+            description="Empty: the variable hive_federation_external_base",
         ),
         "open_txn_timeout": Param("10m", type="string", title="Wait for open transactions"),
+        "policy": Param(
+            None,
+            type=["null", "string"],
+            title="Name of the policy",
+            section="As it was replicated",
+            description="Empty: as the DAG replicate_database calls it. (replicate_databases calls it as the "
+            "database on the target.)",
+        ),
+        "include_tables": Param(
+            None, type=["null", "string"], title="Tables to replicate", section="As it was replicated"
+        ),
+        "exclude_tables": Param(
+            None, type=["null", "string"], title="Tables to leave out", section="As it was replicated"
+        ),
     },
 ) as dag:
     ENDS: dict[str, Any] = {
-        # As in the DAG that replicates: the policy's name is what marks the target.
+        # As in the DAG replicate_database: the policy's name is what marks the target.
         "policy": {
-            "name": "{{ params.target_conn_id }}.{{ params.target_database or params.database }}",
+            "name": "{{ params.policy or "
+            "params.target_conn_id ~ '.' ~ (params.target_database or params.database) }}",
             "source_database": "{{ params.database }}",
             "target_database": "{{ params.target_database }}",
-            "dump_root": "{{ params.dump_root }}",
-            "external_base": "{{ params.external_base }}",
+            "dump_root": f"{{{{ params.dump_root or {_DUMP_ROOT} }}}}",
+            "external_base": f"{{{{ params.external_base or {_EXTERNAL_BASE} }}}}",
             "open_txn_timeout_s": "{{ params.open_txn_timeout }}",
+            "include_tables": "{{ params.include_tables }}",
+            "exclude_tables": "{{ params.exclude_tables }}",
         },
         "source_conn_id": "{{ params.source_conn_id }}",
         "target_conn_id": "{{ params.target_conn_id }}",

@@ -27,6 +27,9 @@ from airflow.sdk import DAG, Param
 
 from airflow_hive_federation.operators.replications import ReplicationPoliciesOperator, replicate_databases
 
+_DUMP_ROOT = "var.value.get('hive_federation_dump_root', '/var/lib/hive-federation')"
+_EXTERNAL_BASE = "var.value.get('hive_federation_external_base', '/var/lib/hive-federation/external')"
+
 with DAG(
     dag_id="replicate_databases",
     dag_display_name="Replicate Hive databases",
@@ -51,23 +54,30 @@ with DAG(
             "spark_default", type="string", title="Connection of Spark", section="Details"
         ),
         "dump_root": Param(
-            "/var/lib/hive-federation",
-            type="string",
+            None,
+            type=["null", "string"],
             title="Directory of dumps",
-            description="URI of a directory that Airflow and Spark can reach: file:/shared, s3://bucket/dumps",
+            section="Directories",
+            description="URI that Airflow and Spark can reach: file:/shared, s3://bucket/dumps. "
+            "Empty: the variable hive_federation_dump_root",
         ),
         "external_base": Param(
-            "/var/lib/hive-federation/external",
+            None,
             type=["null", "string"],
             title="Directory of external tables",
-            description="Where they land on the target: /ext_loc/x becomes <this directory>/ext_loc/x",
+            section="Directories",
+            description="Where they land on the target: /ext_loc/x becomes <this directory>/ext_loc/x. "
+            "Empty: the variable hive_federation_external_base",
         ),
     },
 ) as dag:
     policies = ReplicationPoliciesOperator(
         task_id="policies",
         policies="{{ var.value.get('hive_replications', '') or params.databases | tojson }}",
-        defaults={"dump_root": "{{ params.dump_root }}", "external_base": "{{ params.external_base }}"},
+        defaults={
+            "dump_root": f"{{{{ params.dump_root or {_DUMP_ROOT} }}}}",
+            "external_base": f"{{{{ params.external_base or {_EXTERNAL_BASE} }}}}",
+        },
     )
     replicate_databases(
         policies.output,

@@ -198,10 +198,13 @@ class _Switch:
 
     def run(self) -> FailoverReport:
         if not is_switched(self.source, self.policy):
+            self.on_step("check")
             self._refuse_unready()
             self.on_step("baseline")
             baseline = self._baseline()
             self.on_step("source becomes target")
+            # Writing the baseline took its time.
+            self._refuse_unready()
             self._demote(baseline)
         self.on_step("target becomes source")
         self._promote()
@@ -219,7 +222,6 @@ class _Switch:
         return report
 
     def _refuse_unready(self) -> None:
-        self.on_step("check")
         with self.source.client() as client:
             parameters = client.get_database(self.policy.source_database).parameters or {}
         if parameters.get(markers.FAILOVER) != "SOURCE":

@@ -5,6 +5,8 @@ from __future__ import annotations
 import runpy
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from airflow.providers.standard.operators.hitl import ApprovalOperator
@@ -40,5 +42,16 @@ def test_the_policy_is_that_of_the_dag_that_replicates(dag: DAG) -> None:
     (other,) = (
         one for one in runpy.run_path(str(DAGS / "replicate_database.py")).values() if isinstance(one, DAG)
     )
-    replicated = other.get_task("replicate.increment").policy  # type: ignore[union-attr]
-    assert dag.get_task("switch").policy["name"] == replicated["name"]  # type: ignore[union-attr]
+
+    def rendered(one: DAG, task_id: str, **params: str) -> dict[str, str]:
+        task: Any = one.get_task(task_id)
+        context = {"params": {**one.params.dump(), **params}, "var": SimpleNamespace(value={})}
+        found: dict[str, str] = task.render_template(task.policy, context, one.get_template_env())
+        return found
+
+    for params in ({}, {"target_database": "copy", "include_tables": "a.*", "dump_root": "s3://b/d"}):
+        ours, theirs = rendered(dag, "switch", **params), rendered(other, "replicate.increment", **params)
+        differing = {name for name in ours if ours[name] != theirs[name]}
+        assert differing <= {"open_txn_timeout_s"}
+        assert ours.keys() - differing >= {"name", "dump_root", "external_base", "include_tables"}
+    assert rendered(dag, "switch", policy="flights")["name"] == "flights"
