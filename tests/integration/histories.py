@@ -259,7 +259,7 @@ class History:
         if not found:
             raise NotNow
         tables = self.chance.sample(found, min(len(found), self.chance.choice((1, 1, 1, 2, 3))))
-        one = OpenWrite(Transaction(MetastoreClient(self._settings)).__enter__(), tables)
+        one = OpenWrite(Transaction(self.client).__enter__(), tables)
         self._open.append(one)
         writes = [
             TableWrite(database=table.database, table=table.name, kind=WriteKind.INSERT) for table in tables

@@ -80,7 +80,7 @@ print(json.dumps([hook.hook_name, hook.hook_class_name, hook.connection_testable
         "secret_storage_options",
     }
     assert all(field["description"] and field["schema"]["title"] for field in fields.values())
-    assert behaviour["hidden_fields"] == ["password", "schema"]
+    assert behaviour["hidden_fields"] == ["schema"]
 
 
 @pytest.fixture(scope="module")
