@@ -115,7 +115,7 @@ class Case:
             found = client.get_valid_write_ids([f"{DATABASE}.{name}" for name in names])
             return {
                 "tables": {name: lasting(to_json(client.get_table(DATABASE, name))) for name in names},
-                "partitions": [lasting(to_json(one)) for one in client.iter_partitions(DATABASE, "acid")],
+                "partitions": [_described(to_json(one)) for one in client.iter_partitions(DATABASE, "acid")],
                 "write_ids": {name: one.writeIdHighWaterMark for name, one in found.items()},
                 "files": {
                     str(path): path.read_bytes()
@@ -124,6 +124,15 @@ class Case:
                     if path.is_file() and not path.name.endswith(".crc")
                 },
             }
+
+
+def _described(partition: dict[str, Any]) -> dict[str, Any]:
+    """Without what the metastore counts by itself, at some calls, and nobody claims to be true."""
+    kept = lasting(partition)
+    assert "COLUMN_STATS_ACCURATE" not in kept["parameters"]
+    for name in ("totalSize", "numFiles", "numFilesErasureCoded"):
+        kept["parameters"].pop(name, None)
+    return kept
 
 
 def test_a_repair_killed_at_its_steps_ends_in_the_same_state(
