@@ -320,6 +320,10 @@ def _start(
         argument_file=directory / "conf" / "java.args",
         properties={
             "derby.stream.error.file": str(directory / "derby.log"),
+            # Seconds. Derby locks all rows that it scans, so that a commit and Hive's cleaner deadlock now
+            # and then (CommitTxnFunction, MarkCleanedFunction). One of them is tried again, but until Derby
+            # looks for deadlocks, by default after 20 s, every other call waits as well.
+            "derby.locks.deadlockTimeout": "1",
         },
     )
     return _spawn(command, options, announcement)
