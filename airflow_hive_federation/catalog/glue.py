@@ -1,11 +1,14 @@
 """AWS Glue as a catalog.
 
 Answers come in pages, partitions of large tables in segments that are read side by side. Glue has no events,
-transactions or write ids: a refresh compares everything.
+transactions or write ids: a refresh compares everything. Column statistics have calls of their own, one a
+hundred columns of a table, and one a partition: a partition is asked for them if its parameters say that it
+has some, as Hive's and Spark's do.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,6 +16,8 @@ from datetime import datetime
 from typing import Any
 
 from airflow_hive_federation.catalog.factories import CONNECTION, Factory, Opening
+from airflow_hive_federation.catalog.glue_expressions import glue_expression
+from airflow_hive_federation.catalog.glue_statistics import hive_statistics
 from airflow_hive_federation.catalog.thrift import TIMEOUT, duration_s
 from airflow_hive_federation.errors import (
     ConfigurationError,
@@ -25,6 +30,8 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.metastore.calls.base import batches
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name, unescape
+
+log = logging.getLogger(__name__)
 
 REGION = "aws.region"
 ENDPOINT = "aws.glue.endpoint"
@@ -39,6 +46,8 @@ _ATTEMPTS = 5
 _SEGMENTS = 4
 #: Of ``BatchGetPartition``.
 _PARTITIONS_A_CALL = 1000
+#: Of ``GetColumnStatisticsFor…``.
+_COLUMNS_A_CALL = 100
 _THROTTLED = frozenset(
     {"ThrottlingException", "Throttling", "InternalServiceException", "OperationTimeoutException"}
 )
@@ -106,6 +115,37 @@ class GlueCatalog:
             found = [one for some in batches(names, _PARTITIONS_A_CALL) for one in self._named(keys, some)]
         return [_partition(database, table, one) for one in found]
 
+    def find_partitions(self, database: str, table: str, where: str) -> list[types.Partition]:
+        """See :meth:`.roles.PartitionFilter.find_partitions`."""
+        found = self._partitions(database, table, Expression=glue_expression(where))
+        return [_partition(database, table, one) for one in found]
+
+    def table_statistics(self, table: types.Table) -> list[types.ColumnStatisticsObj]:
+        """See :meth:`.roles.TableStatistics.table_statistics`."""
+        asked = {"DatabaseName": table.dbName, "TableName": table.tableName, **self._whose}
+        client = self._client()
+        return self._statistics(client.get_column_statistics_for_table, asked, _columns_of(table))
+
+    def partition_statistics(
+        self, database: str, table: str, names: Sequence[str]
+    ) -> dict[str, list[types.ColumnStatisticsObj]]:
+        """See :meth:`.roles.PartitionStatistics.partition_statistics`."""
+        columns = _columns_of(self.get_table(database, table))
+        client = self._client()
+
+        def of_one(name: str) -> list[types.ColumnStatisticsObj]:
+            asked = {
+                "DatabaseName": database,
+                "TableName": table,
+                "PartitionValues": _values(name),
+                **self._whose,
+            }
+            return self._statistics(client.get_column_statistics_for_partition, asked, columns)
+
+        with ThreadPoolExecutor(_SEGMENTS, thread_name_prefix="glue") as threads:
+            found = zip(names, threads.map(of_one, names), strict=True)
+            return {name: statistics for name, statistics in found if statistics}
+
     def close(self) -> None:
         """See :meth:`.roles.Reader.close`."""
         if self._made is not None:
@@ -142,10 +182,24 @@ class GlueCatalog:
         # A server that knows no segments gives all in each of them.
         return list({tuple(one["Values"]): one for one in found}.values())
 
+    def _statistics(
+        self, call: Callable[..., Any], asked: Mapping[str, Any], columns: Sequence[str]
+    ) -> list[types.ColumnStatisticsObj]:
+        found = []
+        for some in batches(columns, _COLUMNS_A_CALL):
+            try:
+                with _translated(f"statistics of {asked['DatabaseName']}.{asked['TableName']}"):
+                    answer = call(**asked, ColumnNames=some)
+            except ConfigurationError as error:
+                # Whoever may read a table need not be allowed to; engines plan without them as well.
+                log.warning("Left out: %s", error)
+                return []
+            # Columns without any are among its errors.
+            found += [hive_statistics(one) for one in answer.get("ColumnStatisticsList", [])]
+        return [one for one in found if one is not None]
+
     def _named(self, keys: Mapping[str, Any], names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        wanted = [
-            {"Values": [unescape(part.partition("=")[2]) for part in name.split("/")]} for name in names
-        ]
+        wanted = [{"Values": _values(name)} for name in names]
         for _ in range(_ATTEMPTS):
             with _translated(f"table {keys['DatabaseName']}.{keys['TableName']}"):
                 answer = self._client().batch_get_partition(**keys, PartitionsToGet=wanted)
@@ -217,6 +271,14 @@ def _columns(found: Sequence[Mapping[str, Any]] | None) -> list[types.FieldSchem
         )
         for one in found or []
     ]
+
+
+def _columns_of(table: types.Table) -> list[str]:
+    return [column.name or "" for column in (table.sd and table.sd.cols) or []]
+
+
+def _values(name: str) -> list[str]:
+    return [unescape(part.partition("=")[2]) for part in name.split("/")]
 
 
 def _keys(table: types.Table) -> list[str]:

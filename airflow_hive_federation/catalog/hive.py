@@ -14,6 +14,8 @@ _LISTENER = "DbNotificationListener"
 _LISTENERS = ("hive.metastore.transactional.event.listeners", "hive.metastore.event.listeners")
 #: Connections to one remote. What is slow is the remote's database: more would not make it faster.
 POOL_SIZE = 4
+#: Others may hold a connection while they write 100,000 partitions; each of their calls has its own deadline.
+_WAIT_S = 3600.0
 
 
 class HiveCatalog:
@@ -23,7 +25,7 @@ class HiveCatalog:
     """
 
     def __init__(self, settings: MetastoreSettings, *, pool_size: int = POOL_SIZE) -> None:
-        self._pool = MetastorePool(settings, pool_size, wait_timeout_s=settings.call_timeout_s)
+        self._pool = MetastorePool(settings, pool_size, wait_timeout_s=_WAIT_S)
 
     def client(self) -> AbstractContextManager[MetastoreClient]:
         """See :meth:`.roles.MetastoreOwner.client`."""
@@ -73,6 +75,11 @@ class HiveCatalog:
         """See :meth:`.roles.Reader.get_partitions`."""
         with self.client() as client:
             return list(client.iter_partitions(database, table, names=names))
+
+    def find_partitions(self, database: str, table: str, where: str) -> list[types.Partition]:
+        """See :meth:`.roles.PartitionFilter.find_partitions`."""
+        with self.client() as client:
+            return client.find_partitions(database, table, where)
 
     def partition_statistics(
         self, database: str, table: str, names: Sequence[str]

@@ -73,6 +73,27 @@ class EventSource(Protocol):
 
 
 @runtime_checkable
+class PartitionFilter(Protocol):
+    """A catalog that finds partitions by a condition."""
+
+    def find_partitions(self, database: str, table: str, where: str) -> list[types.Partition]:
+        """Read the partitions that a condition holds for.
+
+        :param where: a condition on partition keys as Hive's metastore takes it, ``day >= '2026-01-01'``.
+        :raises NoSuchObjectError: if there is no such table.
+        :raises ConfigurationError: or another error of the catalog, if it cannot read the condition.
+        """
+
+
+@runtime_checkable
+class TableStatistics(Protocol):
+    """A catalog whose tables come without column statistics, and do not say whether there are any."""
+
+    def table_statistics(self, table: types.Table) -> list[types.ColumnStatisticsObj]:
+        """Read a table's column statistics; columns without any are left out."""
+
+
+@runtime_checkable
 class PartitionStatistics(Protocol):
     """A catalog that keeps column statistics of partitions."""
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
+from airflow_hive_federation.metastore.calls.base import ENGINE
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.remotes.links import DEFINITION, EVENT, MEMBER, NAME, PATH, PREFIX, READ_BY
 
@@ -102,6 +104,10 @@ def local_table(table: Any, *, database: str, name: str, owner: str, link: Mappi
         READ_BY: "read_table" if is_acid(table) else "files",
         **link,
     }
+    if not is_iceberg(table):
+        # Hive refuses LOAD DATA by it, which would move files there (LoadSemanticAnalyzer). Readers ask for
+        # it only where hive.optimize.listbucketing is set, and find no skewed column.
+        made.sd.storedAsSubDirectories = True
     if is_acid(table):
         _make_unreadable(made.sd)
         made.parameters[FORMAT] = str(table.sd.inputFormat)
@@ -140,6 +146,15 @@ def local_partition(partition: Any, *, database: str, name: str, acid: bool) -> 
 def has_column_statistics(table: Any) -> bool:
     """Whether a remote's own flag calls column statistics of a wire ``Table`` accurate."""
     return bool("COLUMN_STATS" in (table.parameters or {}).get(ACCURATE, ""))
+
+
+def table_statistics(found: Sequence[types.ColumnStatisticsObj], made: Any) -> types.ColumnStatistics:
+    """Column statistics as a local wire ``Table`` carries them."""
+    return types.ColumnStatistics(
+        statsDesc=types.ColumnStatisticsDesc(isTblLevel=True, dbName=made.dbName, tableName=made.tableName),
+        statsObj=list(found),
+        engine=ENGINE,
+    )
 
 
 def digest(made: Any, table: Any) -> str:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_hive_federation.catalog.hive import POOL_SIZE
-from airflow_hive_federation.catalog.roles import Catalog, EventSource
+from airflow_hive_federation.catalog.roles import Catalog, EventSource, TableStatistics
 from airflow_hive_federation.errors import (
     CyclicRemoteError,
     InvalidObjectError,
@@ -35,6 +35,8 @@ from airflow_hive_federation.remotes.statement import Kind, Name
 log = logging.getLogger(__name__)
 
 TABLES_A_CALL = 100
+#: While some are read from the remote, as many others are written here.
+_TABLES_AT_ONCE = 2 * POOL_SIZE
 _EVERYTHING = TableChange(all_partitions=True)
 
 
@@ -56,6 +58,7 @@ class SyncReport:
     :param created: local names of tables that were created, and so on.
     :param gone: tables that the remote has no more and whose links were kept.
     :param skipped: tables that were left out, with the reason.
+    :param with_partitions: tables of which partitions were added, altered or dropped.
     """
 
     remote: str
@@ -66,6 +69,7 @@ class SyncReport:
     dropped: list[str] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
+    with_partitions: list[str] = field(default_factory=list)
     partitions_added: int = 0
     partitions_altered: int = 0
     partitions_dropped: int = 0
@@ -160,6 +164,8 @@ def _count(report: SyncReport, outcome: _Outcome) -> None:
         getattr(report, outcome.action).append(outcome.name)
     if outcome.why_skipped:
         report.skipped[outcome.name] = outcome.why_skipped
+    if outcome.added or outcome.altered or outcome.dropped:
+        report.with_partitions.append(outcome.name)
     report.partitions_added += outcome.added
     report.partitions_altered += outcome.altered
     report.partitions_dropped += outcome.dropped
@@ -217,7 +223,7 @@ class _Work:
     def _side_by_side(
         self, tables: Iterable[tuple[str, Any, Mapping[str, Any], TableChange]]
     ) -> list[_Outcome]:
-        with ThreadPoolExecutor(POOL_SIZE, thread_name_prefix="remote") as threads:
+        with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="remote") as threads:
             running = [threads.submit(self._member, *one) for one in tables]
             try:
                 return [one.result() for one in running]
@@ -340,8 +346,15 @@ class _Work:
         return True
 
     def _with_statistics(self, made: Any, remote: Any, link: Link) -> None:
-        if made.colStats is None and definitions.has_column_statistics(remote) and not remote.partitionKeys:
-            with_statistics = self._ask(lambda: self.ends.remote.get_table(*names_of(link.remote)))
+        if made.colStats is not None or remote.partitionKeys:
+            return
+        catalog = self.ends.remote
+        if isinstance(catalog, TableStatistics):
+            with self.ends.breaker.guard():
+                found = catalog.table_statistics(remote)
+            made.colStats = definitions.table_statistics(found, made) if found else None
+        elif definitions.has_column_statistics(remote):
+            with_statistics = self._ask(lambda: catalog.get_table(*names_of(link.remote)))
             if with_statistics is not None:
                 made.colStats = definitions.local_table(
                     with_statistics, database=made.dbName, name=made.tableName, owner="", link={}

@@ -30,7 +30,7 @@ class _RemoteSensor(BaseSensorOperator):
     :param deferrable: wait in the triggerer instead of a worker slot.
     """
 
-    template_fields: Sequence[str] = ("metastore_conn_id", "database", "remote", "kind", "partition")
+    template_fields: Sequence[str] = ("metastore_conn_id", "database", "remote", "kind", "partition", "where")
     ui_color = "#dde8f4"
 
     def __init__(
@@ -50,17 +50,16 @@ class _RemoteSensor(BaseSensorOperator):
         self.deferrable = deferrable
         self.kind: str = "table"
         self.partition: str | None = None
+        self.where: str | None = None
 
     def poke(self, context: Context) -> bool:
-        from airflow_hive_federation.remotes.probes import partition_exists, pending
+        from airflow_hive_federation.remotes.probes import happened
         from airflow_hive_federation.remotes.statement import Kind, parse_name
 
         kind = Kind(self.kind)
         with as_airflow_error(), remotes_of(self.metastore_conn_id, database=self.database) as remotes:
             name = parse_name(kind, self.remote)
-            if self.partition:
-                return partition_exists(remotes, name, self.partition)
-            return pending(remotes, kind, name)
+            return happened(remotes, kind, name, partition=self.partition, where=self.where)
 
     def execute(self, context: Context) -> None:
         if not self.deferrable:
@@ -76,6 +75,7 @@ class _RemoteSensor(BaseSensorOperator):
                 remote=self.remote,
                 kind=self.kind,
                 partition=self.partition,
+                where=self.where,
                 poll_s=_seconds(self.poke_interval),
                 deadline_s=time.time() + timeout_s,
             ),
@@ -99,14 +99,21 @@ class RemotePartitionSensor(_RemoteSensor):
     The remote itself is asked: the link may not have the partition before it is refreshed.
 
     :param partition: its name, ``day=2026-01-01/hour=7``. (templated)
+    :param where: instead of a name, a condition on partition keys that one of them shall meet, as Hive's
+        metastore takes it: ``day >= '2026-01-01' AND site = 'a'``. (templated)
 
     The other parameters are ``remote``, ``metastore_conn_id``, ``database``, ``deferrable``, and those of
     Airflow's sensors.
+
+    :raises ValueError: without either, or with both.
     """
 
-    def __init__(self, *, partition: str, **kwargs: Any) -> None:
+    def __init__(self, *, partition: str | None = None, where: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        if (partition is None) == (where is None):
+            raise ValueError("A RemotePartitionSensor needs either partition or where.")
         self.partition = partition
+        self.where = where
 
 
 class RemoteTableChangedSensor(_RemoteSensor):

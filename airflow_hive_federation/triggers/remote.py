@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.hooks.failing import error_text
 from airflow_hive_federation.hooks.remotes import remotes_of
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.remotes.probes import Look
 
 
 class RemoteTrigger(BaseTrigger):
@@ -24,7 +27,8 @@ class RemoteTrigger(BaseTrigger):
     :param database: database of a table that is named without one.
     :param remote: local name.
     :param kind: ``table`` or ``database``.
-    :param partition: name of a partition; ``None`` waits for a change.
+    :param partition: name of a partition.
+    :param where: condition on partition keys; without either it waits for a change.
     :param poll_s: seconds between two questions.
     :param deadline_s: end of the wait, in seconds since 1970.
     """
@@ -37,6 +41,7 @@ class RemoteTrigger(BaseTrigger):
         remote: str,
         kind: str,
         partition: str | None,
+        where: str | None = None,
         poll_s: float,
         deadline_s: float,
     ) -> None:
@@ -46,12 +51,22 @@ class RemoteTrigger(BaseTrigger):
         self.remote = remote
         self.kind = kind
         self.partition = partition
+        self.where = where
         self.poll_s = poll_s
         self.deadline_s = deadline_s
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """How the scheduler hands the trigger to the triggerer."""
-        names = ("metastore_conn_id", "database", "remote", "kind", "partition", "poll_s", "deadline_s")
+        names = (
+            "metastore_conn_id",
+            "database",
+            "remote",
+            "kind",
+            "partition",
+            "where",
+            "poll_s",
+            "deadline_s",
+        )
         return (
             f"{type(self).__module__}.{type(self).__qualname__}",
             {name: getattr(self, name) for name in names},
@@ -75,12 +90,73 @@ class RemoteTrigger(BaseTrigger):
         yield TriggerEvent({"state": "timeout"})
 
     def _happened(self) -> bool:
-        from airflow_hive_federation.remotes.probes import partition_exists, pending
+        from airflow_hive_federation.remotes.probes import happened
         from airflow_hive_federation.remotes.statement import Kind, parse_name
 
         kind = Kind(self.kind)
         name = parse_name(kind, self.remote)
         with remotes_of(self.metastore_conn_id, database=self.database) as remotes:
-            if self.partition:
-                return partition_exists(remotes, name, self.partition)
-            return pending(remotes, kind, name)
+            return happened(remotes, kind, name, partition=self.partition, where=self.where)
+
+
+class RemoteChangesTrigger(BaseEventTrigger):
+    """Tells of each change of a remote, for an ``AssetWatcher``: a DAG that is scheduled on its asset syncs.
+
+    It is edge-triggered: a change is told once, not while its refresh is still to come. Where the remote has
+    no events, it is told again only after the link was refreshed. A remote that does not answer is asked
+    again: a watcher has nobody to fail to.
+
+    :param metastore_conn_id: connection of the local metastore.
+    :param remote: local name.
+    :param kind: ``table`` or ``database``.
+    :param database: database of a table that is named without one.
+    :param poll_s: seconds between two questions.
+    """
+
+    def __init__(
+        self,
+        *,
+        metastore_conn_id: str,
+        remote: str,
+        kind: str = "database",
+        database: str = "default",
+        poll_s: float = 30.0,
+    ) -> None:
+        super().__init__()
+        self.metastore_conn_id = metastore_conn_id
+        self.remote = remote
+        self.kind = kind
+        self.database = database
+        self.poll_s = poll_s
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """How the scheduler hands the trigger to the triggerer."""
+        names = ("metastore_conn_id", "remote", "kind", "database", "poll_s")
+        return (
+            f"{type(self).__module__}.{type(self).__qualname__}",
+            {name: getattr(self, name) for name in names},
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield an event a change, with ``remote`` and ``event_id``, for ever."""
+        before: Look | None = None
+        while True:
+            try:
+                seen = await asyncio.to_thread(self._look, before)
+            except HiveFederationError as error:
+                self.log.warning("Asking again: %s", error)
+            else:
+                told = before is not None and before.changed and seen.event_id is None
+                if seen.changed and not told:
+                    yield TriggerEvent({"remote": self.remote, "event_id": seen.event_id})
+                before = seen
+            await asyncio.sleep(self.poll_s)
+
+    def _look(self, before: Look | None) -> Look:
+        from airflow_hive_federation.remotes.probes import look
+        from airflow_hive_federation.remotes.statement import Kind, parse_name
+
+        kind = Kind(self.kind)
+        with remotes_of(self.metastore_conn_id, database=self.database) as remotes:
+            after = None if before is None else before.event_id
+            return look(remotes, kind, parse_name(kind, self.remote), after=after)

@@ -63,6 +63,14 @@ class PartitionCalls(StatisticsCalls):
             )
             yield from self.call("get_partitions_by_names_req", request).partitions
 
+    def find_partitions(self, database: str, table: str, where: str) -> list[types.Partition]:
+        """Read the partitions that a condition on partition keys holds for, ``day >= '2026-01-01'``.
+
+        :raises MetastoreServerError: if the metastore cannot read the condition.
+        """
+        found = self.call("get_partitions_by_filter", self._database_name(database), table, where, ALL)
+        return cast("list[types.Partition]", found)
+
     def _all_partitions(self, database: str, table: str) -> list[types.Partition]:
         """Read all partitions in one answer; empty if the server limits how many it gives at a time."""
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import boto3
@@ -11,7 +12,9 @@ from botocore.stub import ANY, Stubber
 from moto import mock_aws
 
 from airflow_hive_federation.catalog.glue import GlueCatalog
+from airflow_hive_federation.catalog.glue_expressions import glue_expression
 from airflow_hive_federation.catalog.open import Catalogs
+from airflow_hive_federation.catalog.roles import PartitionFilter, TableStatistics
 from airflow_hive_federation.errors import (
     ConfigurationError,
     HiveFederationError,
@@ -19,6 +22,7 @@ from airflow_hive_federation.errors import (
     MetastoreTimeoutError,
     NoSuchObjectError,
 )
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes import definitions
 from tests.catalog_contract import DATABASE, check_reader, tables
 
@@ -98,6 +102,39 @@ def test_the_contract(glue: Any) -> None:
         assert definitions.why_not(catalog.get_table(DATABASE, "plain")) is None
 
 
+def test_partitions_are_found_by_hives_conditions(glue: Any) -> None:
+    fill(glue)
+    with Catalogs() as catalogs:
+        catalog, _ = catalogs.open("glue", {"aws.region": "eu-central-1"}, remote="r")
+        assert isinstance(catalog, PartitionFilter)
+        found = catalog.find_partitions(DATABASE, "parted", "`p` != 'a' AND p <= \"c\"")
+        assert [one.values for one in found] == [["b c"]]
+
+
+@pytest.mark.parametrize(
+    ("hive", "glue"),
+    [
+        ("day >= '2026-01-01'", "day >= '2026-01-01'"),
+        ("day=date '2026-01-01'", "day = '2026-01-01'"),
+        ('`day` == "it\'s"', "day = 'it''s'"),
+        (r"p = 'it\'s'", "p = 'it''s'"),
+        ("n<>-1.5 and (p!='a' or p like 'b%')", "n <> -1.5 and ( p <> 'a' or p like 'b%' )"),
+        (
+            "p in ('a', \"b\") AND NOT (n BETWEEN 1 AND 2) ",
+            "p in ( 'a' , 'b' ) AND NOT ( n BETWEEN 1 AND 2 )",
+        ),
+    ],
+)
+def test_conditions_become_glues(hive: str, glue: str) -> None:
+    assert glue_expression(hive) == glue
+
+
+@pytest.mark.parametrize(("where", "column"), [("p = 'a", 4), ("p = 1; DROP", 6), ("p || 'a'", 2)])
+def test_what_is_no_condition_is_refused(where: str, column: int) -> None:
+    with pytest.raises(ConfigurationError, match=f"from column {column} on"):
+        glue_expression(where)
+
+
 def test_a_role_is_assumed(glue: Any) -> None:
     fill(glue)
     with Catalogs() as catalogs:
@@ -146,6 +183,140 @@ def test_keys_that_glue_did_not_process_are_asked_again(stubbed: tuple[GlueCatal
     )
     found = catalog.get_partitions("d", "t", ["p=a%2Fb/q=1", "p=c/q=2"])
     assert [one.values for one in found] == [["a/b", "1"], ["c", "2"]]
+
+
+WHEN = datetime(2026, 1, 2, tzinfo=UTC)
+#: Of each type: Glue's facts, and what Hive's become. moto has no statistics.
+STATISTICS = [
+    (
+        "LONG",
+        {"MinimumValue": -1, "MaximumValue": 9, "NumberOfNulls": 1, "NumberOfDistinctValues": 3},
+        types.ColumnStatisticsData(
+            longStats=types.LongColumnStatsData(lowValue=-1, highValue=9, numNulls=1, numDVs=3)
+        ),
+    ),
+    (
+        "DOUBLE",
+        {"NumberOfNulls": 1, "NumberOfDistinctValues": 3},
+        types.ColumnStatisticsData(doubleStats=types.DoubleColumnStatsData(numNulls=1, numDVs=3)),
+    ),
+    (
+        "DECIMAL",
+        {
+            "MinimumValue": {"UnscaledValue": b"\x01", "Scale": 2},
+            "MaximumValue": {"UnscaledValue": b"\x7f", "Scale": 2},
+            "NumberOfNulls": 0,
+            "NumberOfDistinctValues": 3,
+        },
+        types.ColumnStatisticsData(
+            decimalStats=types.DecimalColumnStatsData(
+                lowValue=types.Decimal(unscaled=b"\x01", scale=2),
+                highValue=types.Decimal(unscaled=b"\x7f", scale=2),
+                numNulls=0,
+                numDVs=3,
+            )
+        ),
+    ),
+    (
+        "DATE",
+        {"MinimumValue": WHEN, "MaximumValue": WHEN, "NumberOfNulls": 0, "NumberOfDistinctValues": 1},
+        types.ColumnStatisticsData(
+            dateStats=types.DateColumnStatsData(
+                lowValue=types.Date(daysSinceEpoch=20455),
+                highValue=types.Date(daysSinceEpoch=20455),
+                numNulls=0,
+                numDVs=1,
+            )
+        ),
+    ),
+    (
+        "STRING",
+        {"MaximumLength": 7, "AverageLength": 2.5, "NumberOfNulls": 0, "NumberOfDistinctValues": 3},
+        types.ColumnStatisticsData(
+            stringStats=types.StringColumnStatsData(maxColLen=7, avgColLen=2.5, numNulls=0, numDVs=3)
+        ),
+    ),
+    (
+        "BINARY",
+        {"MaximumLength": 7, "AverageLength": 2.5, "NumberOfNulls": 0},
+        types.ColumnStatisticsData(
+            binaryStats=types.BinaryColumnStatsData(maxColLen=7, avgColLen=2.5, numNulls=0)
+        ),
+    ),
+    (
+        "BOOLEAN",
+        {"NumberOfTrues": 2, "NumberOfFalses": 3, "NumberOfNulls": 0},
+        types.ColumnStatisticsData(
+            booleanStats=types.BooleanColumnStatsData(numTrues=2, numFalses=3, numNulls=0)
+        ),
+    ),
+]
+
+
+def glue_statistics(name: str, kind: str, facts: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "ColumnName": name,
+        "ColumnType": "x",
+        "AnalyzedTime": WHEN,
+        "StatisticsData": {"Type": kind, f"{kind.title()}ColumnStatisticsData": facts},
+    }
+
+
+def test_statistics_of_a_table_come_a_hundred_columns_a_call(stubbed: tuple[GlueCatalog, Stubber]) -> None:
+    catalog, stubber = stubbed
+    columns = [f"c{number}" for number in range(107)]
+    asked = {"DatabaseName": "d", "TableName": "t", "CatalogId": "42"}
+    stubber.add_response(
+        "get_column_statistics_for_table",
+        {"ColumnStatisticsList": [], "Errors": [{"ColumnName": "c1"}]},
+        {**asked, "ColumnNames": columns[:100]},
+    )
+    told = [
+        glue_statistics(name.upper(), kind, facts)
+        for name, (kind, facts, _) in zip(columns[100:], STATISTICS, strict=True)
+    ]
+    stubber.add_response(
+        "get_column_statistics_for_table",
+        {"ColumnStatisticsList": told},
+        {**asked, "ColumnNames": columns[100:]},
+    )
+    sd = types.StorageDescriptor(cols=[types.FieldSchema(name=name, type="int") for name in columns])
+    table = types.Table(dbName="d", tableName="t", sd=sd)
+    assert isinstance(catalog, TableStatistics)
+    found = catalog.table_statistics(table)
+    assert [one.colName for one in found] == columns[100:]
+    assert [one.statsData for one in found] == [data for _, _, data in STATISTICS]
+    made = definitions.table_statistics(found, types.Table(dbName="l", tableName="n"))
+    assert made.statsDesc is not None
+    assert (made.statsDesc.dbName, made.statsDesc.tableName) == ("l", "n")
+
+
+def test_statistics_of_partitions(stubbed: tuple[GlueCatalog, Stubber]) -> None:
+    catalog, stubber = stubbed
+    stubber.add_response(
+        "get_table",
+        {"Table": {"Name": "t", "StorageDescriptor": {"Columns": [{"Name": "id", "Type": "int"}]}}},
+        {"DatabaseName": "d", "Name": "t", "CatalogId": "42"},
+    )
+    kind, facts, data = STATISTICS[0]
+    asked = {"DatabaseName": "d", "TableName": "t", "ColumnNames": ["id"], "CatalogId": "42"}
+    stubber.add_response(
+        "get_column_statistics_for_partition",
+        {"ColumnStatisticsList": [glue_statistics("id", kind, facts)]},
+        {**asked, "PartitionValues": ["a/b"]},
+    )
+    found = catalog.partition_statistics("d", "t", ["p=a%2Fb"])
+    assert [one.statsData for one in found["p=a%2Fb"]] == [data]
+
+
+def test_statistics_that_may_not_be_read_are_left_out(
+    stubbed: tuple[GlueCatalog, Stubber], caplog: pytest.LogCaptureFixture
+) -> None:
+    catalog, stubber = stubbed
+    stubber.add_client_error("get_column_statistics_for_table", "AccessDeniedException", "no")
+    sd = types.StorageDescriptor(cols=[types.FieldSchema(name="id", type="int")])
+    assert catalog.table_statistics(types.Table(dbName="d", tableName="t", sd=sd)) == []
+    assert "Left out: Glue, statistics of d.t" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,8 @@ def test_an_external_table_over_the_same_place() -> None:
     assert (made.dbName, made.tableName, made.owner, made.tableType) == ("l", "n", "ada", "EXTERNAL_TABLE")
     assert made.sd.outputFormat == definitions.READ_ONLY
     made.sd.outputFormat = table.sd.outputFormat
+    assert made.sd.storedAsSubDirectories
+    made.sd.storedAsSubDirectories = table.sd.storedAsSubDirectories
     assert made.sd == table.sd
     assert made.sd is not table.sd
     assert made.parameters == {
@@ -63,6 +65,8 @@ def test_a_transactional_table_can_be_described_and_not_read(properties: str) ->
     made = made_of(table)
     assert made.sd.cols == table.sd.cols
     assert made.sd.inputFormat == made.sd.outputFormat == definitions.UNREADABLE
+    # Against LOAD DATA.
+    assert made.sd.storedAsSubDirectories
     assert not {"transactional", "transactional_properties"} & made.parameters.keys()
     assert made.parameters["hive.federation.remote.read-by"] == "read_table"
     (partition, *_) = tables("file:/far")["parted"][1]

@@ -1,0 +1,53 @@
+"""Filters of partitions as Hive's metastore takes them, made into Glue's. Pure.
+
+Glue reads SQL of its own (``GetPartitions``, *Expression*): it knows ``<>`` and not ``!=``, strings in single
+quotes only, and dates as strings.
+"""
+
+from __future__ import annotations
+
+import re
+
+from airflow_hive_federation.errors import ConfigurationError
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+        (?:date\s*)?(?P<single>'(?:[^'\\]|\\.|'')*')
+        | (?:date\s*)?(?P<double>"(?:[^"\\]|\\.|"")*")
+        | `(?P<quoted>[^`]+)`
+        | (?P<sign><=|>=|<>|!=|==|[=<>(),])
+        | (?P<number>-?\d+(?:\.\d+)?)
+        | (?P<word>[^\W\d]\w*)
+    )""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_SIGNS = {"!=": "<>", "==": "="}
+
+
+def glue_expression(where: str) -> str:
+    """Translate a filter: ``day >= "2026-01-01" AND site != 'x'`` → ``day >= '2026-01-01' AND site <> 'x'``.
+
+    :raises ConfigurationError: if it is none; it says where.
+    """
+    text = where.rstrip()
+    parts, place = [], 0
+    while place < len(text):
+        found = _TOKEN.match(text, place)
+        if found is None:
+            raise ConfigurationError(
+                f"The filter of partitions cannot be read from column {place + 1} on: {text[place:]!r}.",
+                remedy="Write it as Hive does: day >= '2026-01-01' AND site IN ('a', 'b').",
+            )
+        parts.append(_translated(found))
+        place = found.end()
+    return " ".join(parts)
+
+
+def _translated(found: re.Match[str]) -> str:
+    kind = str(found.lastgroup)
+    text = found[kind]
+    if kind in {"single", "double"}:
+        quote = text[0]
+        plain = re.sub(r"\\(.)", r"\1", text[1:-1].replace(quote * 2, quote))
+        return "'" + plain.replace("'", "''") + "'"
+    return _SIGNS.get(text, text)
