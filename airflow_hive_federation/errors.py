@@ -271,7 +271,7 @@ class CyclicRemoteError(RemoteError):
 
 
 class RemoteUnsupportedError(RemoteError):
-    """A table that cannot be linked: a view, or kept by a storage handler."""
+    """What cannot be linked: a view, a table kept by a storage handler, whatever lies behind gRPC so far."""
 
 
 class RemoteDroppedError(RemoteError):

@@ -16,11 +16,12 @@ from airflow_hive_federation.catalog.factories import (
     find_factory,
 )
 from airflow_hive_federation.catalog.glue import GLUE
+from airflow_hive_federation.catalog.grpc import GRPC
 from airflow_hive_federation.catalog.iceberg import ICEBERG
 from airflow_hive_federation.catalog.roles import Catalog
 from airflow_hive_federation.catalog.thrift import SSH, THRIFT
 
-FACTORIES: tuple[Factory, ...] = (THRIFT, SSH, GLUE, ICEBERG)
+FACTORIES: tuple[Factory, ...] = (THRIFT, SSH, GLUE, ICEBERG, GRPC)
 
 
 class Catalogs:
@@ -57,6 +58,7 @@ class Catalogs:
 
         :param remote: name of the remote, for errors.
         :raises ConfigurationError: if the factory or its properties are none.
+        :raises RemoteUnsupportedError: for ``grpc``, which is not there yet.
         """
         factory = self.factory(via)
         factory.check(properties)

@@ -12,7 +12,7 @@ from airflow_hive_federation.catalog.hive import HiveCatalog
 from airflow_hive_federation.catalog.memory import MemoryCatalog
 from airflow_hive_federation.catalog.open import FACTORIES, Catalogs
 from airflow_hive_federation.catalog.thrift import metastore_settings, tunnel_settings
-from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.errors import ConfigurationError, RemoteUnsupportedError
 from airflow_hive_federation.metastore import MetastoreSettings
 
 URIS = {"hive.metastore.uris": "thrift://far:9083"}
@@ -52,6 +52,14 @@ def test_factories_by_short_name_and_class(via: str | None, name: str) -> None:
 def test_an_unknown_factory_gets_a_suggestion(via: str, nearest: str) -> None:
     with pytest.raises(ConfigurationError, match=f"Did you mean '{nearest}"):
         Catalogs().factory(via)
+
+
+def test_grpc_says_that_it_is_not_there_yet() -> None:
+    with (
+        Catalogs() as catalogs,
+        pytest.raises(RemoteUnsupportedError, match=r"db\.t: metastores behind gRPC cannot be reached yet"),
+    ):
+        catalogs.open("grpc", {"hive.metastore.uris": "grpc://far:9083"}, remote="db.t")
 
 
 def test_properties_are_checked() -> None:
