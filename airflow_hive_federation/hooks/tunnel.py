@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,17 @@ class SSHTunnelHook(BaseHook):
         from airflow_hive_federation.tunnel.tunnel import Tunnel
 
         return Tunnel(self.settings)
+
+    @contextmanager
+    def listening(self, host: str, port: int, *, address: str = "127.0.0.1") -> Iterator[int]:
+        """A port of this machine that leads through the route, for programs that know nothing of tunnels.
+
+        Parameters, result and errors are those of :func:`airflow_hive_federation.tunnel.listener.listening`.
+        """
+        from airflow_hive_federation.tunnel.listener import listening
+
+        with self.get_conn() as tunnel, listening(tunnel, host, port, address=address) as local_port:
+            yield local_port
 
     def test_connection(self) -> tuple[bool, str]:
         """Whether all hops let us in."""

@@ -27,6 +27,7 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.remotes.session import Remotes
+from airflow_hive_federation.tunnel.listener import listening
 from airflow_hive_federation.tunnel.route import TunnelSettings
 from airflow_hive_federation.tunnel.tunnel import Tunnel, TunnelSocket
 from tests.integration.sshd import Sshd, free_port, start_sshd
@@ -107,6 +108,38 @@ def test_a_chain_carries_bytes(servers: list[Sshd], echo: int, hops: int) -> Non
         wire.close()
         with pytest.raises(ConnectionError):
             wire.send(b"x")
+
+
+def test_a_port_for_programs_that_know_no_tunnels(servers: list[Sshd], echo: int) -> None:
+    with Tunnel(settings_for(*servers[:2])) as tunnel:
+        with listening(tunnel, "127.0.0.1", echo) as port, ThreadPoolExecutor(8) as threads:
+
+            def work(number: int) -> bool:
+                data = f"{number} ".encode() * 50_000
+                with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+                    threading.Thread(target=connection.sendall, args=(data,)).start()
+                    return connection.makefile("rb").read(len(data)) == data
+
+            assert all(threads.map(work, range(16)))
+            kept = socket.create_connection(("127.0.0.1", port), timeout=20)
+            kept.sendall(b"x")
+            assert kept.recv(1) == b"x"
+        # Its end is the end of what it carried.
+        assert kept.recv(1) == b""
+        kept.close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=20)
+        with (
+            listening(tunnel, "127.0.0.1", free_port()) as port,
+            socket.create_connection(("127.0.0.1", port), timeout=20) as connection,
+        ):
+            assert connection.recv(1) == b""
+        for address in ("0.0.0.0", "::", "example.com"):
+            with (
+                pytest.raises(ConfigurationError, match="no loopback address"),
+                listening(tunnel, "127.0.0.1", echo, address=address),
+            ):
+                pass
 
 
 def test_many_connections_share_a_tunnel(servers: list[Sshd], echo: int) -> None:
