@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
 import random
 import re
@@ -247,9 +248,10 @@ PIECES = [
 
 
 def test_whatever_it_is_only_typed_errors() -> None:
+    """``HIVE_FEDERATION_FUZZ_STATEMENTS=1000000`` tries a million."""
     seed = random.SystemRandom().randrange(2**32)
     chance = random.Random(seed)
-    for _ in range(20_000):
+    for _ in range(int(os.environ.get("HIVE_FEDERATION_FUZZ_STATEMENTS", "20000"))):
         pieces = chance.choices(PIECES, k=chance.randrange(1, 14))
         text = chance.choice(["", " ", " ", " "]).join(pieces)
         assert places(text, seed) >= (1, 1), (seed, text)
