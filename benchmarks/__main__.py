@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks import machine, results
 
-REMOTES = ("remote-create", "remote-sync", "tunnel")
+REMOTES = ("remote-create", "remote-sync", "federation", "tunnel")
 BOOTSTRAPS = ("bootstrap", "bootstrap-limit", "bootstrap-10x")
 ACID_READS = ("acid-read", "acid-read-deletes")
 INCREMENTS = ("increments", "increments-limit", "increments-idle")

@@ -1,16 +1,18 @@
-"""Remotes: making a remote database, refreshing it after one change, and a metastore behind SSH.
+"""Remotes: making a remote database, refreshing it, asking for its tables, and a metastore behind SSH.
 
-A remote database is measured beside the bare writes that any way of making it needs, with as many threads. A
-call through one hop is measured beside the same call without it, in turns.
+A remote database is measured beside the bare writes that any way of making it needs, with as many threads.
+Questions about remote tables are put to a link and to Waggle Dance, and calls through one SSH hop and without
+it, in turns.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,13 @@ from airflow_hive_federation.remotes.statement import Kind, Name
 from airflow_hive_federation.tunnel.route import TunnelSettings
 from airflow_hive_federation.tunnel.tunnel import Tunnel
 from benchmarks import results
+from benchmarks.waggle_dance import PREFIX, waggle_dance
 
 DATABASE = "remotes"
 PARTITIONS = 10
+_FEDERATED = 200
 _CALLS = 1000
+_WARM_UP = 100
 _STALL_S = 0.04
 _TEXT = "org.apache.hadoop.mapred.TextInputFormat"
 _KEEP = {"DO_NOT_UPDATE_STATS": "true"}
@@ -49,9 +54,12 @@ class Setting:
 def run(setting: Setting, parts: Sequence[str]) -> Iterator[results.Result]:
     """Measure the parts asked for."""
     with EmbeddedMetastore.start("far") as far:
-        if "remote-create" in parts or "remote-sync" in parts:
+        if {"remote-create", "remote-sync", "federation"} & set(parts):
             with EmbeddedMetastore.start("near") as near:
-                yield from _databases(setting, far, near)
+                if "federation" in parts:
+                    yield from _federation(setting, far, near)
+                if "remote-create" in parts or "remote-sync" in parts:
+                    yield from _databases(setting, far, near)
         if "tunnel" in parts:
             yield from _tunnel(setting, far)
 
@@ -92,6 +100,56 @@ def _databases(setting: Setting, far: EmbeddedMetastore, near: EmbeddedMetastore
     )
 
 
+def _federation(
+    setting: Setting, far: EmbeddedMetastore, near: EmbeddedMetastore
+) -> Iterator[results.Result]:
+    """The same questions about tables of the far metastore: of their links, and through Waggle Dance."""
+    setting.say(f"{_FEDERATED} tables are made and linked; Waggle Dance starts")
+    with MetastoreClient(MetastoreSettings(uris=(far.uri,))) as client:
+        client.create_database(types.Database(name="federated"))
+        for number in range(_FEDERATED):
+            client.create_table(_table("federated", f"t{number}", far.external_warehouse), environment=_KEEP)
+    with Remotes(MetastoreSettings(uris=(near.uri,))) as remotes:
+        remotes.run(f"CREATE REMOTE DATABASE federated 'hive.metastore.uris' = '{far.uri}'")
+    with (
+        waggle_dance(near.uri, far.uri, setting.directory) as uri,
+        MetastoreClient(MetastoreSettings(uris=(near.uri,))) as local,
+        MetastoreClient(MetastoreSettings(uris=(uri,))) as federated,
+    ):
+        sides = {"ours": (local, "federated"), "peer": (federated, f"{PREFIX}federated")}
+        for work, ask in (("get_table", _get_table), (f"listings of {_FEDERATED} tables", _list_tables)):
+            medians = _in_turns({name: partial(ask, *side) for name, side in sides.items()})
+            yield results.faster(
+                "federation",
+                f"{_CALLS:,} {work}",
+                ours_s=medians["ours"] * _CALLS,
+                peer="Waggle Dance",
+                peer_s=medians["peer"] * _CALLS,
+                at_least=None,
+            )
+
+
+def _get_table(client: MetastoreClient, database: str, number: int) -> None:
+    client.get_table(database, f"t{number % _FEDERATED}")
+
+
+def _list_tables(client: MetastoreClient, database: str, _number: int) -> None:
+    # Waggle Dance knows no names with a catalog, as MetastoreClient.list_tables sends them.
+    client.call("get_all_tables", database)
+
+
+def _in_turns(questions: Mapping[str, Callable[[int], object]]) -> dict[str, float]:
+    """Ask all of them again and again; return each one's median in seconds."""
+    times: dict[str, list[float]] = {name: [] for name in questions}
+    for number in range(_CALLS + _WARM_UP):
+        for name, question in questions.items():
+            begun = time.perf_counter()
+            question(number)
+            if number >= _WARM_UP:
+                times[name].append(time.perf_counter() - begun)
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
 def _write(metastore: EmbeddedMetastore, database: str, tables: int, root: Path) -> float:
     """Make tables and partitions by bare calls; return the seconds."""
     with MetastorePool(MetastoreSettings(uris=(metastore.uri,)), POOL_SIZE) as pool:
@@ -126,11 +184,11 @@ def _tunnel(setting: Setting, far: EmbeddedMetastore) -> Iterator[results.Result
             MetastoreClient(MetastoreSettings(uris=(far.uri,), dialer=tunnel)) as tunnelled,
         ):
             times: dict[str, list[float]] = {"direct": [], "tunnelled": []}
-            for number in range(_CALLS + 100):
+            for number in range(_CALLS + _WARM_UP):
                 for name, client in (("direct", direct), ("tunnelled", tunnelled)):
                     begun = time.perf_counter()
                     client.get_table("default", "asked")
-                    if number >= 100:
+                    if number >= _WARM_UP:
                         times[name].append(time.perf_counter() - begun)
     finally:
         server.stop()
