@@ -148,9 +148,9 @@ class DropRemoteOperator(_RemoteOperator):
 class SyncRemoteOperator(LineageOperator, _RemoteOperator):
     """Brings a remote to what it stands for: what its events name, or all where there are none.
 
-    Tables that were changed update their assets, ``hive://host:port/database/table`` of the local metastore,
-    with ``event_id`` and ``remote`` in the event's extra. Returns what was done, as
-    :class:`CreateRemoteTableOperator` does.
+    Tables that were changed, or have other partitions, update their assets,
+    ``hive://host:port/database/table`` of the local metastore, with ``event_id`` and ``remote`` in the
+    event's extra. Returns what was done, as :class:`CreateRemoteTableOperator` does.
 
     :param remote: local name. (templated)
     :param kind: ``table`` or ``database``. (templated)
@@ -192,10 +192,10 @@ class SyncRemoteOperator(LineageOperator, _RemoteOperator):
         for name, why in report.skipped.items():
             self.log.warning("%s is left out: %s", name, why)
         settings = HiveMetastoreHook(self.metastore_conn_id).settings
-        names = [one.partition(".") for one in sorted({*report.created, *report.altered})]
+        database = report.remote.partition(".")[0]
         changed = [
             TableDataset(namespace=namespace(settings), database=database, table=table)
-            for database, _, table in names
+            for table in sorted({*report.created, *report.altered, *report.with_partitions})
         ]
         self.lineage = Lineage(outputs=changed)
         announce(context, SYNCED, changed, {"event_id": report.event_id, "remote": report.remote})

@@ -27,6 +27,9 @@ EVENT = f"{PREFIX}event"
 DEFINITION = f"{PREFIX}definition"
 #: In which way an engine may read it: ``files``, or ``read_table`` for ACID tables.
 READ_BY = f"{PREFIX}read-by"
+#: Of a database: Hive refuses statements that write into it, where its ``EnforceReadOnlyDatabaseHook`` is
+#: configured.
+READ_ONLY_DATABASE = {"readonly": "true"}
 
 THRIFT = "thrift"
 #: Stands for the event of a remote that has none.

@@ -31,7 +31,14 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes import describe
 from airflow_hive_federation.remotes.describe import Answer
 from airflow_hive_federation.remotes.ends import Ends, drop_link
-from airflow_hive_federation.remotes.links import NO_EVENT, Link, link_of, path_behind, refuse_cycle
+from airflow_hive_federation.remotes.links import (
+    NO_EVENT,
+    READ_ONLY_DATABASE,
+    Link,
+    link_of,
+    path_behind,
+    refuse_cycle,
+)
 from airflow_hive_federation.remotes.statement import (
     AlterRemote,
     CreateRemote,
@@ -364,7 +371,7 @@ class Remotes:
             description=remote.description,
             ownerName=self._user,
             ownerType=types.PrincipalType.USER,
-            parameters=link.parameters(),
+            parameters={**link.parameters(), **READ_ONLY_DATABASE},
         )
         with self._local.client() as client:
             try:

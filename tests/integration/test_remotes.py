@@ -29,6 +29,8 @@ from airflow_hive_federation.errors import (
     RemoteUnavailableError,
     RemoteUnsupportedError,
 )
+from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
+from airflow_hive_federation.ingest.errors import InvalidTable
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes.ends import drop_link
@@ -40,6 +42,7 @@ from tests.integration.small_source import connected
 
 FAR = "remote_far"
 NEAR = "remote_near"
+HOOKS = "org.apache.hadoop.hive.ql.hooks"
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +153,11 @@ def table(metastore: EmbeddedMetastore, database: str, name: str) -> Any:
 
 @pytest.mark.slow
 def test_hive_joins_a_local_and_a_remote_table(
-    remotes: Remotes, far: EmbeddedMetastore, near: EmbeddedMetastore, hive_sql_target: HiveSql
+    remotes: Remotes,
+    far: EmbeddedMetastore,
+    near: EmbeddedMetastore,
+    hive_sql_target: HiveSql,
+    tmp_path: Path,
 ) -> None:
     (answer,) = remotes.run(f"CREATE REMOTE TABLE town CONNECTED TO {FAR}.city {via(far)}")
     assert answer.rows == ((f"Remote table {NEAR}.town created.",),)
@@ -163,7 +170,11 @@ def test_hive_joins_a_local_and_a_remote_table(
     ]
     with pytest.raises(HiveSqlError, match="immutable"):
         hive_sql_target.execute(f"INSERT INTO {NEAR}.town VALUES (3, 'Graz')")
+    (tmp_path / "more").write_text("3,Graz\n", encoding="utf-8")
     for statement in (
+        f"LOAD DATA LOCAL INPATH '{tmp_path}/more' INTO TABLE {NEAR}.town",
+        f"LOAD DATA LOCAL INPATH '{tmp_path}/more' OVERWRITE INTO TABLE {NEAR}.town",
+        f"LOAD DATA LOCAL INPATH '{tmp_path}/more' INTO TABLE {NEAR}.visit PARTITION (p='a')",
         f"INSERT OVERWRITE TABLE {NEAR}.town SELECT 3, 'Graz'",
         f"INSERT OVERWRITE TABLE {NEAR}.town SELECT * FROM {NEAR}.town WHERE false",
         f"INSERT OVERWRITE TABLE {NEAR}.visit PARTITION (p='a') SELECT 3, 'x'",
@@ -177,12 +188,27 @@ def test_hive_joins_a_local_and_a_remote_table(
         for refuse in (table_layout, lambda one: compacted_table(client, one.dbName, one.tableName, None)):
             with pytest.raises(ConfigurationError, match=rf"stands for the remote table {FAR}\.city"):
                 refuse(client.get_table(NEAR, "town"))
+    with pytest.raises(InvalidTable, match=rf"stands for the remote table {FAR}\.city"):
+        stream_into(near, "town")
+    # A remote database says it once more, to a Hive that heeds it.
+    remotes.run(f"CREATE REMOTE DATABASE mirrored CONNECTED TO {FAR} {via(far)}")
+    hive_sql_target.set("hive.exec.pre.hooks", f"{HOOKS}.EnforceReadOnlyDatabaseHook")
+    with pytest.raises(HiveSqlError, match=r"(?i)read.?only"):
+        hive_sql_target.execute("INSERT OVERWRITE TABLE mirrored.city SELECT 3, 'Graz'")
+    hive_sql_target.set("hive.exec.pre.hooks", "")
+    remotes.run("DROP REMOTE DATABASE mirrored")
     # Hive drops a link, not what it leads to; nor do we.
     hive_sql_target.execute(f"DROP TABLE {NEAR}.town")
     remotes.run(f"DROP REMOTE TABLE {NEAR}.visit")
     for name in ("city/data", "visit/p=a/data", "visit/p=b/data"):
         assert (far.external_warehouse / FAR / name).exists()
     assert table(far, FAR, "city").parameters["colour"] == "red"
+
+
+def stream_into(metastore: EmbeddedMetastore, name: str) -> None:
+    builder = HiveStreamingConnection.new_builder().with_database(NEAR).with_table(name)
+    writer = StrictDelimitedInputWriter(field_delimiter=",")
+    builder.with_record_writer(writer).with_conf(MetastoreSettings(uris=(metastore.uri,))).connect()
 
 
 def test_a_link_has_what_the_remote_has(
@@ -420,8 +446,17 @@ def test_a_remote_that_vanishes_half_way(near: EmbeddedMetastore) -> None:
         remotes.run("DROP REMOTE DATABASE vanishing")
 
 
+class Counted(MemoryCatalog):
+    """A catalog that is asked for statistics by themselves, as Glue is."""
+
+    def table_statistics(self, table: types.Table) -> list[types.ColumnStatisticsObj]:
+        column = table.sd.cols[0]  # type: ignore[union-attr,index]
+        data = types.ColumnStatisticsData(longStats=types.LongColumnStatsData(numNulls=1, numDVs=7))
+        return [types.ColumnStatisticsObj(colName=column.name, colType=column.type, statsData=data)]
+
+
 def test_what_the_local_metastore_does_not_take_is_left_out(near: EmbeddedMetastore) -> None:
-    strange = MemoryCatalog()
+    strange = Counted()
     strange.put_database(types.Database(name="d"))
     root = f"file:{near.external_warehouse}/strange"
     for name, column_type in (("fine", "int"), ("worse", "nonsense")):
@@ -435,6 +470,10 @@ def test_what_the_local_metastore_does_not_take_is_left_out(near: EmbeddedMetast
         (answer,) = remotes.run("CREATE REMOTE DATABASE strange CONNECTED TO d VIA 'strange'")
         assert "with 1 table(s). Left out: worse" in answer.rows[0][0]
         assert "nonsense" in answer.rows[0][0]
+        with connected(near) as client:
+            (statistics,) = client.get_table_column_statistics("strange", "fine").tableStats or []
+        assert statistics.colName == "größe"
+        assert statistics.statsData.longStats.numDVs == 7  # type: ignore[union-attr]
         remotes.run("DROP REMOTE DATABASE strange")
 
 
@@ -453,6 +492,16 @@ def test_garbage_has_the_remotes_name(remotes: Remotes) -> None:
         with pytest.raises(RemoteError, match=rf"Remote {NEAR}\.junk: .*no Hive metastore"):
             remotes.run(f"CREATE REMOTE TABLE junk CONNECTED TO a.b 'hive.metastore.uris' = '{uri}'")
         thread.join()
+
+
+def test_a_mute_remote_ends_by_its_own_deadline(remotes: Remotes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        properties = (
+            f"'hive.metastore.uris' = 'thrift://127.0.0.1:{listener.getsockname()[1]}'"
+            " 'hive.metastore.client.socket.timeout' = '100ms'"
+        )
+        with pytest.raises(RemoteUnavailableError, match=rf"Remote {NEAR}\.mute does not answer"):
+            remotes.run(f"CREATE REMOTE TABLE mute CONNECTED TO a.b {properties}")
 
 
 def catalog_contract_table(root: str) -> tuple[types.Table, list[types.Partition]]:

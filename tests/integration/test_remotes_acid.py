@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,6 +49,7 @@ def test_transactional_tables(
     hive_sql_source: HiveSql,
     hive_sql_target: HiveSql,
     spark: SparkSession,
+    tmp_path: Path,
 ) -> None:
     for statement in (
         f"CREATE DATABASE {FAR}",
@@ -76,6 +78,9 @@ def test_transactional_tables(
             with pytest.raises(HiveSqlError) as caught:
                 hive_sql_target.execute(f"{query} FROM acid_link.{table}")
             assert UNREADABLE in str(caught.value)
+        # What is moved there, the remote would take for rows.
+        with pytest.raises(HiveSqlError, match="LOAD"):
+            hive_sql_target.execute(f"LOAD DATA LOCAL INPATH '{tmp_path}' INTO TABLE acid_link.{table}")
 
     # The column statistics are here; Hive does not answer from them what the files say otherwise.
     with connected(target) as client:
@@ -121,6 +126,8 @@ def test_a_metastore_keeps_the_contract_of_catalogs(source: EmbeddedMetastore) -
     catalog = HiveCatalog(MetastoreSettings(uris=(source.uri,)))
     try:
         check_reader(catalog, root)
+        (found,) = catalog.find_partitions(CONTRACT, "parted", "p >= 'b' AND p < \"c\"")
+        assert found.values == ["b c"]
         assert isinstance(catalog, Reader)
         assert isinstance(catalog, EventSource)
         assert isinstance(catalog, MetastoreOwner)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, TaskDeferred
@@ -14,6 +15,7 @@ from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.hooks.remotes import remotes_of
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.operators.lineage import SYNCED
 from airflow_hive_federation.operators.remote import (
     CreateRemoteDatabaseOperator,
     CreateRemoteTableOperator,
@@ -23,7 +25,7 @@ from airflow_hive_federation.operators.remote import (
     SyncRemoteOperator,
 )
 from airflow_hive_federation.sensors.remote import RemotePartitionSensor, RemoteTableChangedSensor
-from airflow_hive_federation.triggers.remote import RemoteTrigger
+from airflow_hive_federation.triggers.remote import RemoteChangesTrigger, RemoteTrigger
 from tests.integration.small_source import connected
 from tests.integration.test_remotes import add_partition, text_table
 
@@ -69,8 +71,14 @@ def test_a_remote_database_by_operators(metastores: dict[str, EmbeddedMetastore]
     assert make.execute({})["created"] == ["visit"]
     assert make.execute({})["created"] == []  # as after a retry
     text_table(metastores["far"], FAR, "new", rows={"": "1,x\n"})
+    add_partition(metastores["far"], FAR, "visit", "p=mirrored")
     sync = SyncRemoteOperator(task_id="sync", remote="air_mirror", **LOCAL)
-    assert sync.execute({})["created"] == ["new"]
+    told: list[tuple[str, object]] = []
+    events = {SYNCED: SimpleNamespace(add=lambda asset, extra: told.append((asset.uri, extra["remote"])))}
+    report = sync.execute({"outlet_events": events})  # type: ignore[typeddict-item]
+    assert (report["created"], report["with_partitions"]) == (["new"], ["visit"])
+    root = f"hive://127.0.0.1:{metastores['near'].port}/air_mirror"
+    assert told == [(f"{root}/new", "air_mirror"), (f"{root}/visit", "air_mirror")]
     with connected(metastores["far"]) as client:
         client.drop_table(FAR, "new", delete_data=False)
     fail = SyncRemoteOperator(task_id="fail", remote="air_mirror", on_dropped="fail", **LOCAL)
@@ -101,6 +109,11 @@ def test_statements_by_an_operator(visit: str) -> None:
 def test_a_partition_is_waited_for(visit: str, metastores: dict[str, EmbeddedMetastore]) -> None:
     here = RemotePartitionSensor(task_id="here", remote=visit, partition="p=a", **LOCAL)
     here.execute({})
+    RemotePartitionSensor(task_id="some", remote=visit, where="p >= 'a' AND p < 'b'", **LOCAL).execute({})
+    none = RemotePartitionSensor(task_id="none", remote=visit, where="p = 'nothing'", **LOCAL)
+    assert not none.poke({})
+    with pytest.raises(ValueError, match="either partition or where"):
+        RemotePartitionSensor(task_id="both", remote=visit, partition="p=a", where="p = 'a'", **LOCAL)
     sensor = RemotePartitionSensor(task_id="wait", remote=visit, partition="p=later", timeout=60, **LOCAL)
     with pytest.raises(TaskDeferred) as deferred:
         sensor.execute({})
@@ -140,6 +153,28 @@ def test_a_change_is_waited_for_once(visit: str, metastores: dict[str, EmbeddedM
         sensor.execute_complete({}, event)
     with connected(metastores["far"]) as client:
         client.drop_table(FAR, "other", delete_data=False)
+
+
+def test_a_watcher_is_told_of_each_change_once(visit: str, metastores: dict[str, EmbeddedMetastore]) -> None:
+    path, fields = RemoteChangesTrigger(remote=visit, kind="table", poll_s=0.05, **LOCAL).serialize()
+    assert path.endswith(".RemoteChangesTrigger")
+
+    async def watch() -> list[dict[str, object]]:
+        told = []
+        events = RemoteChangesTrigger(**fields).run()
+        for number in range(2):
+            waiting = asyncio.ensure_future(anext(events))  # type: ignore[arg-type]
+            # Nobody has refreshed the link, and what was told is not told again.
+            done, _ = await asyncio.wait([waiting], timeout=1)
+            assert not done
+            await asyncio.to_thread(add_partition, metastores["far"], FAR, "visit", f"p=watched{number}")
+            told.append((await asyncio.wait_for(waiting, 60)).payload)
+        await events.aclose()  # type: ignore[attr-defined]
+        return told
+
+    first, second = asyncio.run(watch())
+    assert first["remote"] == visit
+    assert first["event_id"] < second["event_id"]  # type: ignore[operator]
 
 
 async def events_of(trigger: RemoteTrigger) -> list[dict[str, object]]:

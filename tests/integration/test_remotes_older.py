@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from airflow_hive_federation.catalog.hive import HiveCatalog
@@ -14,16 +12,7 @@ from airflow_hive_federation.remotes.probes import pending
 from airflow_hive_federation.remotes.session import Remotes
 from airflow_hive_federation.remotes.statement import Kind, Name
 from tests.catalog_contract import DATABASE, check_reader, tables
-from tests.integration.plain_metastore import older_settings, plain_metastore, sparks_jars
 from tests.integration.small_source import connected
-
-
-@pytest.fixture(scope="module")
-def hive_2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URI of a Hive 2.3 metastore, from the jars that pyspark carries."""
-    home = tmp_path_factory.mktemp("hive-2")
-    with plain_metastore(home, [sparks_jars()], older_settings(home)) as uri:
-        yield uri
 
 
 @pytest.mark.slow
