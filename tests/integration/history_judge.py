@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
@@ -73,6 +75,20 @@ def differences(source: Mapping[str, Seen | None], target: Mapping[str, Seen | N
         if one and other:
             found += [f"{name}: {what}" for what in _differences(one, other)]
     return found
+
+
+def evidence(client: MetastoreClient, database: str, tables: Collection[str]) -> Iterator[str]:
+    """What a metastore and the directories say of tables: for the reader of a failure."""
+    open_txns: Any = client.call("get_open_txns_info")
+    yield f"{database}: transactions not committed {open_txns.open_txns}"
+    for table in client.get_tables(database, sorted(tables)):
+        name = f"{database}.{table.tableName}"
+        yield f"{name}: {client.get_valid_write_ids([name])[name]}"
+        yield f"{name}: id {table.id}, write id {table.writeId}, {table.parameters}"
+        place = Path(urlsplit(str(table.sd.location)).path)
+        for path in sorted(place.rglob("*")):
+            if path.is_file():
+                yield f"  {path.relative_to(place.parent)} {path.stat().st_size}"
 
 
 def _differences(source: Seen, target: Seen) -> Iterator[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from airflow_hive_federation.replication.verification import verify_replica
 from airflow_hive_federation.spark.job import run_job
 from tests.integration.cutting import Cut, cut_at
 from tests.integration.histories import History
-from tests.integration.history_judge import Seen, differences, look, wrong_counts
+from tests.integration.history_judge import Seen, differences, evidence, look, wrong_counts
 from tests.integration.incrementing import Cycles, cycles, run_copy
 from tests.integration.small_source import connected
 
@@ -174,7 +175,23 @@ class _Run:
         found = differences(expected, look(one.target, sql, database, names))
         if names is None:
             found += wrong_counts(one.target, sql, database)
+        if found:
+            found += self._evidence(one, {text.partition(":")[0] for text in found})
         assert not found, f"{one.policy.name}:\n  " + "\n  ".join(found)
+
+    def _evidence(self, one: Cycles, tables: Collection[str]) -> Iterator[str]:
+        """What both metastores and the directories say of tables that differ, and what a second look sees."""
+        for pool, database in (
+            (one.source, one.policy.source_database),
+            (one.target, one.policy.target_database),
+        ):
+            with pool.client() as client:
+                yield from evidence(client, database, tables)
+        again = differences(
+            self._look(one, set(tables)),
+            look(one.target, self._servers.target_sql, one.policy.target_database, tables),
+        )
+        yield f"a moment later: {again or 'equal'}"
 
     def _verify(self, one: Cycles) -> None:
         with one.target.client() as client:

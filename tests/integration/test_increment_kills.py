@@ -11,7 +11,7 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from airflow_hive_federation.replication.increment_load import load_increment
 from airflow_hive_federation.replication.load import load_bootstrap
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.position import read_position
+from airflow_hive_federation.replication.replay import Replay
 from airflow_hive_federation.replication.transactions import begin_drain
 from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
@@ -104,10 +105,10 @@ class Case:
             client.drop_table(DATABASE, "dropped", delete_data=True)
             make_table(client, DATABASE, "new")
             client.drop_table(DATABASE, "seen", delete_data=False)
-            aborted, ended, still_open = client.open_txns(3)
+            aborted, ended, self.still_open = client.open_txns(3)
             for table in ("acid", "new"):
                 client.allocate_table_write_ids(DATABASE, table, [aborted, ended])
-            client.allocate_table_write_ids(DATABASE, "acid", [still_open])
+            client.allocate_table_write_ids(DATABASE, "acid", [self.still_open])
             client.abort_txns([aborted])
             client.commit_txn(ended)
             external: Any = client.get_table(DATABASE, "ext")
@@ -132,6 +133,13 @@ class Case:
 
     def load(self, on_step: Callable[[str], None] = lambda _: None) -> None:
         load(self.source.uri, self.target.uri, self.policy, self.dump, on_step)
+
+    def close(self) -> None:
+        """Leave no open transaction to the other tests."""
+        with connected(self.source) as client:
+            client.abort_txns([self.still_open])
+        with connected(self.target) as client:
+            Replay(client, self.policy).sweep([])
 
     def cycle(self) -> None:
         """Dump from where the target stands, and load."""
@@ -186,8 +194,10 @@ class Case:
 @pytest.fixture(scope="module")
 def case(
     source: EmbeddedMetastore, target: EmbeddedMetastore, tmp_path_factory: pytest.TempPathFactory
-) -> Case:
-    return Case(source, target, tmp_path_factory.mktemp("increment"))
+) -> Iterator[Case]:
+    made = Case(source, target, tmp_path_factory.mktemp("increment"))
+    yield made
+    made.close()
 
 
 def test_a_load_killed_at_each_of_its_steps_ends_in_the_same_state(case: Case) -> None:
