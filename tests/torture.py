@@ -7,6 +7,7 @@ repeats it.
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
 import time
@@ -51,6 +52,7 @@ def main(argv: list[str]) -> int:
             except HistoryError as error:
                 traceback.print_exception(error)
                 failed.append(seed)
+                _keep_logs(seed, source, target)
                 if not options.keep_going:
                     break
             else:
@@ -63,6 +65,15 @@ def main(argv: list[str]) -> int:
                     print(f"  {text[:300]}")
     print(f"failed: {', '.join(map(str, failed))}" if failed else "no seed failed")
     return 1 if failed else 0
+
+
+def _keep_logs(seed: int, *metastores: EmbeddedMetastore) -> None:
+    """Both metastores' logs, cleaner and all, outlive them."""
+    kept = Path("build") / "torture" / str(seed)
+    kept.mkdir(parents=True, exist_ok=True)
+    for one in metastores:
+        shutil.copy(one.log_path, kept / f"{one.name}.log")
+    print(f"the metastores' logs: {kept}")
 
 
 if __name__ == "__main__":

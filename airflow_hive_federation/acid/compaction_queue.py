@@ -1,9 +1,9 @@
 """Serving the metastore's compaction queue, as Hive's own ``Worker`` does, with no Hive engine.
 
 A compaction is a transaction of its own kind. The metastore hands out a request, the worker opens a
-transaction, tells the highest write id it will cover, merges files, marks the request compacted and commits;
-from that moment readers take the new directories, and the metastore's cleaner removes the old ones as soon as
-no reader needs them. Killed anywhere, nothing of it is visible: the transaction times out
+transaction, tells the highest write id it will cover, merges files and commits; from that moment readers take
+the new directories. Then it marks the request compacted, and the metastore's cleaner removes the old directories
+as soon as no reader needs them. Killed anywhere, nothing of it is visible: the transaction times out
 (``metastore.txn.timeout``), and what lies about is hidden or belongs to an aborted transaction.
 """
 
@@ -264,12 +264,9 @@ class _Compaction:
             if self.lost is not None:
                 raise self.lost
             publish(self.plan, self._table.location, self._table.file_format, self._options)
-            self._client.call("mark_compacted", self.request)
-            self._commit()
+            self._finish("compacted")
         except HiveFederationError as error:
             self.fail(error)
-            return
-        self._decided("compacted")
 
     def fail(self, error: HiveFederationError) -> None:
         """Mark the request failed and abort."""
@@ -309,7 +306,7 @@ class _Compaction:
         client.call("update_compactor_state", request, self.txn_id)
         if found.compacted is None:
             # Aborted dynamic partitions of a partitioned table: there is nothing to merge, only to clean.
-            self._clean()
+            self._finish("cleaning")
             return
         self._table = found.compacted
         self._plan(snapshot, kind)
@@ -326,7 +323,7 @@ class _Compaction:
         if plan.decision is Decision.REFUSE:
             self._refuse(plan.reason)
         elif plan.decision is Decision.CLEAN:
-            self._clean()
+            self._finish("cleaning")
         else:
             self.plan = placed(plan, location)
 
@@ -350,10 +347,18 @@ class _Compaction:
                 table=self.name,
             )
 
-    def _clean(self) -> None:
-        self._client.call("mark_compacted", self.request)
+    def _finish(self, state: str) -> None:
+        """Commit, and hand the rest to the cleaner.
+
+        In this order, unlike Hive's worker (``AcidCompactionService``): by the commit the request learns up to
+        which transaction the cleaner may look. A cleaner that comes before takes all transactions for open,
+        removes no directory, and yet has the aborted write ids forgotten (``ReadyToCleanHandler``,
+        ``CompactionCleaner``): their rows would be visible for ever. Killed in between, the next
+        compaction finds nothing to merge and sends the cleaner.
+        """
         self._commit()
-        self._decided("cleaning")
+        self._client.call("mark_compacted", self.request)
+        self._decided(state)
 
     def _refuse(self, reason: str) -> None:
         self.request.errorMessage = reason

@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyarrow import orc
 
@@ -24,15 +26,20 @@ from airflow_hive_federation.acid.compaction_requests import (
     wait_for_compactions,
 )
 from airflow_hive_federation.acid.compaction_runners import in_threads
+from airflow_hive_federation.acid.locks import TableWrite, WriteKind
+from airflow_hive_federation.acid.transactions import Transaction
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql, Row
 from airflow_hive_federation.errors import ConfigurationError, InvalidOperationError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.waiting import PollPolicy, wait_until
+from tests.integration.history_files import insert_rows
 from tests.integration.hives_worker import hives_worker
+from tests.integration.small_source import make_table
 
 DATABASE = "compacted"
+ROWS = pa.schema([("a", pa.int32()), ("b", pa.string())])
 ACID = "stored as orc tblproperties ('transactional'='true', 'no_auto_compaction'='true')"
 
 
@@ -172,6 +179,38 @@ def test_a_table_of_which_nothing_is_left(
     assert len(rows_with_id(hive, "emptied")) == 1
 
 
+@pytest.mark.slow
+def test_aborted_rows_stay_invisible_whenever_the_cleaner_comes(
+    hive: HiveSql,
+    source: EmbeddedMetastore,
+    settings: MetastoreSettings,
+    compact: Callable[..., list[CompactionReport]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def marking_slowly(client: MetastoreClient, method: str, *arguments: Any) -> Any:
+        answer = call(client, method, *arguments)
+        if method == "mark_compacted":
+            time.sleep(5)  # the cleaner comes every second
+        return answer
+
+    place = source.warehouse / f"{DATABASE}.db" / "interrupted"
+    with MetastoreClient(settings) as client:
+        make_table(client, DATABASE, "interrupted")
+        for _ in range(2):
+            with Transaction(client) as transaction:
+                transaction.lock([TableWrite(database=DATABASE, table="interrupted", kind=WriteKind.INSERT)])
+                write_id = transaction.write_id(DATABASE, "interrupted")
+                insert_rows(place, write_id, [{"a": 1, "b": "x"}], ROWS, acid=True)
+                if write_id == 1:
+                    transaction.abort()
+        call = MetastoreClient.call
+        monkeypatch.setattr(MetastoreClient, "call", marking_slowly)
+        (report,) = compact("interrupted", CompactionKind.MINOR)
+        assert report.state == "cleaning"
+        assert cleaned(source, "interrupted", {"delta_0000002_0000002_0000"})
+    assert hive.execute(f"select * from {DATABASE}.interrupted") == [("1", "x")]
+
+
 @pytest.mark.parametrize("kind", ["orc", "parquet", "textfile"])
 def test_insert_only(
     kind: str, hive: HiveSql, source: EmbeddedMetastore, compact: Callable[..., list[CompactionReport]]
@@ -309,7 +348,9 @@ from airflow_hive_federation.acid.compaction import CompactionKind
 from airflow_hive_federation.acid.compaction_requests import compact_table
 from airflow_hive_federation.acid.compaction_runners import in_threads
 from airflow_hive_federation.metastore import MetastoreSettings
+from tests.integration.history_files import insert_rows
 from tests.integration.hives_worker import hives_worker
+from tests.integration.small_source import make_table
 
 uri, table, step = sys.argv[1:]
 merge = in_threads(1)
