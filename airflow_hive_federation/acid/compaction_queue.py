@@ -2,8 +2,8 @@
 
 A compaction is a transaction of its own kind. The metastore hands out a request, the worker opens a
 transaction, tells the highest write id it will cover, merges files and commits; from that moment readers take
-the new directories. Then it marks the request compacted, and the metastore's cleaner removes the old directories
-as soon as no reader needs them. Killed anywhere, nothing of it is visible: the transaction times out
+the new directories. Then it marks the request compacted, and the metastore's cleaner removes the old ones as
+soon as no reader needs them. Killed before the commit, nothing of it is visible: the transaction times out
 (``metastore.txn.timeout``), and what lies about is hidden or belongs to an aborted transaction.
 """
 
@@ -350,11 +350,11 @@ class _Compaction:
     def _finish(self, state: str) -> None:
         """Commit, and hand the rest to the cleaner.
 
-        In this order, unlike Hive's worker (``AcidCompactionService``): by the commit the request learns up to
-        which transaction the cleaner may look. A cleaner that comes before takes all transactions for open,
-        removes no directory, and yet has the aborted write ids forgotten (``ReadyToCleanHandler``,
-        ``CompactionCleaner``): their rows would be visible for ever. Killed in between, the next
-        compaction finds nothing to merge and sends the cleaner.
+        In this order, unlike Hive's worker (``AcidCompactionService``): by the commit the request learns how
+        far the cleaner may look. A cleaner that comes before takes all transactions for open, removes no
+        directory, and yet has the aborted write ids forgotten (``ReadyToCleanHandler``,
+        ``CompactionCleaner``): their rows would be visible for ever. Killed in between, the next compaction
+        finds nothing to merge and sends the cleaner.
         """
         self._commit()
         self._client.call("mark_compacted", self.request)
