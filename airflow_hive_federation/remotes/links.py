@@ -140,7 +140,7 @@ def path_behind(identity: str | None, parameters: Mapping[str, str] | None) -> t
 def refuse_cycle(local: Name, remote: Name, path: tuple[str, ...], here: str | None) -> None:
     """Refuse a link that leads back to where it is made.
 
-    A second name for a table of the same metastore is no cycle: nothing leads on from there.
+    A second name for what the same metastore has is no cycle, unless that leads back.
 
     :param path: ids of the metastores behind it, the nearest first.
     :param here: id of the local metastore.
@@ -148,7 +148,7 @@ def refuse_cycle(local: Name, remote: Name, path: tuple[str, ...], here: str | N
     """
     if here is None or here not in path:
         return
-    if path == (here,) and local != remote:
+    if path[0] == here and here not in path[1:] and local != remote:
         return
     raise CyclicRemoteError(
         f"{remote}, to which {local} would be connected, is a remote that leads back to this metastore.",

@@ -19,6 +19,7 @@ from airflow_hive_federation.catalog.open import Catalogs
 from airflow_hive_federation.catalog.roles import Catalog
 from airflow_hive_federation.errors import (
     AlreadyExistsError,
+    NameTakenError,
     NoSuchObjectError,
     NotARemoteError,
     RemoteDroppedError,
@@ -180,12 +181,25 @@ class Remotes:
         if isinstance(present, SyncReport):
             if statement.if_not_exists:
                 return present
-            raise name_taken(f"Remote {link.kind} {local}")
+            raise NameTakenError(
+                f"Remote {link.kind} {local} exists.",
+                remedy="Write IF NOT EXISTS, change it by ALTER REMOTE … SET, or drop it.",
+                remote=str(local),
+            )
         link = present or link
         opened = self._open(link, link)
         if present is None and link.kind is Kind.DATABASE:
             opened = self._create_database(opened)
-        return self._refresh(opened, OnDropped.FAIL if link.kind is Kind.TABLE else None)
+        if link.kind is Kind.DATABASE:
+            return self._refresh(opened, None)
+        try:
+            return self._refresh(opened, OnDropped.FAIL)
+        except RemoteDroppedError as error:
+            raise RemoteDroppedError(
+                f"The remote of {local} has no table {link.remote}.",
+                remedy="Name one that it has by CONNECTED TO.",
+                remote=str(local),
+            ) from error
 
     def alter(self, kind: Kind, name: Name, properties: Mapping[str, str]) -> SyncReport:
         """Change properties of a remote, and refresh it by the new ones before they are kept.

@@ -228,7 +228,9 @@ def test_a_link_has_what_the_remote_has(
         assert places == {one.sd.location for one in client.iter_partitions(FAR, "visit")}
     # The same statement again changes nothing with IF NOT EXISTS, and fails without.
     remotes.run(f"CREATE REMOTE TABLE IF NOT EXISTS whole CONNECTED TO {FAR}.visit {via(far)}")
-    with pytest.raises(NameTakenError):
+    with pytest.raises(
+        NameTakenError, match=r"Remote table remote_near\.whole exists\. Remedy: Write IF NOT"
+    ):
         remotes.run(f"CREATE REMOTE TABLE whole CONNECTED TO {FAR}.visit {via(far)}")
     remotes.run("DROP REMOTE TABLE whole; DROP REMOTE TABLE IF EXISTS whole")
 
@@ -366,6 +368,8 @@ def test_what_is_refused(remotes: Remotes, far: EmbeddedMetastore, near: Embedde
     ):
         with pytest.raises(error):
             remotes.run(statement)
+    with pytest.raises(RemoteDroppedError, match=rf"The remote of {NEAR}\.n has no table {FAR}\.nothing"):
+        remotes.run(f"CREATE REMOTE TABLE n CONNECTED TO {FAR}.nothing {via(far)}")
     with connected(near) as client:
         assert client.list_tables(NEAR) == ["own"]
 

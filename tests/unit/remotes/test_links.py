@@ -77,7 +77,8 @@ def test_paths() -> None:
         (("far", "here"), "here", True),
         (("far", "further", "here"), "here", True),
         (("here", "here"), "here", True),
-        (("here", "far"), "here", True),
+        (("here", "far", "here"), "here", True),
+        (("here", "far"), "here", False),  # another name of a link
         (("here",), "here", False),  # another name in the same metastore
         (("far", "here"), None, False),
     ],
