@@ -27,14 +27,14 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the statements and print their answers."""
+    """Run the statements and print their answers, each as soon as it is there."""
     script = sys.stdin.read() if args.sql == "-" else args.sql
     with remotes_for(args.metastore, database=args.database) as remotes:
-        answers = remotes.run(script)
-    if args.json:
-        print(json.dumps([{"columns": one.columns, "rows": one.rows} for one in answers], indent=1))
-    else:
-        for answer in answers:
+        if args.json:
+            answers = remotes.run(script)
+            print(json.dumps([{"columns": one.columns, "rows": one.rows} for one in answers], indent=1))
+            return 0
+        for answer in remotes.answers(script):
             print_answer(answer)
     return 0
 

@@ -106,7 +106,12 @@ class Remotes:
 
         :raises StatementError: before anything is run, if one of them cannot be parsed.
         """
-        return [self.execute(statement) for statement in parse_script(script)]
+        return list(self.answers(script))
+
+    def answers(self, script: str) -> Iterator[Answer]:
+        """Run the statements of a script as :meth:`run` does, and yield each one's answer when it has run."""
+        statements = parse_script(script)
+        return map(self.execute, statements)
 
     @singledispatchmethod
     def execute(self, statement: Statement) -> Answer:
