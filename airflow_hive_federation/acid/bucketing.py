@@ -124,6 +124,8 @@ def _segments(array: pa.Array) -> tuple[Any, Any]:
 
 _FEW_ROWS = 32
 _PIECE_BYTES = 4 << 20
+# What is made of so many numbers on the way stays in the processor's cache.
+_PIECE_ROWS = 1 << 17
 
 # Version 2 ------------------------------------------------------------------------------------------------
 
@@ -136,6 +138,9 @@ def _murmur_ints(values: np.ndarray[Any, Any], dtype: str) -> UInts:
 
 def _murmur_fixed(rows: np.ndarray[Any, np.dtype[np.uint8]]) -> UInts:
     count, width = rows.shape
+    if count > _PIECE_ROWS:
+        pieces = range(0, count, _PIECE_ROWS)
+        return np.concatenate([_murmur_fixed(rows[start : start + _PIECE_ROWS]) for start in pieces])
     hashed = np.full(count, _SEED, np.uint32)
     for at in range(0, width - 3, 4):
         block = np.ascontiguousarray(rows[:, at : at + 4]).view("<u4").reshape(count)

@@ -141,7 +141,8 @@ class AssembledFile:
         self._file.write(stripe.body)
         self._offset += len(stripe.body)
         self.rows += stripe.rows
-        self._last = stripe
+        # Of many files in the making none may hold its last stripe.
+        self._last = replace(stripe, body=memoryview(b""))
 
     def finish(self, user_metadata: Mapping[str, bytes]) -> int:
         """Write the tail and return the file's length in bytes. The file stays open.
@@ -227,8 +228,8 @@ def _stripes(content: memoryview) -> list[Stripe]:
                 statistics=(statistics[number],),
                 # The file's, which are those of all its stripes: counted once.
                 columns=columns if len(found) == 1 else tuple(_all(_fields(statistics[number]), 1)),
-                writer=tuple(footer),
-                postscript=tuple(postscript),
+                writer=tuple(field for field in footer if field[0] in {_WRITER, _SOFTWARE}),
+                postscript=tuple(field for field in postscript if field[0] in {_VERSION, _WRITER_VERSION}),
             )
         )
     return stripes

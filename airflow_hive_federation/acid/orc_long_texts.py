@@ -34,8 +34,8 @@ def without_long_texts(rows: pa.Table) -> tuple[pa.Table, Mapping[int, Bounds]]:
     bounds: dict[int, Bounds] = {}
     columns, number = [], 1
     for column in rows.columns:
-        whole = column.combine_chunks() if _may_be_long(column.type) else column
-        columns.append(_changed(whole, number, bounds) if whole is not column else column)
+        is_long = any(_has_long_text(chunk) for chunk in column.chunks)
+        columns.append(_changed(column.combine_chunks(), number, bounds) if is_long else column)
         number += _width(column.type)
     if not bounds:
         return rows, bounds
@@ -71,16 +71,16 @@ def stripe_with_bounds(statistics: bytes, bounds: Mapping[int, Bounds]) -> bytes
 
 
 def _changed(array: pa.Array, number: int, bounds: dict[int, Bounds]) -> pa.Array:
+    if not _has_long_text(array):
+        return array
     if pa.types.is_struct(array.type):
         children, place = [], number + 1
         for child in _children(array):
-            children.append(_changed(child, place, bounds) if _may_be_long(child.type) else child)
+            children.append(_changed(child, place, bounds))
             place += _width(child.type)
         names = [field.name for field in array.type]
         mask = pc.is_null(array) if array.null_count else None
         return pa.StructArray.from_arrays(children, names=names, mask=mask)
-    if (pc.max(pc.binary_length(array)).as_py() or 0) <= LONG_BYTES:
-        return array
     binary = array.cast(pa.binary())
     values = binary.drop_null().sort()
     bounds[number] = (_low(values[0].as_buffer()), _high(values[-1].as_buffer()))
@@ -92,10 +92,12 @@ def _children(array: pa.StructArray) -> Iterator[pa.Array]:
         yield array.field(place)
 
 
-def _may_be_long(kind: pa.DataType) -> bool:
-    if pa.types.is_struct(kind):
-        return any(_may_be_long(field.type) for field in kind)
-    return bool(pa.types.is_string(kind))
+def _has_long_text(array: pa.Array) -> bool:
+    if pa.types.is_struct(array.type):
+        return any(map(_has_long_text, _children(array)))
+    if not pa.types.is_string(array.type):
+        return False
+    return bool((pc.max(pc.binary_length(array)).as_py() or 0) > LONG_BYTES)
 
 
 def _width(kind: pa.DataType) -> int:

@@ -41,12 +41,35 @@ def acid_types(layout: TableLayout) -> list[bytes]:
     return type_messages(HiveType(name="struct", fields=tuple(map(Field, ACID_COLUMNS, types))))
 
 
+def encoded(
+    rows: pa.RecordBatch, *, bucket: int, write_id: int, first_row_id: int, compression: str, optimized: bool
+) -> list[Stripe]:
+    """Encode rows of one bucket with their row ids; needs no interpreter lock for most of it.
+
+    :param optimized: for quick writing, without dictionaries; a major compaction makes up for it.
+    """
+    count = rows.num_rows
+    ids = pa.repeat(pa.scalar(write_id, pa.int64()), count)
+    table = pa.Table.from_arrays(
+        [
+            pa.repeat(pa.scalar(0, pa.int32()), count),
+            ids,
+            pa.repeat(pa.scalar(_bucket_property(bucket), pa.int32()), count),
+            pa.array(np.arange(first_row_id, first_row_id + count, dtype=np.int64)),
+            ids,
+            pa.StructArray.from_arrays(rows.columns, names=rows.schema.names),
+        ],
+        names=list(ACID_COLUMNS),
+    )
+    return encode(table, compression, dictionaries=not optimized)
+
+
 class DeltaFile:
     """The file of one bucket in one directory. Nothing is open between two calls.
 
     :param directory: URI of the delta.
+    :param compression: that of the stripes.
     :param side: whether there are commits while it grows.
-    :param optimized: for quick writing; a major compaction makes up for it.
     """
 
     def __init__(
@@ -57,14 +80,12 @@ class DeltaFile:
         *,
         compression: str,
         side: bool,
-        optimized: bool,
         storage_options: Any = None,
     ) -> None:
         self.bucket = bucket
         self.uri = f"{directory}/{bucket_file(bucket)}"
         self.rows = 0
-        self._property = _BUCKET_FLAG | bucket << 16
-        self._compression, self._dictionaries = compression, not optimized
+        self.next_row_id = 0
         self._pending = _Pending()
         self._assembled = AssembledFile(
             self._pending,  # type: ignore[arg-type]
@@ -74,7 +95,6 @@ class DeltaFile:
         )
         self._store = _store(directory, self.uri, storage_options, side=side)
         self._key_index: list[str] = []
-        self._row_id = 0
         self._mark: Mark | None = None
         self._mark_keys = 0
         self._is_published = False
@@ -83,31 +103,20 @@ class DeltaFile:
 
     def begin(self) -> None:
         """Begin another transaction."""
-        self._row_id = 0
+        self.next_row_id = 0
         self._is_published = False
         self._mark = self._assembled.mark()
         self._mark_keys = len(self._key_index)
 
-    def add(self, write_id: int, rows: pa.RecordBatch) -> None:
-        """Write rows of the present transaction; nobody can read them yet.
+    def append(self, write_id: int, stripes: Sequence[Stripe]) -> None:
+        """Write what :func:`encoded` made, from :attr:`next_row_id` on; nobody can read it yet.
 
-        :raises StorageError: they cannot be written.
+        :raises StorageError: it cannot be written.
         """
-        count = rows.num_rows
-        ids = pa.repeat(pa.scalar(write_id, pa.int64()), count)
-        table = pa.Table.from_arrays(
-            [
-                pa.repeat(pa.scalar(0, pa.int32()), count),
-                ids,
-                pa.repeat(pa.scalar(self._property, pa.int32()), count),
-                pa.array(np.arange(self._row_id, self._row_id + count, dtype=np.int64)),
-                ids,
-                pa.StructArray.from_arrays(rows.columns, names=rows.schema.names),
-            ],
-            names=list(ACID_COLUMNS),
-        )
-        for stripe in encode(table, self._compression, dictionaries=self._dictionaries):
-            self._add(write_id, stripe)
+        for stripe in stripes:
+            self._assembled.add(stripe)
+            self.next_row_id += stripe.rows
+            self._key_index.append(f"{write_id},{_bucket_property(self.bucket)},{self.next_row_id - 1};")
         self._is_flushed = False
         self._store.append(self._pending.drained())
 
@@ -157,11 +166,6 @@ class DeltaFile:
         :raises StorageError: the side file cannot be removed.
         """
         self._store.finish()
-
-    def _add(self, write_id: int, stripe: Stripe) -> None:
-        self._assembled.add(stripe)
-        self._row_id += stripe.rows
-        self._key_index.append(f"{write_id},{self._property},{self._row_id - 1};")
 
 
 class _Pending:
@@ -250,6 +254,10 @@ class _UploadingStore:
 
     def finish(self) -> None:
         self._path.unlink(missing_ok=True)
+
+
+def _bucket_property(bucket: int) -> int:
+    return _BUCKET_FLAG | bucket << 16
 
 
 def _store(directory: str, uri: str, options: Any, *, side: bool) -> _LocalStore | _UploadingStore:

@@ -25,12 +25,23 @@ class Group:
     """Rows of one bucket of one partition.
 
     :param values: value texts of the partition; empty for a table without partitions.
-    :param rows: the table's columns, as they are stored.
+    :param source: the table's columns, as they are stored, of rows of all groups.
+    :param places: where this group's rows are among them; ``None`` if all are.
     """
 
     values: Values
     bucket: int
-    rows: pa.RecordBatch
+    source: pa.RecordBatch
+    places: pa.Array | None
+
+    @property
+    def row_count(self) -> int:
+        """How many rows it has."""
+        return self.source.num_rows if self.places is None else len(self.places)
+
+    def rows(self) -> pa.RecordBatch:
+        """Take the group's rows out of all, each time anew."""
+        return self.source if self.places is None else self.source.take(self.places)
 
 
 def grouped(layout: TableLayout, rows: pa.RecordBatch, static: Values | None) -> Iterator[Group]:
@@ -52,12 +63,13 @@ def grouped(layout: TableLayout, rows: pa.RecordBatch, static: Values | None) ->
         keys, partitions = np.zeros(rows.num_rows, np.int64), [static]
     codes = keys * max(layout.bucket_count, 1) + buckets
     order, bounds, firsts = _runs(codes)
-    ordered = data if order is None else data.take(pa.array(order))
+    places = None if order is None else pa.array(order)
     for start, end, first in zip(bounds, [*bounds[1:], rows.num_rows], firsts, strict=True):
         yield Group(
             values=partitions[int(keys[first])],
             bucket=int(buckets[first]),
-            rows=ordered.slice(start, end - start),
+            source=data,
+            places=None if places is None else places.slice(start, end - start),
         )
 
 

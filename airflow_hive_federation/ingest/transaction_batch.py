@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +37,7 @@ from airflow_hive_federation.errors import (
     TransactionAbortedError,
     UnsupportedMethodError,
 )
-from airflow_hive_federation.ingest.delta_files import DeltaFile, acid_types
+from airflow_hive_federation.ingest.delta_files import DeltaFile, acid_types, encoded
 from airflow_hive_federation.ingest.errors import (
     CommitOutcomeUnknown,
     HeartBeatFailure,
@@ -172,16 +172,26 @@ class TransactionBatch:
         if not self._rows:
             return
         layout, static = self._settings.layout, self._settings.static
-        merged = pa.Table.from_batches(self._rows).combine_chunks().to_batches()
-        cut = [list(grouped(layout, rows, static)) for rows in merged]
-        values = {group.values for groups in cut for group in groups}
-        self._partitions.prepare(values, txn_id=self.txn_id, write_id=self.write_id)
-        # Only now: when no metastore answers, the commit may be called again.
+        work: dict[tuple[Values, int], list[Group]] = {}
+        for rows in pa.Table.from_batches(self._rows).combine_chunks().to_batches():
+            for group in grouped(layout, rows, static):
+                work.setdefault((group.values, group.bucket), []).append(group)
+        prepared: Future[None] = Future()
+        tasks = [self._pool.submit(self._write, groups, prepared) for groups in work.values()]
+        try:
+            # Meanwhile the first stripes are encoded.
+            values = {values for values, _bucket in work}
+            self._partitions.prepare(values, txn_id=self.txn_id, write_id=self.write_id)
+            self._settings.at("prepared")
+        except BaseException as error:
+            # The rows are kept: when no metastore answers, the commit may be called again.
+            prepared.set_exception(error)
+            wait(tasks)
+            raise
         self._forget_rows()
-        self._settings.at("prepared")
+        prepared.set_result(None)
         with io_errors(f"Rows of {layout.name}"):
-            for groups in cut:
-                self._each([(self._file(group), group) for group in groups], self._add)
+            _all_done(tasks)
 
     def commit(self, partitions: Sequence[Values], key_value: types.CommitTxnKeyValue | None) -> None:
         """Make the transaction's rows visible. May be repeated while the metastore does not answer.
@@ -195,7 +205,7 @@ class TransactionBatch:
         self._partitions.prepare(partitions, txn_id=self.txn_id, write_id=self.write_id)
         self._settings.at("flushed")
         with io_errors(f"Files of {self._settings.layout.name}"):
-            self._each([(file,) for file in self._touched.values()], DeltaFile.flush)
+            _all_done([self._pool.submit(file.flush) for file in self._touched.values()])
         self._settings.at("published")
         with self._hearts.ending:
             self._commit(key_value)
@@ -276,31 +286,38 @@ class TransactionBatch:
             txn_id=self.txn_id,
         )
 
-    def _file(self, group: Group) -> DeltaFile:
-        key = (group.values, group.bucket)
+    def _write(self, groups: Sequence[Group], prepared: Future[None]) -> None:
+        """Write a file's rows, as soon as its partition is prepared."""
+        settings, key = self._settings, (groups[0].values, groups[0].bucket)
+        there = self._files.get(key)
+        first_row_id = there.next_row_id if there is not None else 0
+        for group in groups:
+            stripes = encoded(
+                group.rows(),
+                bucket=group.bucket,
+                write_id=self.write_id,
+                first_row_id=first_row_id,
+                compression=settings.compression,
+                optimized=settings.optimized,
+            )
+            first_row_id += group.row_count
+            prepared.result()
+            self._file(key).append(self.write_id, stripes)
+
+    def _file(self, key: tuple[Values, int]) -> DeltaFile:
+        values, bucket = key
         if key not in self._files:
             shared = self.write_ids if self._shares_files else [self.write_id]
             name = DirectoryName(kind=DirectoryKind.DELTA, min_write_id=shared[0], max_write_id=shared[-1])
             self._files[key] = DeltaFile(
-                f"{self._partitions.location(group.values)}/{name}",
-                group.bucket,
+                f"{self._partitions.location(values)}/{name}",
+                bucket,
                 self._types,
                 compression=self._settings.compression,
                 side=len(shared) > 1,
-                optimized=self._settings.optimized,
                 storage_options=self._settings.storage_options,
             )
         return self._touched.setdefault(key, self._files[key])
-
-    def _add(self, file: DeltaFile, group: Group) -> None:
-        file.add(self.write_id, group.rows)
-
-    def _each(self, work: Sequence[tuple[Any, ...]], action: Callable[..., Any]) -> None:
-        if len(work) < 2:
-            for one in work:
-                action(*one)
-            return
-        list(self._pool.map(lambda one: action(*one), work))
 
     def _commit(self, key_value: types.CommitTxnKeyValue | None) -> None:
         try:
@@ -370,3 +387,9 @@ class TransactionBatch:
 
     def _forget_rows(self) -> None:
         self._rows, self._rows_bytes = [], 0
+
+
+def _all_done(tasks: Sequence[Future[Any]]) -> None:
+    """Wait for all, and raise what one of them has raised."""
+    for task in wait(tasks).done:
+        task.result()

@@ -14,7 +14,7 @@ from pyarrow import orc
 
 from airflow_hive_federation.acid.bucketing import bucket_hash_codes
 from airflow_hive_federation.acid.orc_assembly import AssembledFile, encode, type_messages
-from airflow_hive_federation.acid.orc_long_texts import LONG_BYTES
+from airflow_hive_federation.acid.orc_long_texts import LONG_BYTES, without_long_texts
 from airflow_hive_federation.acid.orc_tail import _all, _fields, _locate, _number
 from airflow_hive_federation.model.types import parse_type
 
@@ -63,6 +63,16 @@ def test_upper_bounds(text: str, high: str) -> None:
     content = written(pa.table({"a": ["A" * LONG, text]}), "string")
     (text_statistics,) = _all(columns(content)[1], 4)
     assert _all(_fields(text_statistics), 2) == [high.encode()]
+
+
+def test_chunks_of_short_texts_are_left_as_they_are() -> None:
+    short = pa.table({"a": pa.chunked_array([["a"], ["b", None]])})
+    assert without_long_texts(short)[0] is short
+    mixed = pa.table({"a": pa.chunked_array([["a"], ["x" * LONG, None]])})
+    changed, bounds = without_long_texts(mixed)
+    assert changed.schema.types == [pa.binary()]
+    assert changed.column("a").cast(pa.string()).to_pylist() == mixed.column("a").to_pylist()
+    assert bounds[1][0] == b"a"
 
 
 def test_few_long_values_hash_as_many_do() -> None:

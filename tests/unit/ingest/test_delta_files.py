@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,9 +11,10 @@ from pyarrow import orc
 
 from airflow_hive_federation.acid.orc_tail import read_tail
 from airflow_hive_federation.acid.write_plan import TableLayout
-from airflow_hive_federation.ingest.delta_files import DeltaFile, acid_types
+from airflow_hive_federation.ingest.delta_files import DeltaFile, acid_types, encoded
 from airflow_hive_federation.model.types import Column
 
+Add = Callable[[int, pa.RecordBatch], None]
 LAYOUT = TableLayout(
     database="d",
     table="t",
@@ -27,15 +29,34 @@ def rows(*ids: int) -> pa.RecordBatch:
 
 
 @pytest.fixture(params=[True, False], ids=["optimized", "thorough"])
-def file(tmp_path: Path, request: pytest.FixtureRequest) -> DeltaFile:
-    return DeltaFile(
-        str(tmp_path / "delta_0000001_0000004"),
-        3,
-        acid_types(LAYOUT),
-        compression="uncompressed" if request.param else "zlib",
-        side=True,
-        optimized=request.param,
-    )
+def optimized(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture
+def file(tmp_path: Path, optimized: bool) -> DeltaFile:
+    place = str(tmp_path / "delta_0000001_0000004")
+    return DeltaFile(place, 3, acid_types(LAYOUT), compression=compression(optimized), side=True)
+
+
+@pytest.fixture
+def add(file: DeltaFile, optimized: bool) -> Add:
+    def added(write_id: int, some: pa.RecordBatch) -> None:
+        stripes = encoded(
+            some,
+            bucket=3,
+            write_id=write_id,
+            first_row_id=file.next_row_id,
+            compression=compression(optimized),
+            optimized=optimized,
+        )
+        file.append(write_id, stripes)
+
+    return added
+
+
+def compression(optimized: bool) -> str:
+    return "uncompressed" if optimized else "zlib"
 
 
 def readable(tmp_path: Path) -> list[tuple[int, int, int]]:
@@ -54,12 +75,12 @@ def readable(tmp_path: Path) -> list[tuple[int, int, int]]:
     return [(row["currentTransaction"], row["rowId"], row["row"]["id"]) for row in table.to_pylist()]
 
 
-def test_each_commit_can_be_read_while_the_file_grows(file: DeltaFile, tmp_path: Path) -> None:
+def test_each_commit_can_be_read_while_the_file_grows(file: DeltaFile, add: Add, tmp_path: Path) -> None:
     expected = []
     for write_id in (1, 2, 3):
         file.begin()
-        file.add(write_id, rows(write_id, 10))
-        file.add(write_id, rows(20))
+        add(write_id, rows(write_id, 10))
+        add(write_id, rows(20))
         assert readable(tmp_path) == expected
         file.flush()
         expected += [(write_id, 0, write_id), (write_id, 1, 10), (write_id, 2, 20)]
@@ -79,51 +100,63 @@ def test_each_commit_can_be_read_while_the_file_grows(file: DeltaFile, tmp_path:
     assert len(tail.stripe_rows) == 6
 
 
-def test_an_abort_takes_its_rows_out_again(file: DeltaFile, tmp_path: Path) -> None:
+def test_an_abort_takes_its_rows_out_again(file: DeltaFile, add: Add, tmp_path: Path) -> None:
     place = tmp_path / "delta_0000001_0000004"
-    file.add(1, rows(1))
+    add(1, rows(1))
     file.rewind()
     assert not (place / "bucket_00003").exists()
     file.begin()
-    file.add(2, rows(2, 3))
+    add(2, rows(2, 3))
     file.flush()
     before = (place / "bucket_00003").read_bytes()
     file.begin()
-    file.add(3, rows(4))
+    add(3, rows(4))
     assert (place / "bucket_00003").read_bytes() != before
     file.rewind()
     assert (place / "bucket_00003").read_bytes() == before
     file.begin()
-    file.add(4, rows(5))
+    add(4, rows(5))
     file.flush()
     file.close()
     assert readable(tmp_path) == [(2, 0, 2), (2, 1, 3), (4, 0, 5)]
 
 
-def test_a_file_without_committed_rows_goes_with_its_directory(file: DeltaFile, tmp_path: Path) -> None:
-    file.add(1, rows(1))
+def test_a_file_without_committed_rows_goes_with_its_directory(
+    file: DeltaFile, add: Add, tmp_path: Path
+) -> None:
+    add(1, rows(1))
     file.rewind()
     file.close()
     assert not (tmp_path / "delta_0000001_0000004").exists()
 
 
-def test_rows_of_a_commit_that_failed_stay_hidden_by_their_write_id(file: DeltaFile, tmp_path: Path) -> None:
-    file.add(1, rows(1))
+def test_rows_of_a_commit_that_failed_stay_hidden_by_their_write_id(
+    file: DeltaFile, add: Add, tmp_path: Path
+) -> None:
+    add(1, rows(1))
     file.flush()
     file.rewind()
     file.close()
     assert readable(tmp_path) == [(1, 0, 1)]
 
 
-def test_flushing_again_changes_nothing(file: DeltaFile, tmp_path: Path) -> None:
-    file.add(1, rows(1))
+def test_flushing_again_changes_nothing(file: DeltaFile, add: Add, tmp_path: Path) -> None:
+    add(1, rows(1))
     assert file.flush() == file.flush()
     assert (tmp_path / "delta_0000001_0000004" / "bucket_00003_flush_length").stat().st_size == 8
 
 
-def test_rows_added_between_two_attempts_to_commit_count(file: DeltaFile, tmp_path: Path) -> None:
-    file.add(1, rows(1))
+def test_rows_added_between_two_attempts_to_commit_count(file: DeltaFile, add: Add, tmp_path: Path) -> None:
+    add(1, rows(1))
     file.flush()
-    file.add(1, rows(2))
+    add(1, rows(2))
     file.flush()
     assert readable(tmp_path) == [(1, 0, 1), (1, 1, 2)]
+
+
+def test_a_file_in_the_making_holds_nothing_of_its_rows(file: DeltaFile, add: Add) -> None:
+    """Thousands may be open: one for each bucket of each partition."""
+    some = rows(*range(50_000))
+    before = pa.total_allocated_bytes()
+    add(1, some)
+    assert pa.total_allocated_bytes() == before

@@ -32,7 +32,7 @@ def layout(*, buckets: int = 0, keys: tuple[Column, ...] = ()) -> TableLayout:
 
 def cut(table: TableLayout, rows: pa.RecordBatch, static: Any) -> list[tuple[Any, int, list[int]]]:
     return [
-        (group.values, group.bucket, group.rows.column(0).to_pylist())
+        (group.values, group.bucket, group.rows().column(0).to_pylist())
         for group in grouped(table, rows, static)
     ]
 
