@@ -35,7 +35,9 @@ from airflow_hive_federation.ingest.writers import check_names
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.model.types import Column
 
-_FETCH_ROWS = 10_000
+_FIRST_FETCH_ROWS, _MOST_FETCH_ROWS = 100, 10_000
+# What is held of the answer; its rows take several times as much on their way.
+_FETCH_BYTES = 8 << 20
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*\Z")
 _TABLE = re.compile(r"[^\s();]+\Z")
 
@@ -214,13 +216,16 @@ class _Rows:
         places = {name: place for place, name in enumerate(names)}
         order_by = self._request.order_by
         keys = [places[column.lower()] for column in order_by]
-        for row in rows:
-            self._last = checked_key([row[place] for place in keys], self._last, order_by)
+        first, *others = ([row[place] for place in keys] for row in rows)
+        last = checked_key(first, self._last, order_by)
+        for key in others:
+            last = checked_key(key, last, order_by)
+        self._last = last
         parsed = rows_parsed(rows, [places[column.name] for column in self._columns], self._columns)
         self.run.begin()
         texts = {one.index: row_text(names, rows[one.index]) for one in parsed.bad}
         self._bad.deal_with(texts, parsed.bad, self.run.pending)
-        self.run.write(parsed.rows, "" if self._last is None else self._last.to_text(), count=len(rows))
+        self.run.write(parsed.rows, last.to_text(), count=len(rows))
         if self.run.is_due():
             self.run.commit()
 
@@ -250,8 +255,9 @@ def _fetched(
     names: list[str] | None = None
     with closing(_cursor(database)) as cursor:
         cursor.execute(query, tuple(parameters)) if parameters else cursor.execute(query)
+        size = _FIRST_FETCH_ROWS
         while True:
-            rows = cursor.fetchmany(min(_FETCH_ROWS, request.commit_records))
+            rows = cursor.fetchmany(min(size, request.commit_records))
             # Cursors of PostgreSQL's servers have a description only now.
             if names is None and cursor.description:
                 names = [str(one[0]).lower() for one in cursor.description]
@@ -259,6 +265,14 @@ def _fetched(
             if not rows or names is None:
                 return
             yield names, rows
+            size = _next_fetch_rows(rows)
+
+
+def _next_fetch_rows(rows: Sequence[Row]) -> int:
+    """How many rows like these are not too many to be held."""
+    values = (value for row in rows for value in row)
+    held = sum(len(value) for value in values if isinstance(value, str | bytes | memoryview))
+    return max(1, min(_MOST_FETCH_ROWS, _FETCH_BYTES * len(rows) // max(held, 1)))
 
 
 def _check_columns(names: Sequence[str], order_by: Sequence[str], columns: Sequence[Column]) -> None:

@@ -118,43 +118,39 @@ class StreamingIngestOperator(LineageOperator, BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         with as_airflow_error():
-            report = self._ingest_files() if self.sql is None else self._ingest_query()
+            metastore = HiveMetastoreHook(self.metastore_conn_id)
+            ingest = self._ingest_files if self.sql is None else self._ingest_query
+            report = ingest(metastore)
+            where = namespace(metastore.settings)
         self.log.info(
-            "%s: %d records of %d files in %d transactions, %.1f s; %d bad records put aside",
+            "%s: %d records of %s in %d transactions, %.1f s; %d bad records put aside",
             report.table,
             report.records,
-            report.files,
+            f"{report.files} files" if self.sql is None else f"the query of {self.source_conn_id}",
             report.transactions,
             report.seconds,
             report.dead_letters,
         )
         database, _, table = report.table.partition(".")
         self.lineage = Lineage(
-            outputs=[
-                TableDataset(
-                    namespace=namespace(HiveMetastoreHook(self.metastore_conn_id).settings),
-                    database=database,
-                    table=table,
-                    rows=report.records,
-                )
-            ]
+            outputs=[TableDataset(namespace=where, database=database, table=table, rows=report.records)]
         )
         return report.to_json()
 
-    def _ingest_files(self) -> IngestReport:
+    def _ingest_files(self, metastore: HiveMetastoreHook) -> IngestReport:
         from airflow_hive_federation.ingest.files import IngestRequest, ingest_files
 
-        hook = HiveMetastoreHook(self.metastore_conn_id)
         return ingest_files(
-            hook.settings, IngestRequest(**self._fields(IngestRequest)), storage_options=hook.storage_options
+            metastore.settings,
+            IngestRequest(**self._fields(IngestRequest)),
+            storage_options=metastore.storage_options,
         )
 
-    def _ingest_query(self) -> IngestReport:
+    def _ingest_query(self, metastore: HiveMetastoreHook) -> IngestReport:
         from airflow.providers.common.sql.hooks.sql import DbApiHook
 
         from airflow_hive_federation.ingest.queries import QueryRequest, ingest_query
 
-        hook = HiveMetastoreHook(self.metastore_conn_id)
         source = BaseHook.get_hook(str(self.source_conn_id))
         if not isinstance(source, DbApiHook):
             raise ConfigurationError(
@@ -162,11 +158,11 @@ class StreamingIngestOperator(LineageOperator, BaseOperator):
                 remedy="Name one whose hook is a DbApiHook.",
             )
         return ingest_query(
-            hook.settings,
+            metastore.settings,
             QueryRequest(**self._fields(QueryRequest)),
             source.get_conn,
             placeholder=source.placeholder,
-            storage_options=hook.storage_options,
+            storage_options=metastore.storage_options,
         )
 
     def _fields(self, request: type[DataclassInstance]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from airflow_hive_federation.ingest.queries import (
     KeyPosition,
     QueryRequest,
     _check_columns,
+    _next_fetch_rows,
     checked_key,
     ingest_query,
     keyset_query,
@@ -157,6 +158,14 @@ def test_values_that_do_not_fit(kind: str, value: Any, reason: str) -> None:
     (bad,) = parsed.bad
     assert (bad.index, bad.column) == (1, "x")
     assert re.search(reason, bad.reason), bad.reason
+
+
+@pytest.mark.parametrize(
+    ("row", "count"),
+    [((1, "a"), 10_000), ((1, None), 10_000), ((1, "x" * 80_000), 104), ((b"x" * 9_000_000,), 1)],
+)
+def test_wide_rows_are_fetched_by_the_few(row: tuple[Any, ...], count: int) -> None:
+    assert _next_fetch_rows([row] * 100) == count
 
 
 @pytest.mark.parametrize(

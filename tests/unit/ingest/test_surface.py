@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import MISSING, fields
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from airflow_hive_federation.cli.main import build_parser
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.ingest.builder import OVERRIDDEN, StreamingConnectionBuilder
-from airflow_hive_federation.ingest.errors import InvalidConnection
+from airflow_hive_federation.ingest.builder import (
+    OVERRIDDEN,
+    Description,
+    StreamingConnectionBuilder,
+    described_table,
+)
+from airflow_hive_federation.ingest.errors import InvalidConnection, InvalidTable
 from airflow_hive_federation.ingest.files import IngestRequest, ingest_files
 from airflow_hive_federation.ingest.queries import QueryRequest
 from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.operators.ingest import StreamingIngestOperator
 
 #: Of the operator's arguments: of either source, or named after the source.
@@ -81,6 +88,37 @@ def test_a_connection_says_what_is_missing() -> None:
     assert not caught.value.retryable
     with pytest.raises(InvalidConnection, match="names no metastore"):
         StreamingConnectionBuilder().with_conf({"hive.txn.manager": "x"})
+
+
+@pytest.mark.parametrize(
+    ("parameters", "storage_format", "reason"),
+    [
+        ({}, "orc.OrcInputFormat", "not transactional"),
+        ({"transactional": "false"}, "orc.OrcInputFormat", "not transactional"),
+        ({"transactional": "true"}, "parquet.MapredParquetInputFormat", "ORC"),
+    ],
+)
+def test_tables_that_are_not_transactional_or_not_orc(
+    parameters: dict[str, str], storage_format: str, reason: str
+) -> None:
+    """Hive's own statements make no such managed tables; older and other engines do."""
+    storage = types.StorageDescriptor(
+        cols=[types.FieldSchema(name="a", type="int")],
+        location="file:/t",
+        inputFormat=f"org.apache.hadoop.hive.ql.io.{storage_format}",
+        serdeInfo=types.SerDeInfo(serializationLib="x", parameters={}),
+    )
+    table = types.Table(
+        dbName="d",
+        tableName="t",
+        sd=storage,
+        partitionKeys=[],
+        parameters=parameters,
+        tableType="MANAGED_TABLE",
+    )
+    client: Any = SimpleNamespace(get_table=lambda *_name: table)
+    with pytest.raises(InvalidTable, match=reason):
+        described_table(client, Description(database="d", table="t"))
 
 
 def test_the_settings_of_the_specification_are_overridden() -> None:
