@@ -1,15 +1,14 @@
-"""A process that ingests a query of a database, and tells how much memory it took for that."""
+"""A process that reads a table of a database as ingestion does, and tells how much memory that took."""
 
 from __future__ import annotations
 
 import json
 import resource
 import sys
+from contextlib import closing
 
-# Loaded before the measurement begins.
-import airflow_hive_federation.ingest.connection  # noqa: F401
-from airflow_hive_federation.ingest.queries import QueryRequest, ingest_query
-from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.ingest.queries import QueryRequest, _fetched, keyset_query
+from airflow_hive_federation.model.types import Column
 from tests.integration.databases import mariadb_connection, postgresql_connection
 
 _CONNECTIONS = {"postgresql": postgresql_connection, "mariadb": mariadb_connection}
@@ -21,17 +20,16 @@ def peak_bytes() -> int:
 
 
 def main() -> None:
-    """Ingest what the arguments say: a database, its port, a metastore, and a request as JSON."""
-    kind, port, uri, request = sys.argv[1:]
-    _CONNECTIONS[kind](int(port)).close()
-    before = peak_bytes()
-    report = ingest_query(
-        MetastoreSettings(uris=(uri,)),
-        QueryRequest(**json.loads(request)),
-        lambda: _CONNECTIONS[kind](int(port)),
-        placeholder="%s",
-    )
-    print(json.dumps({"records": report.records, "taken_bytes": peak_bytes() - before}))
+    """Read the table ``large`` of the database that the arguments name, and its port."""
+    kind, port = sys.argv[1:]
+    request = QueryRequest(table="d.t", sql="large", order_by=["a"])
+    columns = [Column.of("a", "int"), Column.of("b", "string")]
+    query, parameters = keyset_query(request.sql, request.order_by, None, "%s")
+    with closing(_CONNECTIONS[kind](int(port))) as connection:
+        before, count = peak_bytes(), 0
+        for _names, rows in _fetched(connection, query, parameters, request, columns):
+            count += len(rows)
+    print(json.dumps({"rows": count, "taken_bytes": peak_bytes() - before}))
 
 
 if __name__ == "__main__":

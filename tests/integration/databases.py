@@ -96,7 +96,12 @@ def mariadb() -> Iterator[Database]:
             cwd=directory,
         )
         initial = Path(directory, "init.sql")
-        initial.write_text("CREATE DATABASE shop;\nCREATE USER shop@'%';\nGRANT ALL ON shop.* TO shop@'%';\n")
+        # A statement a line.
+        initial.write_text(
+            "CREATE DATABASE shop COLLATE utf8mb4_bin;\n"
+            "CREATE USER shop@'%';\n"
+            "GRANT ALL ON shop.* TO shop@'%';\n"
+        )
         initial.chmod(0o644)
         places = [
             f"--port={port}",

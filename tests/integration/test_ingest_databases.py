@@ -23,7 +23,6 @@ pytestmark = pytest.mark.slow
 
 HIVE = "from_databases"
 PROJECT = Path(__file__).parents[2]
-#: Bytes of the answer whose ingestion is measured.
 ANSWER_BYTES, TEXT_BYTES = 160_000_000, 4_000
 
 
@@ -91,22 +90,18 @@ def test_what_the_database_refuses(sql: HiveSql, source: EmbeddedMetastore, data
         ingest(source, database, table=table, sql="SELECT 1 a UNION ALL SELECT 1", order_by=["a"])
 
 
-def test_an_answer_is_never_held_whole(sql: HiveSql, source: EmbeddedMetastore, database: Database) -> None:
-    table = f"{HIVE}.large_{database.name}"
-    sql.execute(
-        f"CREATE TABLE {table} (a int, b string) STORED AS ORC TBLPROPERTIES ('transactional'='true')"
-    )
+def test_an_answer_is_never_held_whole(database: Database) -> None:
     count = ANSWER_BYTES // TEXT_BYTES
-    numbers = f"generate_series(1, {count})" if database.name == "postgresql" else f"seq_1_to_{count}"
-    number = "generate_series" if database.name == "postgresql" else "seq"
+    number, numbers = {
+        "postgresql": ("generate_series", f"generate_series(1, {count})"),
+        "mariadb": ("seq", f"seq_1_to_{count}"),
+    }[database.name]
     database.execute(
         "CREATE TABLE large (a int PRIMARY KEY, b text)",
         f"INSERT INTO large SELECT {number}, repeat('x', {TEXT_BYTES}) FROM {numbers}",
     )
-    request = {"table": table, "sql": "large", "order_by": ["a"], "commit_bytes": 8_000_000}
-    arguments = [database.name, str(database.port), source.uri, json.dumps(request)]
     done = subprocess.run(
-        [sys.executable, "-m", "tests.integration.bounded_query", *arguments],
+        [sys.executable, "-m", "tests.integration.bounded_query", database.name, str(database.port)],
         cwd=PROJECT,
         capture_output=True,
         text=True,
@@ -114,7 +109,6 @@ def test_an_answer_is_never_held_whole(sql: HiveSql, source: EmbeddedMetastore, 
         timeout=200,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["records"] == count
-    assert told["taken_bytes"] < ANSWER_BYTES
-    assert sql.execute(f"SELECT count(*), sum(length(b)) FROM {table}") == [(str(count), str(ANSWER_BYTES))]
+    told = json.loads(done.stdout)
+    assert told["rows"] == count
+    assert told["taken_bytes"] < ANSWER_BYTES / 3
