@@ -1,4 +1,4 @@
-"""PostgreSQL and MariaDB as sources: their values, their cursors, and going on behind a key."""
+"""PostgreSQL as a source: its values, and going on behind a key; its cursors, and MariaDB's."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ def ingest(source: EmbeddedMetastore, database: Database, **request: Any) -> Ing
     return ingest_query(settings, QueryRequest(**request), database.connect, placeholder=database.placeholder)
 
 
+@pytest.mark.parametrize("database", [postgresql], ids=["postgresql"], indirect=True)
 def test_values_and_keys(sql: HiveSql, source: EmbeddedMetastore, database: Database) -> None:
     """Rows of all kinds, in two runs, by a key of two columns of which one is a timestamp."""
     table = f"{HIVE}.values_{database.name}"
@@ -50,12 +51,9 @@ def test_values_and_keys(sql: HiveSql, source: EmbeddedMetastore, database: Data
         f"CREATE TABLE {table} (id bigint, name string, amount decimal(12,2), placed timestamp, due date, "
         "ok boolean, x double, data binary) STORED AS ORC TBLPROPERTIES ('transactional'='true')"
     )
-    kinds = {"bytes": "bytea", "time": "timestamp"}
-    if database.name == "mariadb":
-        kinds = {"bytes": "blob", "time": "datetime(6)"}
     database.execute(
-        f"CREATE TABLE orders (id bigint, name varchar(50), amount numeric(12,2), placed {kinds['time']}, "
-        f"due date, ok boolean, x double precision, data {kinds['bytes']})",
+        "CREATE TABLE orders (id bigint, name varchar(50), amount numeric(12,2), placed timestamp, "
+        "due date, ok boolean, x double precision, data bytea)",
         "INSERT INTO orders VALUES "
         "(2, '100 % é😀', 12.50, '2026-01-01 00:00:00.000001', '2026-02-28', true, 1.5, 'ab'), "
         "(1, NULL, -0.01, '2026-01-01 00:00:00.000001', NULL, false, NULL, NULL)",
@@ -81,6 +79,7 @@ def test_values_and_keys(sql: HiveSql, source: EmbeddedMetastore, database: Data
     ]
 
 
+@pytest.mark.parametrize("database", [postgresql], ids=["postgresql"], indirect=True)
 def test_what_the_database_refuses(sql: HiveSql, source: EmbeddedMetastore, database: Database) -> None:
     table = f"{HIVE}.refused_{database.name}"
     sql.execute(f"CREATE TABLE {table} (a int) STORED AS ORC TBLPROPERTIES ('transactional'='true')")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import fsspec
 import pytest
+from moto.server import ThreadedMotoServer
 
 from airflow_hive_federation.errors import StorageError
 from airflow_hive_federation.ingest import dead_letters
 from airflow_hive_federation.ingest.dead_letters import DeadLetter, DeadLetterFile
+from airflow_hive_federation.storage.filesystem import open_filesystem
 
 
 def letter(number: int) -> DeadLetter:
@@ -21,21 +24,39 @@ def numbers(content: bytes) -> list[int]:
     return [json.loads(line)["record_number"] for line in content.splitlines()]
 
 
-@pytest.mark.parametrize("place", ["local", "memory"])
-def test_a_file_anywhere_is_appended_to(tmp_path: Path, place: str) -> None:
-    uri = f"{tmp_path}/below/bad.jsonl" if place == "local" else f"memory://{tmp_path.name}/below/bad.jsonl"
-    file = DeadLetterFile(uri)
+Place = tuple[str, dict[str, Any]]
+"""A URI, and the options of its store."""
+
+
+@pytest.fixture(params=["local", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    if request.param == "local":
+        yield f"{tmp_path}/below/bad.jsonl", {}
+        return
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    client = {"endpoint_url": f"http://{host}:{port}", "region_name": "eu-central-1"}
+    options = {"key": "a-key", "secret": "a-secret", "client_kwargs": client}
+    open_filesystem("s3://letters", options)[0].mkdir("letters")
+    yield "s3://letters/below/bad.jsonl", options
+    server.stop()
+
+
+def test_a_file_anywhere_is_appended_to(place: Place) -> None:
+    uri, options = place
+    filesystem, path = open_filesystem(uri, options)
+    file = DeadLetterFile(uri, options)
     file.flush()
-    assert not fsspec.filesystem(place).exists(uri)
+    assert not filesystem.exists(path)
     for number in (1, 2):
         file(letter(number))
     file.flush()
     file.flush()
-    again = DeadLetterFile(uri)
+    again = DeadLetterFile(uri, options)
     again(letter(3))
     again.flush()
-    with fsspec.open(uri if place == "memory" else f"file://{uri}") as written:
-        assert numbers(written.read()) == [1, 2, 3]
+    assert numbers(filesystem.cat_file(path)) == [1, 2, 3]
 
 
 def test_not_all_of_many_are_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
