@@ -2,52 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseOperator
-
 from airflow_hive_federation.hooks.failing import as_airflow_error
-from airflow_hive_federation.hooks.metastore import HiveMetastoreHook, common_storage_options
-from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
-from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.operators.ends import EndsOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class _FailoverOperator(BaseOperator):
-    """What the operators of a failover have in common.
-
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
-    :param source_conn_id: connection of the source's metastore. (templated)
-    :param target_conn_id: connection of the target's metastore. (templated)
-    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
-    """
-
-    template_fields: Sequence[str] = ("policy", "source_conn_id", "target_conn_id")
-    template_fields_renderers = {"policy": "json"}
-    ui_color = "#f0d8e8"
-
-    def __init__(
-        self,
-        *,
-        policy: ReplicationPolicy | Mapping[str, Any],
-        source_conn_id: str,
-        target_conn_id: str,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.policy = policy_fields(policy)
-        self.source_conn_id = source_conn_id
-        self.target_conn_id = target_conn_id
-
-    def _ends(self) -> tuple[HiveMetastoreHook, HiveMetastoreHook, ReplicationPolicy]:
-        source, target = HiveMetastoreHook(self.source_conn_id), HiveMetastoreHook(self.target_conn_id)
-        return source, target, rendered_policy(self.policy, common_storage_options(source, target))
-
-
-class FailoverStartOperator(_FailoverOperator):
+class FailoverStartOperator(EndsOperator):
     """Marks the source of a replication as one that is being left, and waits for its open transactions.
 
     The marks are ``repl.failover.endpoint``, and ``readonly``, which Hive's ``EnforceReadOnlyDatabaseHook``
@@ -60,16 +24,18 @@ class FailoverStartOperator(_FailoverOperator):
     :raises ConfigurationError: the policy has a field that is not known, or lacks one.
     """
 
+    ui_color = "#f0d8e8"
+
     def execute(self, context: Context) -> None:
         from airflow_hive_federation.replication.failover import start_failover
 
         with as_airflow_error():
-            source, target, policy = self._ends()
+            source, target, policy = self.ends()
             with source.pool() as source_pool, target.pool() as target_pool:
                 start_failover(source_pool, target_pool, policy, progress=self.log.info)
 
 
-class FailoverOperator(_FailoverOperator):
+class FailoverOperator(EndsOperator):
     """Switches the roles: the source becomes a replica of the target, and the target may be written.
 
     Nobody sees two sides that may be written. Fails, and changes nothing, if the source was written to since
@@ -82,16 +48,18 @@ class FailoverOperator(_FailoverOperator):
     :raises ConfigurationError: the policy has a field that is not known, or lacks one.
     """
 
+    ui_color = "#f0d8e8"
+
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_hive_federation.replication.failover import switch_roles
 
         with as_airflow_error():
-            source, target, policy = self._ends()
+            source, target, policy = self.ends()
             with source.pool() as source_pool, target.pool() as target_pool:
                 return switch_roles(source_pool, target_pool, policy, progress=self.log.info).to_json()
 
 
-class FailoverRollbackOperator(_FailoverOperator):
+class FailoverRollbackOperator(EndsOperator):
     """Takes :class:`FailoverStartOperator` back: the source may be written again, and replication goes on.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
@@ -100,10 +68,12 @@ class FailoverRollbackOperator(_FailoverOperator):
     :raises ConfigurationError: the policy has a field that is not known, or lacks one.
     """
 
+    ui_color = "#f0d8e8"
+
     def execute(self, context: Context) -> None:
         from airflow_hive_federation.replication.failover import roll_back_failover
 
         with as_airflow_error():
-            source, _, policy = self._ends()
+            source, _, policy = self.ends()
             with source.pool() as pool:
                 roll_back_failover(pool, policy, progress=self.log.info)

@@ -16,9 +16,9 @@ from airflow.providers.common.compat.sdk import (
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.failing import as_airflow_error
-from airflow_hive_federation.hooks.metastore import HiveMetastoreHook, common_storage_options
+from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
-from airflow_hive_federation.hooks.spark import SparkPipelineHook
+from airflow_hive_federation.operators.ends import EndsOperator, SparkEndsOperator
 from airflow_hive_federation.operators.lineage import (
     REPLICATED,
     Lineage,
@@ -131,7 +131,7 @@ class BootstrapDumpOperator(BaseOperator):
             return asdict(summary)
 
 
-class IncrementalDumpOperator(BaseOperator):
+class IncrementalDumpOperator(EndsOperator):
     """Writes the dump of what has happened on the source since the target's last event.
 
     Returns ``{"dump", "from_id", "event_id", "events", "tables", "files", "size_bytes", "transactions",
@@ -145,29 +145,13 @@ class IncrementalDumpOperator(BaseOperator):
     :raises ConfigurationError: the policy has a field that is not known, or lacks one.
     """
 
-    template_fields: Sequence[str] = ("policy", "source_conn_id", "target_conn_id")
-    template_fields_renderers = {"policy": "json"}
     ui_color = "#d8e8f0"
-
-    def __init__(
-        self,
-        *,
-        policy: ReplicationPolicy | Mapping[str, Any],
-        source_conn_id: str,
-        target_conn_id: str,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.policy = policy_fields(policy)
-        self.source_conn_id = source_conn_id
-        self.target_conn_id = target_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_hive_federation.replication.cycle import dump_next_increment
 
-        source, target = HiveMetastoreHook(self.source_conn_id), HiveMetastoreHook(self.target_conn_id)
         with as_airflow_error():
-            policy = rendered_policy(self.policy, common_storage_options(source, target))
+            source, target, policy = self.ends()
             with source.pool(_DUMP_CONNECTIONS) as source_pool, target.pool(1) as target_pool:
                 summary = dump_next_increment(
                     source_pool, target_pool, policy, threads=_DUMP_CONNECTIONS, progress=self.log.info
@@ -175,65 +159,15 @@ class IncrementalDumpOperator(BaseOperator):
             return asdict(summary)
 
 
-class _SparkUsingOperator(BaseOperator):
-    """What the operators have in common that work on both ends with Spark.
-
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
-    :param source_conn_id: connection of the source's metastore. (templated)
-    :param target_conn_id: connection of the target's metastore. (templated)
-    :param spark_conn_id: connection of the apache-spark provider. (templated)
-    :param spark_conf: Spark properties of the job. (templated)
-    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
-    """
-
-    template_fields: Sequence[str] = (
-        "policy",
-        "source_conn_id",
-        "target_conn_id",
-        "spark_conn_id",
-        "spark_conf",
-    )
-    template_fields_renderers = {"policy": "json", "spark_conf": "json"}
-
-    def __init__(
-        self,
-        *,
-        policy: ReplicationPolicy | Mapping[str, Any],
-        source_conn_id: str,
-        target_conn_id: str,
-        spark_conn_id: str = "spark_default",
-        spark_conf: Mapping[str, str] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.policy = policy_fields(policy)
-        self.source_conn_id = source_conn_id
-        self.target_conn_id = target_conn_id
-        self.spark_conn_id = spark_conn_id
-        self.spark_conf = dict(spark_conf or {})
-        self._spark: SparkPipelineHook | None = None
-
-    def on_kill(self) -> None:
-        """Stop the Spark job."""
-        if self._spark:
-            self._spark.on_kill()
-
-    def _ends(self) -> tuple[HiveMetastoreHook, HiveMetastoreHook, ReplicationPolicy, SparkPipelineHook]:
-        source, target = HiveMetastoreHook(self.source_conn_id), HiveMetastoreHook(self.target_conn_id)
-        options = common_storage_options(source, target)
-        self._spark = SparkPipelineHook(self.spark_conn_id, storage_options=options, conf=self.spark_conf)
-        return source, target, rendered_policy(self.policy, options), self._spark
-
-
-class _DumpUsingOperator(_SparkUsingOperator):
+class _DumpUsingOperator(SparkEndsOperator):
     """What the operators have in common that work on a dump.
 
     :param dump: what an operator of this module returned, the URI of a dump, or a list of these of which the
         latest holds. (templated)
     """
 
-    template_fields: Sequence[str] = (*_SparkUsingOperator.template_fields, "dump")
-    template_fields_renderers = {**_SparkUsingOperator.template_fields_renderers, "dump": "json"}
+    template_fields: Sequence[str] = (*SparkEndsOperator.template_fields, "dump")
+    template_fields_renderers = {**SparkEndsOperator.template_fields_renderers, "dump": "json"}
 
     def __init__(self, *, dump: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -269,7 +203,8 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
         from airflow_hive_federation.replication.homes import changed_tables
 
         with as_airflow_error():
-            source, target, policy, spark = self._ends()
+            source, target, policy = self.ends()
+            spark = self.spark(policy)
             dump = latest_dump(self.dump)
             with source.pool() as source_pool, target.pool() as target_pool:
                 if is_idle(dump):
@@ -326,7 +261,8 @@ class VerifyReplicaOperator(_DumpUsingOperator):
         from airflow_hive_federation.replication.verification import verify_replica
 
         with as_airflow_error():
-            source, target, policy, spark = self._ends()
+            source, target, policy = self.ends()
+            spark = self.spark(policy)
             dump = latest_dump(self.dump)
             uri, tables = dump_uri(dump), None
             if not self.whole:
@@ -349,7 +285,7 @@ class VerifyReplicaOperator(_DumpUsingOperator):
             return report.to_json()
 
 
-class RepairReplicaOperator(_SparkUsingOperator):
+class RepairReplicaOperator(SparkEndsOperator):
     """Mends what differs between a target and its source, and verifies again; fails with what is left.
 
     A repair is a cycle: what is new on the source comes with it. Where nothing differs, nothing is done.
@@ -365,8 +301,8 @@ class RepairReplicaOperator(_SparkUsingOperator):
     :raises ConfigurationError: the policy has a field that is not known, or lacks one.
     """
 
-    template_fields: Sequence[str] = (*_SparkUsingOperator.template_fields, "report")
-    template_fields_renderers = {**_SparkUsingOperator.template_fields_renderers, "report": "json"}
+    template_fields: Sequence[str] = (*SparkEndsOperator.template_fields, "report")
+    template_fields_renderers = {**SparkEndsOperator.template_fields_renderers, "report": "json"}
     ui_color = "#f0d8d8"
 
     def __init__(self, *, report: Any = None, **kwargs: Any) -> None:
@@ -377,7 +313,8 @@ class RepairReplicaOperator(_SparkUsingOperator):
         from airflow_hive_federation.replication.repair import repair_replica
 
         with as_airflow_error():
-            source, target, policy, spark = self._ends()
+            source, target, policy = self.ends()
+            spark = self.spark(policy)
             if self.report and not self.report["differing"]:
                 self.log.info("The report names no difference: nothing is done.")
                 return {**self.report, "mended": [], "mended_tables": [], "replaced_tables": []}

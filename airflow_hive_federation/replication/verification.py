@@ -133,8 +133,7 @@ def verify_replica(
     :raises CycleRunningError: the target was loaded from another dump meanwhile.
     """
     directory = DumpDirectory(dump, policy.storage_options)
-    verification = _Verification(pool, policy, directory, tables, progress)
-    verification.row_digests = row_digests
+    verification = _Verification(pool, policy, directory, tables, row_digests=row_digests, progress=progress)
     with pool.client() as client:
         layout, closely = find_layout(client, policy), verification.names
         differences = metadata_differences(client, layout, verification.homes, closely=closely)
@@ -187,6 +186,8 @@ class _Verification:
         policy: ReplicationPolicy,
         directory: DumpDirectory,
         tables: Collection[str] | None,
+        *,
+        row_digests: bool,
         progress: Callable[[str], None],
     ) -> None:
         self.homes = Homes(directory)
@@ -197,7 +198,7 @@ class _Verification:
         self.event_id = int(directory.manifest()["event_id"])
         self._tables = [self.homes.facts[name] for name in self.homes if tables is None or name in tables]
         self._progress = progress
-        self.row_digests = False
+        self._with_row_digests = row_digests
         self._layout = TargetLayout(policy=policy, managed="")
         self._contents: dict[str, _Contents] = {}
         self._rows: dict[tuple[str, str], int | None] = {}
@@ -238,7 +239,7 @@ class _Verification:
         self._directory.write_lines(
             f"{run}/tables.jsonl",
             (
-                {**line, "row_digests": self.row_digests}
+                {**line, "row_digests": self._with_row_digests}
                 for contents in self._contents.values()
                 for line in contents.plan()
             ),

@@ -1,0 +1,83 @@
+"""What the operators have in common that work on both ends of a replication."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow.providers.common.compat.sdk import BaseOperator
+
+from airflow_hive_federation.hooks.metastore import HiveMetastoreHook, common_storage_options
+from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
+from airflow_hive_federation.hooks.spark import SparkPipelineHook
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+
+
+class EndsOperator(BaseOperator):
+    """A policy and the metastores of its source and its target.
+
+    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param source_conn_id: connection of the source's metastore. (templated)
+    :param target_conn_id: connection of the target's metastore. (templated)
+    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    """
+
+    template_fields: Sequence[str] = ("policy", "source_conn_id", "target_conn_id")
+    template_fields_renderers = {"policy": "json"}
+
+    def __init__(
+        self,
+        *,
+        policy: ReplicationPolicy | Mapping[str, Any],
+        source_conn_id: str,
+        target_conn_id: str,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.policy = policy_fields(policy)
+        self.source_conn_id = source_conn_id
+        self.target_conn_id = target_conn_id
+
+    def ends(self) -> tuple[HiveMetastoreHook, HiveMetastoreHook, ReplicationPolicy]:
+        """Hooks of source and target, and the policy with the storage options of both."""
+        source, target = HiveMetastoreHook(self.source_conn_id), HiveMetastoreHook(self.target_conn_id)
+        return source, target, rendered_policy(self.policy, common_storage_options(source, target))
+
+
+class SparkEndsOperator(EndsOperator):
+    """Both ends, and Spark to work on their files.
+
+    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param source_conn_id: connection of the source's metastore. (templated)
+    :param target_conn_id: connection of the target's metastore. (templated)
+    :param spark_conn_id: connection of the apache-spark provider. (templated)
+    :param spark_conf: Spark properties of the job. (templated)
+    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    """
+
+    template_fields: Sequence[str] = (*EndsOperator.template_fields, "spark_conn_id", "spark_conf")
+    template_fields_renderers = {**EndsOperator.template_fields_renderers, "spark_conf": "json"}
+
+    def __init__(
+        self,
+        *,
+        spark_conn_id: str = "spark_default",
+        spark_conf: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.spark_conn_id = spark_conn_id
+        self.spark_conf = dict(spark_conf or {})
+        self._spark: SparkPipelineHook | None = None
+
+    def on_kill(self) -> None:
+        """Stop the Spark job."""
+        if self._spark:
+            self._spark.on_kill()
+
+    def spark(self, policy: ReplicationPolicy) -> SparkPipelineHook:
+        """The hook whose job :meth:`on_kill` stops, with the policy's storage options."""
+        self._spark = SparkPipelineHook(
+            self.spark_conn_id, storage_options=policy.storage_options, conf=self.spark_conf
+        )
+        return self._spark
