@@ -12,8 +12,9 @@ import base64
 import binascii
 import gzip
 import json
+import sys
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,28 +23,34 @@ from airflow_hive_federation.model.partitions import partition_name
 
 GZIP_FORMAT = "gzip(json-2.0)"
 JSON_FORMAT = "json-0.2"
+#: Names of kept files end here (``dfs.namenode.fs-limits.max-component-length``); longer ones are cut one
+#: character before.
+_LONGEST_NAME, _CUT = 255, 254
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
     """What all events have.
 
     :param event_id: its place in the source's history.
     :param event_type: Hive's name of the type (``EventMessage.EventType``).
     :param database: database it belongs to, lower case; empty for transactions.
+    :param kept: pairs of a file that it added and the file's place in the change manager's root, where the
+        source keeps it should it be removed.
     """
 
     event_id: int
     event_type: str
     database: str = ""
+    kept: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class DatabaseEvent(Event):
     """A database was created, altered or dropped."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TableEvent(Event):
     """A table, or something of it, was changed.
 
@@ -53,17 +60,17 @@ class TableEvent(Event):
     table: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TableCreated(TableEvent):
     """A table or view was created."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TableDropped(TableEvent):
     """A table or view was dropped."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TableAltered(TableEvent):
     """A table was altered.
 
@@ -82,7 +89,7 @@ class TableAltered(TableEvent):
         return (self.old_database, self.old_table) != (self.database, self.table)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PartitionsChanged(TableEvent):
     """Partitions were added, altered or dropped.
 
@@ -92,39 +99,39 @@ class PartitionsChanged(TableEvent):
     gone: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Inserted(TableEvent):
     """Files were added to a table that is not transactional."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ConstraintsChanged(TableEvent):
     """A constraint was added or dropped."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StatisticsChanged(TableEvent):
     """Column statistics were written or deleted."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Compacted(TableEvent):
     """A compaction was committed: other files, the same rows."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Reloaded(TableEvent):
     """Somebody asked for a table's metadata to be read again (``REFRESH``)."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class FunctionEvent(Event):
     """A permanent function was created or dropped."""
 
     function: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TxnsOpened(Event):
     """Transactions ``first`` to ``last`` were opened."""
 
@@ -132,7 +139,7 @@ class TxnsOpened(Event):
     last: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TxnEnded(Event):
     """A transaction was committed, or aborted."""
 
@@ -140,14 +147,14 @@ class TxnEnded(Event):
     committed: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class WriteIdsAllocated(TableEvent):
     """Transactions got write ids on a table: pairs of transaction and write id."""
 
     write_ids: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AcidWritten(TableEvent):
     """A transaction wrote to a table (``hive.metastore.dml.events`` of ACID tables)."""
 
@@ -155,12 +162,12 @@ class AcidWritten(TableEvent):
     write_id: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class OtherEvent(Event):
     """Of a known type that changes nothing a replica has: catalogs, schemas, data connectors."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class UnknownEvent(Event):
     """Of a type that this version does not know."""
 
@@ -173,8 +180,9 @@ def parse_event(raw: Any) -> Event:
     parse = _PARSERS.get(raw.eventType)
     heading: dict[str, Any] = {
         "event_id": int(raw.eventId),
-        "event_type": str(raw.eventType),
-        "database": (raw.dbName or "").lower(),
+        # Few names, many events.
+        "event_type": sys.intern(str(raw.eventType)),
+        "database": sys.intern((raw.dbName or "").lower()),
     }
     if parse is None:
         return UnknownEvent(**heading)
@@ -209,6 +217,25 @@ def decode_message(message: str, message_format: str | None) -> dict[str, Any]:
     return values
 
 
+def kept_files(encoded: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Files of an event and their places in the change manager's root; none where it is not enabled.
+
+    An event names a file as ``uri#checksum#cmroot#subdirectory`` (``ReplChangeManager.encodeFileUri``),
+    several of a transaction with ``]`` between them. Kept, the file is called by its name and its checksum
+    (``ReplChangeManager.getCMPath``).
+    """
+    found = []
+    for text in encoded:
+        for one in text.split("]"):
+            uri, checksum, root, *_ = (*one.strip().split("#"), "", "", "")
+            if checksum and root:
+                name = f"{uri.rpartition('/')[2]}_{checksum}"
+                found.append(
+                    (uri, f"{root.rstrip('/')}/{name if len(name) <= _LONGEST_NAME else name[:_CUT]}")
+                )
+    return tuple(found)
+
+
 class _Heading:
     """An event being parsed: the heading at once, the message when somebody asks for it."""
 
@@ -222,7 +249,7 @@ class _Heading:
     def table(self) -> dict[str, Any]:
         if not self._raw.tableName:
             raise ValueError("it names no table")
-        return {**self.heading, "table": self._raw.tableName.lower()}
+        return {**self.heading, "table": sys.intern(self._raw.tableName.lower())}
 
 
 def _table_altered(event: _Heading) -> Event:
@@ -296,6 +323,17 @@ def _of_table(kind: Callable[..., Event]) -> Callable[[_Heading], Event]:
     return lambda event: kind(**event.table())
 
 
+def _with_files(kind: Callable[..., Event]) -> Callable[[_Heading], Event]:
+    return lambda event: kind(**event.table(), kept=kept_files(event.message().get("files") or ()))
+
+
+def _partitions_added(event: _Heading) -> Event:
+    added = event.message().get("partitionFiles") or ()
+    return PartitionsChanged(
+        **event.table(), kept=kept_files(file for one in added for file in one.get("files") or ())
+    )
+
+
 def _plain(kind: Callable[..., Event]) -> Callable[[_Heading], Event]:
     return lambda event: kind(**event.heading)
 
@@ -303,13 +341,14 @@ def _plain(kind: Callable[..., Event]) -> Callable[[_Heading], Event]:
 #: ``EventMessage.EventType`` of Hive 4.2 → how it is read.
 _PARSERS: Mapping[str, Callable[[_Heading], Event]] = {
     **dict.fromkeys(("CREATE_DATABASE", "ALTER_DATABASE", "DROP_DATABASE"), _plain(DatabaseEvent)),
-    "CREATE_TABLE": _of_table(TableCreated),
+    "CREATE_TABLE": _with_files(TableCreated),
     "DROP_TABLE": _of_table(TableDropped),
     "ALTER_TABLE": _table_altered,
-    **dict.fromkeys(("ADD_PARTITION", "ALTER_PARTITIONS"), _of_table(PartitionsChanged)),
+    "ADD_PARTITION": _partitions_added,
+    "ALTER_PARTITIONS": _of_table(PartitionsChanged),
     "ALTER_PARTITION": _partition_altered,
     "DROP_PARTITION": _partitions_dropped,
-    "INSERT": _of_table(Inserted),
+    "INSERT": _with_files(Inserted),
     **dict.fromkeys(("CREATE_FUNCTION", "DROP_FUNCTION"), _function),
     **dict.fromkeys(
         (

@@ -29,12 +29,15 @@ class CopyItem:
     :param visible_write_ids: for an ACID file that mixes committed rows with rows of aborted write ids, the
         table's valid write-id list in Hive's text form: rows outside it are left out of the copy. ``None``
         copies the bytes as they are.
+    :param kept: URI to read instead if the source is gone, or another: where Hive's change manager keeps
+        files that are removed.
     """
 
     source: str
     target: str
     size_bytes: int
     visible_write_ids: str | None = None
+    kept: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

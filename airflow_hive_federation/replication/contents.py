@@ -38,6 +38,7 @@ class VisibleFile:
     :param modified_ns: modification time when it was listed.
     :param filtered: it holds rows of other than committed write ids, which must not be copied.
     :param side_file: path of the ``_flush_length`` file that says how much of it may be read.
+    :param kept: URI in the change manager's root where the source keeps it should it be removed.
     """
 
     directory: str
@@ -48,6 +49,7 @@ class VisibleFile:
     modified_ns: int
     filtered: bool = False
     side_file: str = ""
+    kept: str = ""
 
     @property
     def uri(self) -> str:
@@ -61,7 +63,7 @@ def name_of(table: Any, partition: Any) -> str:
 
 def visible_files(
     table: Any,
-    partitions: Sequence[Any],
+    partitions: Iterable[Any],
     write_ids: ValidWriteIds | None,
     transactions: ValidTxns,
     *,
@@ -70,7 +72,7 @@ def visible_files(
     """What a reader opens of a table.
 
     :param table: wire ``Table``.
-    :param partitions: its wire ``Partition`` objects.
+    :param partitions: its wire ``Partition`` objects; none is kept.
     :param write_ids: its valid write ids, for an ACID table.
     :param transactions: transactions the reader sees.
     :param options: storage options.
@@ -94,7 +96,7 @@ def visible_files(
             yield from (_visible(place, entry, entry.path) for entry in listing)
 
 
-def data_places(table: Any, partitions: Sequence[Any]) -> list[Place]:
+def data_places(table: Any, partitions: Iterable[Any]) -> list[Place]:
     """The directories that hold a table's data."""
     if table.partitionKeys:
         return [Place(partition=name_of(table, part), location=part.sd.location) for part in partitions]

@@ -74,9 +74,9 @@ class DumpDirectory:
         """Write JSON lines beside a dump that is finished: no part of its manifest."""
         self._write(name, (json.dumps(value, sort_keys=True, ensure_ascii=False) + "\n" for value in values))
 
-    def write_text(self, name: str, text: str) -> None:
-        """Write a text file; it becomes part of the manifest."""
-        self._write(name, [text])
+    def write_text(self, name: str, text: str | Iterable[str]) -> None:
+        """Write a text file, given at once or in parts; it becomes part of the manifest."""
+        self._write(name, [text] if isinstance(text, str) else text)
 
     def finish_dump(self, facts: Mapping[str, Any]) -> None:
         """Seal the dump: manifest, then acknowledgement."""

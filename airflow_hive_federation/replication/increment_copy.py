@@ -106,6 +106,7 @@ def plan_copy(
                 target=target,
                 size_bytes=file.size_bytes,
                 visible_write_ids=document["write_ids"] if file.filtered else None,
+                kept=file.kept or None,
             )
         )
     surplus = there.keys() - wanted

@@ -15,34 +15,38 @@ Nothing is written that the target has already but names: a table without an eve
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import NoSuchObjectError
-from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.wire import from_json, to_json
 from airflow_hive_federation.model.events import Event, TableEvent, parse_event
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.replication import external_changes, external_tables
+from airflow_hive_federation.replication.change_manager import kept_by_source
 from airflow_hive_federation.replication.contents import (
     data_places,
     name_of,
     readable_write_ids,
     visible_files,
 )
+from airflow_hive_federation.replication.database_properties import database_claims
 from airflow_hive_federation.replication.definitions import TableKind, not_replicated, table_kind
 from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.homes import Homes
 from airflow_hive_federation.replication.increment_plan import (
     EventFold,
+    EventReading,
     TablePlan,
     TableWork,
     check_source,
-    events_at,
     fold,
-    has_gap,
     lost_ends,
     plan_table,
 )
@@ -53,6 +57,7 @@ from airflow_hive_federation.replication.policy_changes import policy_changes
 from airflow_hive_federation.replication.position import TargetPosition
 from airflow_hive_federation.replication.source_history import check_history, is_another, note_event
 from airflow_hive_federation.replication.transactions import valid_transactions
+from airflow_hive_federation.storage.filesystem import canonical
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
@@ -110,9 +115,10 @@ def dump_increment(
     :raises EventCorruptError: an event cannot be read.
     :raises UnknownEventError: an event has a type this version does not know.
     """
-    with lease_of_a_dump(pool, policy=policy.name) as lease:
+    # Events go through a file: there may be millions, and where their dump is written is known at their end.
+    with lease_of_a_dump(pool, policy=policy.name) as lease, TemporaryFile("w+", encoding="utf-8") as spool:
         with pool.client() as client:
-            moment = _Moment.read(client, policy, position, lease, mend or Mend())
+            moment = _Moment.read(client, policy, position, lease=lease, mend=mend or Mend(), spool=spool)
         folded = moment.folded
         if moment.idle(position):
             end_lease(pool, lease)
@@ -120,7 +126,9 @@ def dump_increment(
             return _idle_summary(moment, position)
         uri = f"{policy.directory}/{folded.from_id}-{folded.to_id}-{lease}"
         directory = DumpDirectory(uri, policy.storage_options)
-        dump = _Dump(pool, policy, position, moment=moment, directory=directory, progress=progress)
+        dump = _Dump(
+            pool, policy, position, moment=moment, events=spool, directory=directory, progress=progress
+        )
         facts = dump.write(threads)
         manifest = {
             "kind": KIND,
@@ -132,7 +140,6 @@ def dump_increment(
             "ends": [*lost_ends(moment.plans.values()), *folded.ends],
             "last_event": moment.last_event,
             "open_writes": [[txn, dict(writes)] for txn, writes in sorted(folded.open_writes.items())],
-            "database_changed": folded.database_changed,
             "functions_changed": folded.functions_changed,
             "lost": folded.lost,
             "mend": moment.mend.to_json(),
@@ -165,7 +172,7 @@ def _idle_summary(moment: _Moment, position: TargetPosition) -> IncrementSummary
         dump=position.dump,
         from_id=moment.folded.from_id,
         event_id=moment.folded.to_id,
-        events=len(moment.events),
+        events=moment.events,
         tables=0,
         files=0,
         size_bytes=0,
@@ -182,7 +189,7 @@ class _Moment:
 
     transactions: ValidTxns
     folded: EventFold
-    events: Sequence[Event]
+    events: int
     tables: Sequence[Any]
     plans: Mapping[str, TablePlan]
     skipped: Sequence[str]
@@ -191,6 +198,7 @@ class _Moment:
     mend: Mend
     last_event: Mapping[str, Any] | None
     adopted: Sequence[str]
+    kept: Mapping[str, str]
 
     def idle(self, position: TargetPosition) -> bool:
         """Whether nothing of the target would change, its last event excepted."""
@@ -212,8 +220,10 @@ class _Moment:
         client: MetastoreClient,
         policy: ReplicationPolicy,
         position: TargetPosition,
+        *,
         lease: int,
         mend: Mend,
+        spool: IO[str],
     ) -> _Moment:
         last = DumpDirectory(position.dump, policy.storage_options)
         previous = last.manifest()
@@ -224,22 +234,21 @@ class _Moment:
         source_id = client.get_current_notification_event_id()
         check_source(from_id, source_id)
         check_history(client, previous.get("last_event"))
-        found = [parse_event(raw) for raw in client.iter_notification_events(from_id, up_to=source_id)]
-        kept = list(events_at(found, transactions))
-        # Nothing was cut off: the events end where the source does, whether the last of them are lost or not.
-        to_id = source_id if len(kept) == len(found) else _last_id(kept, before=found[len(kept)])
+        found = map(parse_event, client.iter_notification_events(from_id, up_to=source_id))
+        reading = EventReading(found, from_id, transactions, lambda event: spool.write(_event_line(event)))
         open_before = dict(previous.get("open_writes", ()))
         folded = fold(
-            kept,
-            database,
-            from_id=from_id,
-            to_id=to_id,
-            open_writes=open_before,
-            transactions=transactions,
-            lost=has_gap(from_id, kept, to_id),
+            reading, database, source_id=source_id, open_writes=open_before, transactions=transactions
         )
-        folded = replace(folded, functions_changed=folded.functions_changed or changes.functions_root)
-        client.get_database(database)  # gone, it would look like a database without tables
+        # Gone, it would look like a database without tables.
+        properties = database_claims(client.get_database(database))
+        before = database_claims(from_json(types.Database, last.read_json("database.json")))
+        folded = replace(
+            folded,
+            functions_changed=folded.functions_changed or changes.functions_root,
+            # A source that is a replica itself is altered by each of its own cycles.
+            database_changed=folded.database_changed and properties != before,
+        )
         every: list[Any] = list(client.get_tables(database, client.list_tables(database)))
         tables = [one for one in every if policy.replicates(one.tableName) and not not_replicated(one)]
         write_ids = readable_write_ids(client, tables, transactions)
@@ -261,7 +270,7 @@ class _Moment:
         return cls(
             transactions=transactions,
             folded=folded,
-            events=kept,
+            events=reading.count,
             tables=tables,
             plans={
                 one.tableName: plan_table(
@@ -278,8 +287,9 @@ class _Moment:
             previous=homes.facts,
             open_before=open_before,
             mend=mend,
-            last_event=note_event(client, to_id) or previous.get("last_event"),
+            last_event=note_event(client, folded.to_id) or previous.get("last_event"),
             adopted=previous.get("adopted", ()),
+            kept=kept_by_source(client, database, folded),
         )
 
 
@@ -291,6 +301,7 @@ class _Dump:
         position: TargetPosition,
         *,
         moment: _Moment,
+        events: IO[str],
         directory: DumpDirectory,
         progress: Callable[[str], None],
     ) -> None:
@@ -299,12 +310,14 @@ class _Dump:
         self._database = policy.source_database
         self._position = position
         self._moment = moment
+        self._events = events
         self._directory = directory
         self._progress = progress
 
     def write(self, threads: int) -> dict[str, Any]:
         moment = self._moment
-        self._directory.write_lines("events.jsonl", map(_event_line, moment.events))
+        self._events.seek(0)
+        self._directory.write_text("events.jsonl", self._events)
         with self._pool.client() as client:
             self._directory.write_json("database.json", to_json(client.get_database(self._database)))
             functions = [to_json(function) for function in client.get_functions(self._database)]
@@ -316,7 +329,7 @@ class _Dump:
         self._directory.write_text(external_tables.FILE_NAME, external_tables.to_text(external))
         names = {facts["name"] for facts in tables}
         return {
-            "events": len(moment.events),
+            "events": moment.events,
             "tables": tables,
             "skipped": list(moment.skipped),
             "dropped": sorted(self._position.tables.keys() - names),
@@ -353,7 +366,11 @@ class _Dump:
         if kind is TableKind.EXTERNAL:
             places = external_tables.roots(table, places)
         transactions, options = self._moment.transactions, self._policy.storage_options
-        files = list(visible_files(table, partitions, plan.write_ids, transactions, options=options))
+        kept = self._moment.kept
+        files = [
+            replace(one, kept=kept.get(canonical(one.uri), "")) if kept else one
+            for one in visible_files(table, partitions, plan.write_ids, transactions, options=options)
+        ]
         lines = ({"name": name_of(table, one), "partition": to_json(one)} for one in partitions)
         self._directory.write_lines(table_file("partitions", name, ".jsonl"), lines)
         self._directory.write_lines(table_file("files", name, ".jsonl"), map(asdict, files))
@@ -385,10 +402,7 @@ class _Dump:
         }
 
 
-def _last_id(kept: Sequence[Event], *, before: Event) -> int:
-    return kept[-1].event_id if kept else before.event_id - 1
-
-
-def _event_line(event: Event) -> dict[str, Any]:
+def _event_line(event: Event) -> str:
     table = event.table if isinstance(event, TableEvent) else ""
-    return {"id": event.event_id, "type": event.event_type, "database": event.database, "table": table}
+    values = {"id": event.event_id, "type": event.event_type, "database": event.database, "table": table}
+    return json.dumps(values, sort_keys=True, ensure_ascii=False) + "\n"

@@ -7,15 +7,15 @@ their order, names of tables to look at, and which names stand for other tables 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import pairwise
 
 from airflow_hive_federation.errors import EventsLostError, SourceWentBackError, UnknownEventError
 from airflow_hive_federation.model import events as ev
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.contents import cut_below_open
+from airflow_hive_federation.storage.filesystem import canonical
 
 #: Transaction → table → write id.
 OpenWrites = Mapping[int, Mapping[str, int]]
@@ -40,6 +40,8 @@ class EventFold:
     :param database_changed: the database's own properties changed.
     :param functions_changed: permanent functions were created or dropped.
     :param lost: events of the cycle are gone: everything must be looked at.
+    :param kept: canonical URI of a file of the source → its place in the change manager's root, should it be
+        removed before it is copied.
     """
 
     from_id: int
@@ -53,6 +55,7 @@ class EventFold:
     database_changed: bool = False
     functions_changed: bool = False
     lost: bool = False
+    kept: Mapping[str, str] = field(default_factory=dict)
 
 
 class TableWork(Enum):
@@ -112,14 +115,58 @@ def check_source(from_id: int, source_id: int) -> None:
         )
 
 
-def has_gap(from_id: int, found: Sequence[ev.Event], source_id: int) -> bool:
-    """Whether events between ``from_id`` and ``source_id`` are missing: expired, or deleted.
+class EventReading:
+    """The events of a cycle, read once, none of them kept: there may be millions.
 
-    Ids are dense: a listener takes them from one counter, in the transaction it writes the event in
-    (``ObjectStore.addNotificationEvent``).
+    :param found: events after ``from_id``, as the source gives them.
+    :param from_id: last event the target has.
+    :param transactions: the source's transactions at the cycle's moment, where the events end.
+    :param on_event: told each event.
     """
-    ids = [from_id, *(event.event_id for event in found)]
-    return ids[-1] < source_id or any(later != earlier + 1 for earlier, later in pairwise(ids))
+
+    def __init__(
+        self,
+        found: Iterable[ev.Event],
+        from_id: int,
+        transactions: ValidTxns,
+        on_event: Callable[[ev.Event], object] = lambda _: None,
+    ) -> None:
+        self.count = 0
+        self.from_id = from_id
+        self._found = found
+        self._transactions = transactions
+        self._on_event = on_event
+        self._last_id = self._seen_id = from_id
+        self._gap = self._ended = False
+
+    def __iter__(self) -> Iterator[ev.Event]:
+        for event in events_at(self._seen(), self._transactions):
+            self.count += 1
+            self._gap = self._gap or event.event_id != self._last_id + 1
+            self._last_id = event.event_id
+            self._on_event(event)
+            yield event
+
+    def to_id(self, source_id: int) -> int:
+        """The event that the cycle ends at, once all have been read."""
+        if self._ended:
+            # Nothing was cut off: they end where the source does, whether the last of them are lost or not.
+            return source_id
+        return self._last_id if self.count else self._seen_id - 1
+
+    def has_gap(self, source_id: int) -> bool:
+        """Whether events are missing (expired, or deleted) or out of order, once all have been read.
+
+        Ids are dense: a listener takes them from one counter, in the transaction it writes the event in
+        (``ObjectStore.addNotificationEvent``).
+        """
+        return self._gap or self._last_id < self.to_id(source_id)
+
+    def _seen(self) -> Iterator[ev.Event]:
+        for event in self._found:
+            self._seen_id = event.event_id
+            yield event
+        self._ended = True
 
 
 def events_at(found: Iterable[ev.Event], transactions: ValidTxns) -> Iterator[ev.Event]:
@@ -139,26 +186,23 @@ def events_at(found: Iterable[ev.Event], transactions: ValidTxns) -> Iterator[ev
 
 
 def fold(
-    found: Iterable[ev.Event],
+    reading: EventReading,
     database: str,
     *,
-    from_id: int,
-    to_id: int,
+    source_id: int,
     open_writes: OpenWrites,
     transactions: ValidTxns,
-    lost: bool = False,
 ) -> EventFold:
-    """Fold the events of a cycle.
+    """Fold the events of a cycle. Where some are missing, transactions whose end is among them ended too.
 
-    :param found: events in order.
     :param database: database that is replicated; events of others are left out.
+    :param source_id: the source's last event.
     :param open_writes: what earlier cycles left open.
     :param transactions: the source's transactions at the cycle's moment.
-    :param lost: events are missing. Transactions whose end is among them have ended all the same.
     :raises UnknownEventError: events of the database have types this version does not know.
     """
     folding = _Folding(database, open_writes)
-    for event in found:
+    for event in reading:
         folding.add(event)
     if folding.unknown:
         raise UnknownEventError(
@@ -167,9 +211,10 @@ def fold(
             remedy="Update airflow-hive-federation; until then the replica stays at its last event.",
             event_types=sorted(folding.unknown),
         )
+    lost = reading.has_gap(source_id)
     if lost:
         folding.end_unseen(transactions)
-    return folding.result(from_id, to_id, lost=lost)
+    return folding.result(reading.from_id, reading.to_id(source_id), lost=lost)
 
 
 def plan_table(
@@ -249,9 +294,11 @@ class _Folding:
         self._created: dict[str, int] = {}
         self._partitions_gone: dict[str, set[str]] = {}
         self._database_changed = self._functions_changed = False
+        self._kept: dict[str, str] = {}
         self.unknown: set[str] = set()
 
     def add(self, event: ev.Event) -> None:
+        self._kept.update((canonical(uri), place) for uri, place in event.kept)
         if isinstance(event, ev.TxnEnded):
             if event.txn_id in self._open:
                 del self._open[event.txn_id]
@@ -289,6 +336,7 @@ class _Folding:
             database_changed=self._database_changed or lost,
             functions_changed=self._functions_changed or lost,
             lost=lost,
+            kept=self._kept,
         )
 
     def _of_ours(self, event: ev.Event) -> None:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,18 @@ def copy_file(
     :raises ConfigurationError: the item wants rows left out and ``settings`` has no ``rewrite``.
     :raises StorageError: anything else a store refused. In all cases the target is what it was before.
     """
-    settings = settings or CopySettings()
+    try:
+        return _copy(item, settings or CopySettings(), expected_digest, bandwidth)
+    except FileVanishedError:
+        if item.kept is None:
+            raise
+    kept = replace(item, source=item.kept, kept=None)
+    return _copy(kept, settings or CopySettings(), expected_digest, bandwidth)
+
+
+def _copy(
+    item: CopyItem, settings: CopySettings, expected_digest: str | None, bandwidth: TokenBucket | None
+) -> CopyOutcome:
     if item.visible_write_ids is not None:
         return _rewrite_file(item, settings)
     found = _identical_target(item, settings, expected_digest, bandwidth)

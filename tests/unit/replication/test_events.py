@@ -126,3 +126,20 @@ def test_what_cannot_be_read_is_named(raw: NotificationEvent) -> None:
     with pytest.raises(EventCorruptError, match="event 7") as caught:
         ev.parse_event(raw)
     assert pickle.loads(pickle.dumps(caught.value)).event_id == 7
+
+
+def test_where_the_change_manager_keeps_the_files_of_an_event() -> None:
+    long = "x" * 250
+    files = [
+        "file:/w/t/delta_2/bucket_00000_0#abc#file:/cmroot#delta_2]file:/w/t/delta_3/bucket_00001_0#d#hdfs://n/c/#",
+        f"file:/w/t/{long}#abcdef#file:/cmroot#",
+        "file:/w/t/unknown####",
+        "file:/w/t/no_root#abc##",
+    ]
+    assert ev.kept_files(files) == (
+        ("file:/w/t/delta_2/bucket_00000_0", "file:/cmroot/bucket_00000_0_abc"),
+        ("file:/w/t/delta_3/bucket_00001_0", "hdfs://n/c/bucket_00001_0_d"),
+        (f"file:/w/t/{long}", f"file:/cmroot/{long}_abc"),
+    )
+    event = ev.parse_event(made("INSERT", {"files": files[:1]}))
+    assert [uri for uri, _ in event.kept] == [uri for uri, _ in ev.kept_files(files[:1])]

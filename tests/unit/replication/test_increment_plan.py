@@ -12,14 +12,13 @@ from airflow_hive_federation.model import events as ev
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.increment_plan import (
     EventFold,
+    EventReading,
     OpenWrites,
     TableState,
     TableWork,
     allocation_runs,
     check_source,
-    events_at,
     fold,
-    has_gap,
     lost_ends,
     plan_table,
 )
@@ -58,14 +57,13 @@ def folded(
     open_txns: Iterable[int] = (),
 ) -> EventFold:
     transactions = ValidTxns(high_watermark=1000, open_ids=tuple(open_txns))
+    # Events up to 9 are here, or up to 10.
     return fold(
-        history.events,
+        EventReading(history.events, 10 - lost, transactions),
         DATABASE,
-        from_id=10,
-        to_id=10 + len(history.events),
+        source_id=10 + len(history.events),
         open_writes=open_writes or {},
         transactions=transactions,
-        lost=lost,
     )
 
 
@@ -133,18 +131,40 @@ def test_an_unknown_type_stops_the_cycle_unless_it_is_anothers() -> None:
 def test_the_events_are_cut_where_the_transactions_know_no_more() -> None:
     history = History().allocate("a", (1, 1)).end(1).allocate("a", (2, 2)).end(2).end(3)
     seen = ValidTxns(high_watermark=5, open_ids=(2,), min_open_id=2)
-    assert list(events_at(history.events, seen)) == history.events[:3]
-    assert list(events_at(history.events, ValidTxns(high_watermark=1))) == history.events[:2]
-    assert list(events_at(history.events, ValidTxns(high_watermark=5))) == history.events
+    assert list(EventReading(history.events, 10, seen)) == history.events[:3]
+    assert list(EventReading(history.events, 10, ValidTxns(high_watermark=1))) == history.events[:2]
+    assert list(EventReading(history.events, 10, ValidTxns(high_watermark=5))) == history.events
 
 
 @pytest.mark.parametrize(
     ("ids", "source_id", "gap"),
-    [((11, 12), 12, False), ((), 10, False), ((12,), 12, True), ((11, 13), 13, True), ((11,), 12, True)],
+    [
+        ((11, 12), 12, False),
+        ((), 10, False),
+        ((12,), 12, True),
+        ((11, 13), 13, True),
+        ((11,), 12, True),
+        ((12, 11), 12, True),
+        ((), 12, True),
+    ],
 )
 def test_gaps(ids: tuple[int, ...], source_id: int, gap: bool) -> None:
     found = [ev.OtherEvent(event_id=one, event_type="?") for one in ids]
-    assert has_gap(10, found, source_id) is gap
+    told: list[ev.Event] = []
+    reading = EventReading(found, 10, ValidTxns(high_watermark=1), told.append)
+    assert list(reading) == found == told
+    assert reading.has_gap(source_id) is gap
+    assert (reading.count, reading.to_id(source_id)) == (len(ids), source_id)
+
+
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_cycle_ends_before_the_event_that_is_cut_off(before: int) -> None:
+    found = [ev.OtherEvent(event_id=11 + one, event_type="?") for one in range(before)]
+    ended = ev.TxnEnded(event_id=11 + before, event_type="?", txn_id=7, committed=True)
+    reading = EventReading([*found, ended], 10, ValidTxns(high_watermark=6))
+    assert list(reading) == found
+    assert reading.to_id(99) == 10 + before
+    assert not reading.has_gap(99)
 
 
 def test_a_source_that_went_back_is_named() -> None:

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.replication.database_properties import database_claims, take_properties
+
+
+def source() -> types.Database:
+    parameters = {"team": "one", "repl.source.for": "p"}
+    return types.Database(name="shop", description="a shop", ownerName="ann", parameters=parameters)
+
+
+def test_what_belongs_to_no_side_is_the_same_on_both() -> None:
+    target = types.Database(
+        name="copy", description="", ownerName="bob", parameters={"old": "1", "repl.last.id": "7"}
+    )
+    take_properties(target, source(), adopted=False)
+    assert target.parameters == {"team": "one", "repl.last.id": "7"}
+    assert (target.description, target.ownerName) == ("a shop", "ann")
+    assert database_claims(target) == database_claims(source())
+
+
+def test_an_adopted_database_keeps_what_is_its_own() -> None:
+    target = types.Database(
+        name="copy", description="mine", ownerName="bob", parameters={"mine": "1", "team": "two"}
+    )
+    take_properties(target, source(), adopted=True)
+    assert target.parameters == {"mine": "1", "team": "one"}
+    assert (target.description, target.ownerName) == ("mine", "bob")
+
+
+def test_an_empty_comment_is_none() -> None:
+    assert database_claims(types.Database(description="")) == database_claims(types.Database())
