@@ -279,6 +279,7 @@ def _bare_calls(target: EmbeddedMetastore, database: str, count: int) -> Timing:
             pairs.append((10**9 + number, len(pairs) + 2))
         clock = Clock()
         replay.open(writes)
+        replay.allocate(writes)
         for number in range(count):
             replay.end(10**9 + number)
         return clock.timing_of("calls")

@@ -18,6 +18,12 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_json, to_json
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication import definitions, markers, statistics
+from airflow_hive_federation.replication.constraints import (
+    add_foreign_keys,
+    converge_constraints,
+    target_constraints,
+    without_foreign_keys,
+)
 from airflow_hive_federation.replication.contents import name_of
 from airflow_hive_federation.replication.definitions import TableKind, definition
 from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
@@ -58,8 +64,10 @@ class TableConvergence:
         self._parameters = parameters
         self._database = layout.policy.target_database
         self._name: str = document["table"]["tableName"]
+        self._constraints = target_constraints(document["constraints"], layout.policy)
         text = document["write_ids"]
         self._write_ids = ValidWriteIds.parse(text) if text else None
+        self._surplus: list[str] = []
 
     def shape(self) -> None:
         """Create the table or alter it; add partitions, alter those that changed. No statistics yet."""
@@ -68,11 +76,13 @@ class TableConvergence:
             found = self._client.get_table(self._database, self._name)
         except NoSuchObjectError:
             self._client.create_table(
-                wanted, constraints=self._constraints(), environment=statistics.KEEP_STATISTICS
+                wanted,
+                constraints=without_foreign_keys(copy.copy(self._constraints)),
+                environment=statistics.KEEP_STATISTICS,
             )
         else:
             self._alter(found, wanted)
-            self._converge_constraints()
+            converge_constraints(self._client, self._layout.policy, self._name, self._constraints)
         if wanted.partitionKeys and TableKind(self._document["kind"]).has_files:
             self._shape_partitions()
 
@@ -87,31 +97,30 @@ class TableConvergence:
         )
         if not _same(wanted, found):
             wanted.parameters = _keeping_ours(wanted.parameters, found.parameters)
+            if self._write_ids is None:
+                statistics.delete_column_statistics(self._client, wanted, found)
             self._describe_table(wanted, valid)
         if wanted.partitionKeys:
             self._describe_partitions(valid)
 
     def drop_partitions(self) -> None:
-        """Drop the partitions that the source has no more."""
-        if not self._document["table"].get("partitionKeys"):
-            return
-        if not TableKind(self._document["kind"]).has_files:
-            return
-        kept = {line["name"] for line in self._partition_lines()}
-        there = self._client.list_partition_names(self._database, self._name)
-        gone = [name for name in there if name not in kept]
-        if gone:
+        """Drop the partitions that the source has no more, and that :meth:`shape` has met."""
+        if self._surplus:
             managed = self._document["kind"] != TableKind.EXTERNAL.value
-            self._client.drop_partitions(self._database, self._name, gone, delete_data=managed)
+            self._client.drop_partitions(self._database, self._name, self._surplus, delete_data=managed)
+
+    def constrain(self) -> None:
+        """Bring the constraints to those of the source once more.
+
+        A metastore that drops a table deletes constraints by their names, those of other tables among them: a
+        table that was renamed loses its own with the one of its former name.
+        """
+        converge_constraints(self._client, self._layout.policy, self._name, self._constraints)
+        self.add_foreign_keys()
 
     def add_foreign_keys(self) -> None:
         """Add the foreign keys the table has not: every table they may refer to is there by now."""
-        wanted = self._target_constraints().foreignKeys or []
-        there: Any = self._client.get_table_constraints(self._database, self._name)
-        names = {key.fk_name for key in there.foreignKeys or ()}
-        missing = [key for key in wanted if key.fk_name not in names]
-        if missing:
-            self._client.call("add_foreign_key", types.AddForeignKeyRequest(foreignKeyCols=missing))
+        add_foreign_keys(self._client, self._layout.policy, self._name, self._constraints)
 
     # -- the table -------------------------------------------------------------------------------------
 
@@ -174,7 +183,9 @@ class TableConvergence:
 
     def _shape_partitions(self) -> None:
         there = self._there()
+        surplus = set(there)
         for some in _batches(self._partitions()):
+            surplus.difference_update(name for name, _ in some)
             new = [_without_statistics(one) for name, one in some if name not in there]
             if new:
                 self._client.add_partitions(new, if_not_exists=True, environment=statistics.KEEP_STATISTICS)
@@ -187,6 +198,7 @@ class TableConvergence:
                 self._client.alter_partitions(
                     self._database, self._name, changed, environment=statistics.KEEP_STATISTICS
                 )
+        self._surplus = sorted(surplus)
 
     def _describe_partitions(self, valid: str | None) -> None:
         there = self._there(with_statistics=True, valid=valid)
@@ -195,6 +207,8 @@ class TableConvergence:
             for name, one in some:
                 wanted = statistics.without_stale_statistics(_kept(one, there[name]))
                 if not _same(wanted, there[name]):
+                    if self._write_ids is None:
+                        statistics.delete_column_statistics(self._client, wanted, there[name], name)
                     changed[_write_id(wanted) if valid else None].append(wanted)
             for write_id, partitions in changed.items():
                 self._write_partitions(partitions, write_id, valid)
@@ -215,7 +229,7 @@ class TableConvergence:
         )
 
     def _there(self, *, with_statistics: bool = False, valid: str | None = None) -> dict[str, Any]:
-        table = self._client.get_table(self._database, self._name)
+        table: Any = from_json(types.Table, self._document["table"])
         partitions = self._client.iter_partitions(
             self._database, self._name, with_column_stats=with_statistics, valid_write_ids=valid
         )
@@ -234,71 +248,6 @@ class TableConvergence:
 
     def _partition_lines(self) -> Iterator[Mapping[str, Any]]:
         return self._directory.read_lines(table_file("partitions", self._name, ".jsonl"))
-
-    # -- constraints -----------------------------------------------------------------------------------
-
-    def _constraints(self) -> Any:
-        found = self._target_constraints()
-        found.foreignKeys = None
-        return found
-
-    def _target_constraints(self) -> Any:
-        found = from_json(types.SQLAllTableConstraints, dict(self._document["constraints"]))
-        for kind in _CONSTRAINTS:
-            for one in getattr(found, kind) or ():
-                one.table_db = self._database
-        for key in found.foreignKeys or ():
-            if key.pktable_db == key.fktable_db:
-                key.pktable_db = self._database
-            key.fktable_db = self._database
-        return found
-
-    def _converge_constraints(self) -> None:
-        wanted = self._target_constraints()
-        there: Any = self._client.get_table_constraints(self._database, self._name)
-        for kind, (field, add) in _CONSTRAINTS.items():
-            names = {getattr(one, field) for one in getattr(there, kind) or ()}
-            missing = [one for one in getattr(wanted, kind) or () if getattr(one, field) not in names]
-            if missing:
-                method, request, argument = add
-                self._client.call(method, request(**{argument: missing}))
-        kept = _constraint_names(wanted)
-        for name in sorted(_constraint_names(there) - kept):
-            request = types.DropConstraintRequest(
-                dbname=self._database, tablename=self._name, constraintname=name
-            )
-            self._client.call("drop_constraint", request)
-
-
-#: Kind of a constraint → the field of its name, and how it is added.
-_CONSTRAINTS: Mapping[str, tuple[str, tuple[str, Any, str]]] = {
-    "primaryKeys": ("pk_name", ("add_primary_key", types.AddPrimaryKeyRequest, "primaryKeyCols")),
-    "uniqueConstraints": (
-        "uk_name",
-        ("add_unique_constraint", types.AddUniqueConstraintRequest, "uniqueConstraintCols"),
-    ),
-    "notNullConstraints": (
-        "nn_name",
-        ("add_not_null_constraint", types.AddNotNullConstraintRequest, "notNullConstraintCols"),
-    ),
-    "defaultConstraints": (
-        "dc_name",
-        ("add_default_constraint", types.AddDefaultConstraintRequest, "defaultConstraintCols"),
-    ),
-    "checkConstraints": (
-        "dc_name",
-        ("add_check_constraint", types.AddCheckConstraintRequest, "checkConstraintCols"),
-    ),
-}
-
-
-def _constraint_names(constraints: Any) -> set[str]:
-    names = {
-        getattr(one, field)
-        for kind, (field, _) in _CONSTRAINTS.items()
-        for one in getattr(constraints, kind) or ()
-    }
-    return names | {key.fk_name for key in constraints.foreignKeys or ()}
 
 
 def _without_statistics(made: Any) -> Any:

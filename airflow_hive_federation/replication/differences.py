@@ -6,15 +6,19 @@ first, for files need not be compared where the tables are not the same.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_federation.metastore.calls.partitions import PARTITIONS_AN_ANSWER
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_json
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication import markers, statistics
+from airflow_hive_federation.replication.constraints import claims, found_constraints, target_constraints
 from airflow_hive_federation.replication.contents import max_allocated_write_id, name_of, readable_write_ids
+from airflow_hive_federation.replication.database_properties import database_claims
 from airflow_hive_federation.replication.definitions import (
     definition,
     table_kind,
@@ -22,6 +26,7 @@ from airflow_hive_federation.replication.definitions import (
     with_honest_statistics,
 )
 from airflow_hive_federation.replication.dump_directory import table_file
+from airflow_hive_federation.replication.functions import function_claim, target_function
 from airflow_hive_federation.replication.homes import Homes
 from airflow_hive_federation.replication.layout import TargetLayout
 from airflow_hive_federation.replication.transactions import valid_transactions
@@ -57,7 +62,7 @@ class Difference:
     where: str = ""
 
     def __str__(self) -> str:
-        place = f"{self.table} {self.where}".strip()
+        place = f"{self.table} {self.where}".strip() or "database"
         return f"{place}: {self.what}: expected {self.expected}, found {self.found}"
 
 
@@ -89,6 +94,46 @@ def metadata_differences(
         comparison = _Comparison(client, layout, homes, found[name], write_ids.get(name))
         differences += comparison.closely() if name in closely else comparison.roughly()
     return differences
+
+
+def database_differences(client: MetastoreClient, layout: TargetLayout, homes: Homes) -> list[Difference]:
+    """Compare the database's properties and its permanent functions.
+
+    An adopted database keeps properties and functions of its own beside the source's. Functions of one that
+    was a source itself, before a failover, keep their jars where they are until they are altered.
+
+    :param client: client of the target.
+    """
+    database, adopted = layout.policy.target_database, layout.policy.into_existing
+    source: Any = from_json(types.Database, homes.directory.read_json("database.json"))
+    wanted, seen = database_claims(source), database_claims(client.get_database(database))
+    compared = {name for name in wanted if name.startswith("parameters.")} if adopted else {*wanted, *seen}
+    differences = [
+        Difference(table="", what=name, expected=wanted.get(name, "nothing"), found=seen.get(name, "nothing"))
+        for name in sorted(compared)
+        if wanted.get(name) != seen.get(name)
+    ]
+    resources = not homes.adopted
+    expected = {
+        values["functionName"]: function_claim(target_function(values, layout), resources=resources)
+        for values in homes.directory.read_lines("functions.jsonl")
+    }
+    found = {
+        str(one.functionName): function_claim(one, resources=resources)
+        for one in client.get_functions(database)
+        if not adopted or one.functionName in expected
+    }
+    return differences + [
+        Difference(
+            table="",
+            where=name,
+            what="function",
+            expected=expected.get(name, "none"),
+            found=found.get(name, "none"),
+        )
+        for name in sorted(expected.keys() | found.keys())
+        if expected.get(name) != found.get(name)
+    ]
 
 
 def definition_differences(expected: Any, found: Any) -> list[Difference]:
@@ -124,17 +169,18 @@ class _Comparison:
             yield from self._partition_names(names)
 
     def closely(self) -> Iterator[Difference]:
-        """The same, statistics, and the definition of each partition."""
+        """The same, constraints, statistics, and the definition of each partition."""
         yield from self._table()
+        yield from self._constraints()
         if table_kind(self._found).has_files:
             yield from self._statistics()
         if self._found.partitionKeys:
-            partitions = {
-                name_of(self._found, one): one
-                for one in self._client.iter_partitions(self._found.dbName, self._name)
-            }
-            yield from self._partition_names(partitions)
-            yield from self._partitions(partitions)
+            names = self._client.list_partition_names(self._found.dbName, self._name)
+            yield from self._partition_names(names)
+            # So many at a time, however many there are.
+            lines = self._lines()
+            while some := list(islice(lines, PARTITIONS_AN_ANSWER)):
+                yield from self._partitions(some, whole=len(names) <= PARTITIONS_AN_ANSWER)
 
     def _table(self) -> Iterator[Difference]:
         policy = self._layout.policy.name
@@ -157,6 +203,20 @@ class _Comparison:
         if expected != found:
             yield Difference(table=self._name, what=WRITE_IDS, expected=str(expected), found=str(found))
 
+    def _constraints(self) -> Iterator[Difference]:
+        wanted = claims(target_constraints(self._document["constraints"], self._layout.policy))
+        found = claims(found_constraints(self._client, self._layout.policy, self._name))
+        for key in sorted(wanted.keys() | found.keys()):
+            if wanted.get(key) != found.get(key):
+                kind, name = key
+                yield Difference(
+                    table=self._name,
+                    where=name,
+                    what=f"constraint ({kind})",
+                    expected=wanted.get(key, "none"),
+                    found=found.get(key, "none"),
+                )
+
     def _statistics(self) -> Iterator[Difference]:
         wanted = self._layout.table(self._document, {})
         found = self._client.get_table(
@@ -176,8 +236,11 @@ class _Comparison:
         for one in sorted(set(found) - wanted):
             yield Difference(table=self._name, where=one, what="partition", expected="none", found="present")
 
-    def _partitions(self, found: Mapping[str, Any]) -> Iterator[Difference]:
-        for line in self._lines():
+    def _partitions(self, lines: Sequence[Mapping[str, Any]], *, whole: bool) -> Iterator[Difference]:
+        asked = None if whole else [line["name"] for line in lines]
+        answer = self._client.iter_partitions(self._found.dbName, self._name, names=asked)
+        found: dict[str, Any] = {name_of(self._found, one): one for one in answer}
+        for line in lines:
             if line["name"] in found:
                 source: Any = from_json(types.Partition, line["partition"])
                 location = self._layout.directory(self._document, source.sd.location, line["name"])

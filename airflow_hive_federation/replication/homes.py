@@ -15,10 +15,13 @@ from airflow_hive_federation.storage.plan_files import read_outcomes
 class Homes:
     """The tables of a dump, each with the dump that describes it.
 
+    ``directory`` is the dump itself, which describes the database and its functions.
+
     :param directory: the dump; of a bootstrap or of an increment.
     """
 
     def __init__(self, directory: DumpDirectory) -> None:
+        self.directory = directory
         self._options = directory.options
         self._directories = {directory.uri: directory}
         self._outcomes: dict[str, dict[str, str]] = {}

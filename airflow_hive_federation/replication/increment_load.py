@@ -3,10 +3,12 @@
 Steps, in this order; each can be killed and repeated:
 
 1. tables whose names stand for others now are dropped;
-2. files are copied. What readers could see too early waits in hidden places (see :mod:`.increment_copy`);
-3. the database, functions, tables and partitions get their new shape, new tables their write ids;
-4. the source's transactions are opened on the target and get their write ids, then end in the source's order:
-   with each, its rows become visible, in all tables at once (see :mod:`.replay`);
+2. files are copied. What readers could see too early waits in hidden places (see :mod:`.increment_copy`).
+   Meanwhile, the source's transactions are opened on the target, and transactional tables that are there get
+   their new shape and write ids: nothing of it shows a reader what has not arrived;
+3. functions and the other tables get their new shape, new tables their write ids;
+4. the transactions end in the source's order: with each, its rows become visible, in all tables at once (see
+   :mod:`.replay`);
 5. what the source has no more is dropped: partitions, tables, files;
 6. statistics are written; transactions that dangle are aborted;
 7. ``repl.last.id`` moves: published.
@@ -19,9 +21,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.errors import AlreadyExistsError, TargetChangedError
+from airflow_hive_federation.errors import TargetChangedError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_json
 from airflow_hive_federation.model.files import CopyItem
@@ -30,8 +33,15 @@ from airflow_hive_federation.replication import cycle_history, markers
 from airflow_hive_federation.replication.bootstrap import dumped_files
 from airflow_hive_federation.replication.contents import name_of
 from airflow_hive_federation.replication.convergence import TableConvergence
+from airflow_hive_federation.replication.database_properties import take_properties
 from airflow_hive_federation.replication.definitions import TableKind
 from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.functions import (
+    converge_functions,
+    function_claim,
+    function_items,
+    target_function,
+)
 from airflow_hive_federation.replication.homes import Homes, digests_file
 from airflow_hive_federation.replication.increment_copy import (
     TableCopy,
@@ -44,11 +54,10 @@ from airflow_hive_federation.replication.lease import LeaseKeeper
 from airflow_hive_federation.replication.load import CopyRunner, LoadSummary, acknowledge
 from airflow_hive_federation.replication.mends import Mend
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.position import TargetPosition, read_position
+from airflow_hive_federation.replication.position import read_position
 from airflow_hive_federation.replication.replay import Replay
 from airflow_hive_federation.replication.target import find_layout
 from airflow_hive_federation.storage.filesystem import canonical
-from airflow_hive_federation.storage.listing import file_size
 from airflow_hive_federation.storage.plan_files import write_plan
 
 if TYPE_CHECKING:
@@ -127,12 +136,15 @@ class _Load:
             for facts in concerned
         }
         self._copies: dict[str, TableCopy] = {}
+        self._states: Mapping[str, TableState] = {}
+        self._convergences: dict[str, TableConvergence] = {}
         self._began_s = time.time()
 
     def is_published(self) -> bool:
-        position = self._position()
+        position = read_position(self._client, self._policy, also=self._mend.tables)
         if position.dump == self._directory.uri:
             return True
+        self._states = position.tables
         if position.last_id != self._manifest["from_id"] or position.dump != self._manifest["previous"]:
             raise TargetChangedError(
                 f"Target database {self._database} stands at event {position.last_id} (loaded from "
@@ -151,18 +163,18 @@ class _Load:
                 if self._made_before(self._client.get_tables(self._database, [name])):
                     self._on_step(f"replace {name}")
                     self._drop_table(name)
+                    self._states = {key: state for key, state in self._states.items() if key != name}
             elif facts["renewed"] and TableKind(facts["kind"]).transactional:
                 # (Of other tables, files that the source has no more are removed one by one.)
                 self._make_room_for_partitions(name, facts["renewed"])
 
     def copy(self, run_copy: CopyRunner) -> None:
         self._on_step("copy_plan")
-        states = self._position().tables
         before = self._files_before()
         for facts in self._concerned:
             name = facts["name"]
             if TableKind(facts["kind"]).has_files:
-                state = states.get(name)
+                state = self._states.get(name)
                 self._copies[name] = plan_copy(
                     self._directory,
                     self._layout,
@@ -176,8 +188,12 @@ class _Load:
         plan = f"{self._directory.uri}/load/copy_plan.jsonl"
         count = write_plan(plan, self._copy_items(), options=self._policy.storage_options)
         self._on_step("copy")
-        if count:
-            run_copy(plan, f"{self._directory.uri}/load/outcomes")
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="prepare") as beside:
+            # The copy job in this thread, where Airflow's context is; it asks nothing of the target.
+            prepared = beside.submit(self._prepare)
+            if count:
+                run_copy(plan, f"{self._directory.uri}/load/outcomes")
+        prepared.result()
         for name, copy in self._copies.items():
             if copy.staged:
                 self._on_step(f"place {name}")
@@ -185,31 +201,22 @@ class _Load:
         self._progress(f"{self._database}: {count} files copied")
 
     def shape(self) -> None:
-        if self._manifest["functions_changed"]:
-            self._on_step("functions")
-            self._converge_functions()
+        self._on_step("functions")
+        functions = [target_function(one, self._layout) for one in self._functions()]
+        converge_functions(self._client, self._database, functions, kept=self._functions_kept())
         for facts in self._concerned:
-            name = facts["name"]
-            self._on_step(f"seed {name}")
-            self._seed(facts)
-            self._on_step(f"shape {name}")
-            self._table(name).shape()
+            if not self._goes_on(facts):
+                self._on_step(f"seed {facts['name']}")
+                self._seed(facts)
+                self._shape(facts)
         for facts in self._concerned:
             if self._documents[facts["name"]]["constraints"].get("foreignKeys"):
                 self._on_step(f"foreign keys {facts['name']}")
                 self._table(facts["name"]).add_foreign_keys()
 
     def replay(self) -> None:
-        states = self._position().tables
-        writes = {
-            facts["name"]: [
-                (txn, write)
-                for txn, write in facts["writes"]
-                if write > states.get(facts["name"], TableState(loaded_id=0)).high_watermark
-            ]
-            for facts in self._concerned
-        }
-        self._replay.open(writes, self._on_step)
+        others = [facts for facts in self._concerned if not self._goes_on(facts)]
+        self._replay.allocate(self._writes(others), self._on_step)
         for txn, _ in self._manifest["ends"]:
             self._on_step(f"end {txn}")
             self._replay.end(txn)
@@ -221,6 +228,10 @@ class _Load:
         for name in self._manifest["dropped"]:
             self._on_step(f"drop {name}")
             self._drop_table(name)
+        for facts in self._concerned if self._manifest["dropped"] else ():
+            if self._documents[facts["name"]]["constraints"]:
+                self._on_step(f"constrain {facts['name']}")
+                self._table(facts["name"]).constrain()
         for name, copy in self._copies.items():
             if copy.extraneous:
                 self._on_step(f"remove files {name}")
@@ -251,18 +262,13 @@ class _Load:
     def publish(self) -> None:
         self._on_step("publish")
         database: Any = self._client.get_database(self._database)
-        parameters = dict(database.parameters or {})
-        if self._manifest["database_changed"]:
-            source: Any = from_json(types.Database, self._directory.read_json("database.json"))
-            ours = {key: value for key, value in parameters.items() if key in markers.SIDE_PARAMETERS}
-            parameters = {**markers.without_side_parameters(source.parameters), **ours}
-            for name in ("description", "ownerName", "ownerType"):
-                setattr(database, name, getattr(source, name))
+        source: Any = from_json(types.Database, self._directory.read_json("database.json"))
+        take_properties(database, source, adopted=self._policy.into_existing)
         database.parameters = {
-            **parameters,
+            **database.parameters,
             markers.LAST_ID: str(self._manifest["event_id"]),
             markers.CHECKPOINT: self._directory.uri,
-            **cycle_history.with_cycle(parameters, self._record()),
+            **cycle_history.with_cycle(database.parameters, self._record()),
         }
         self._client.alter_database(self._database, database)
         self._progress(f"{self._database} is published at event {self._manifest['event_id']}.")
@@ -285,8 +291,33 @@ class _Load:
 
     # -- inside ----------------------------------------------------------------------------------------
 
-    def _position(self) -> TargetPosition:
-        return read_position(self._client, self._policy, also=self._mend.tables)
+    def _prepare(self) -> None:
+        """What can be done while files are copied."""
+        self._replay.open(self._writes(self._concerned), self._on_step)
+        going_on = [facts for facts in self._concerned if self._goes_on(facts)]
+        for facts in going_on:
+            self._shape(facts)
+        self._replay.allocate(self._writes(going_on), self._on_step)
+
+    def _shape(self, facts: Mapping[str, Any]) -> None:
+        self._on_step(f"shape {facts['name']}")
+        self._table(facts["name"]).shape()
+
+    def _goes_on(self, facts: Mapping[str, Any]) -> bool:
+        """Whether the target has the table, and its readers see nothing but what is committed."""
+        return facts["work"] == TableWork.CONTINUE.value and TableKind(facts["kind"]).transactional
+
+    def _writes(self, tables: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[int, int]]]:
+        """Pairs of transaction and write id that the target's tables have not got yet."""
+        new = TableState(loaded_id=0)
+        return {
+            facts["name"]: [
+                (txn, write)
+                for txn, write in facts["writes"]
+                if write > self._states.get(facts["name"], new).high_watermark
+            ]
+            for facts in tables
+        }
 
     def _record(self) -> cycle_history.CycleRecord:
         now_s = time.time()
@@ -303,16 +334,18 @@ class _Load:
         )
 
     def _table(self, name: str) -> TableConvergence:
-        parameters = markers.object_markers(
-            self._policy.name, self._directory.uri, self._manifest["event_id"]
-        )
-        return TableConvergence(
-            self._client,
-            self._layout,
-            self._directory,
-            document=self._documents[name],
-            parameters=parameters,
-        )
+        if name not in self._convergences:
+            parameters = markers.object_markers(
+                self._policy.name, self._directory.uri, self._manifest["event_id"]
+            )
+            self._convergences[name] = TableConvergence(
+                self._client,
+                self._layout,
+                self._directory,
+                document=self._documents[name],
+                parameters=parameters,
+            )
+        return self._convergences[name]
 
     def _made_before(self, found: Iterable[Any]) -> list[Any]:
         """Tables or partitions that another load has made."""
@@ -343,14 +376,8 @@ class _Load:
     def _copy_items(self) -> Iterator[CopyItem]:
         for copy in self._copies.values():
             yield from copy.items
-        if self._manifest["functions_changed"]:
-            for function in self._directory.read_lines("functions.jsonl"):
-                for resource in function.get("resourceUris") or ():
-                    yield CopyItem(
-                        source=resource["uri"],
-                        target=self._layout.resource(function["functionName"], resource["uri"]),
-                        size_bytes=file_size(resource["uri"], options=self._policy.storage_options),
-                    )
+        for function in self._functions_to_copy():
+            yield from function_items(function, self._layout)
 
     def _files_before(self) -> Callable[[str], Mapping[str, tuple[int, int]]]:
         """What the source's files were when they were copied last, by table."""
@@ -369,17 +396,24 @@ class _Load:
 
         return files
 
-    def _converge_functions(self) -> None:
-        wanted = {one["functionName"]: one for one in self._directory.read_lines("functions.jsonl")}
-        for values in wanted.values():
-            function: Any = from_json(types.Function, values)
-            function.dbName = self._database
-            for resource in function.resourceUris or ():
-                resource.uri = self._layout.resource(function.functionName, resource.uri)
-            try:
-                self._client.create_function(function)
-            except AlreadyExistsError:
-                self._client.call("alter_function", function.dbName, function.functionName, function)
-        for there in self._client.get_functions(self._database):
-            if there.functionName not in wanted:
-                self._client.drop_function(self._database, str(there.functionName), if_exists=True)
+    def _functions(self) -> list[Mapping[str, Any]]:
+        return list(self._directory.read_lines("functions.jsonl"))
+
+    def _functions_to_copy(self) -> list[Mapping[str, Any]]:
+        """Those whose jars and files may not be there, or not as they are on the source."""
+        there = {one.functionName: function_claim(one) for one in self._client.get_functions(self._database)}
+        return [
+            one
+            for one in self._functions()
+            if self._manifest["functions_changed"]
+            or there.get(one["functionName"]) != function_claim(target_function(one, self._layout))
+        ]
+
+    def _functions_kept(self) -> list[str]:
+        """Functions that an adopted database had before: those the source has not, nor had."""
+        if not self._policy.into_existing:
+            return []
+        previous = DumpDirectory(self._manifest["previous"], self._policy.storage_options)
+        had = {one["functionName"] for one in previous.read_lines("functions.jsonl")}
+        there = [str(one.functionName) for one in self._client.get_functions(self._database)]
+        return [name for name in there if name not in had]

@@ -31,6 +31,11 @@ from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication import definitions, markers, statistics, target
 from airflow_hive_federation.replication.bootstrap import dumped_files
+from airflow_hive_federation.replication.constraints import (
+    add_foreign_keys,
+    target_constraints,
+    without_foreign_keys,
+)
 from airflow_hive_federation.replication.cycle_history import BOOTSTRAP, CycleRecord
 from airflow_hive_federation.replication.definitions import TableKind
 from airflow_hive_federation.replication.differences import (
@@ -39,6 +44,7 @@ from airflow_hive_federation.replication.differences import (
     metadata_differences,
 )
 from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.functions import function_items, put_function, target_function
 from airflow_hive_federation.replication.homes import Homes
 from airflow_hive_federation.replication.layout import TargetLayout
 from airflow_hive_federation.replication.lease import LeaseKeeper, end_lease
@@ -233,7 +239,7 @@ class _Load:
         self._on_step("functions")
         with self._pool.client() as client:
             for function in self._functions:
-                self._create_function(client, function)
+                put_function(client, target_function(function, self._layout))
         tables = [facts for facts in self._manifest["tables"] if facts["kind"] not in _VIEWS]
         views = [facts for facts in self._manifest["tables"] if facts["kind"] in _VIEWS]
         with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="load") as workers:
@@ -286,17 +292,7 @@ class _Load:
                     visible_write_ids=document["write_ids"] if file.filtered else None,
                 )
         for function in self._functions:
-            yield from self._function_items(function)
-
-    def _function_items(self, function: Mapping[str, Any]) -> Iterator[CopyItem]:
-        from airflow_hive_federation.storage.listing import file_size
-
-        for resource in function.get("resourceUris") or ():
-            yield CopyItem(
-                source=resource["uri"],
-                target=self._layout.resource(function["functionName"], resource["uri"]),
-                size_bytes=file_size(resource["uri"], options=self._policy.storage_options),
-            )
+            yield from function_items(function, self._layout)
 
     # -- doing -----------------------------------------------------------------------------------------
 
@@ -318,17 +314,6 @@ class _Load:
                 remedy="Drop or move them, or set into_existing to adopt what is identical.",
                 differences=sorted(foreign),
             )
-
-    def _create_function(self, client: MetastoreClient, values: dict[str, Any]) -> None:
-
-        function: Any = from_json(types.Function, values)
-        function.dbName = self._policy.target_database
-        for resource in function.resourceUris or ():
-            resource.uri = self._layout.resource(function.functionName, resource.uri)
-        try:
-            client.create_function(function)
-        except AlreadyExistsError:
-            client.call("alter_function", function.dbName, function.functionName, function)
 
     def _create_table(self, name: str) -> None:
         self._on_step(f"table {name}")
@@ -366,7 +351,7 @@ class _Load:
         try:
             client.create_table(
                 made,
-                constraints=_without_foreign_keys(_target_constraints(constraints, made.dbName)),
+                constraints=without_foreign_keys(target_constraints(constraints, self._policy)),
                 environment=statistics.KEEP_STATISTICS,
             )
         except AlreadyExistsError:
@@ -406,16 +391,12 @@ class _Load:
     def _add_foreign_keys(self, table: str) -> None:
         """Add the foreign keys a table does not have yet: every table they can refer to is there now."""
         document = self._directory.read_json(table_file("tables", table, ".json"))
-        wanted = _target_constraints(document["constraints"], self._policy.target_database).foreignKeys
-        if not wanted:
+        wanted = target_constraints(document["constraints"], self._policy)
+        if not wanted.foreignKeys:
             return
         self._on_step(f"foreign keys {table}")
         with self._pool.client() as client:
-            there: Any = client.get_table_constraints(self._policy.target_database, table)
-            names = {key.fk_name for key in there.foreignKeys or ()}
-            missing = [key for key in wanted if key.fk_name not in names]
-            if missing:
-                client.call("add_foreign_key", types.AddForeignKeyRequest(foreignKeyCols=missing))
+            add_foreign_keys(client, self._policy, table, wanted)
 
 
 def _changed(what: str, differences: Sequence[Difference]) -> TargetChangedError:
@@ -428,28 +409,3 @@ def _changed(what: str, differences: Sequence[Difference]) -> TargetChangedError
 
 
 _VIEWS = {TableKind.VIEW.value, TableKind.MATERIALIZED_VIEW.value}
-
-
-def _without_foreign_keys(constraints: Any) -> Any:
-    constraints.foreignKeys = None
-    return constraints
-
-
-def _target_constraints(values: Mapping[str, Any], database: str) -> Any:
-    """The constraints with the target's database name in every place the source's stood."""
-
-    constraints = from_json(types.SQLAllTableConstraints, dict(values))
-    for kind in (
-        "uniqueConstraints",
-        "notNullConstraints",
-        "defaultConstraints",
-        "checkConstraints",
-        "primaryKeys",
-    ):
-        for constraint in getattr(constraints, kind) or ():
-            constraint.table_db = database
-    for key in constraints.foreignKeys or ():
-        if key.pktable_db == key.fktable_db:
-            key.pktable_db = database
-        key.fktable_db = database
-    return constraints

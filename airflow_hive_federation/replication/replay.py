@@ -44,22 +44,28 @@ class Replay:
         # As Hive's own loads name it (HiveUtils.getReplPolicy).
         self._repl_policy = f"{policy.target_database}.*"
         self._host = f"hive-federation replication {policy.name}"
+        self._target_txns: dict[int, int] = {}
 
     def open(self, writes: Writes, on_step: Callable[[str], None] = lambda _: None) -> None:
-        """Open the transactions and allocate their write ids.
+        """Open the transactions of write ids, all of a cycle's at once: the target's then ascend as they do.
+
+        :param writes: write ids above what their tables have.
+        """
+        source_txns = sorted({txn for pairs in writes.values() for txn, _ in pairs})
+        for first in range(0, len(source_txns), _OPENED_A_CALL):
+            on_step("open transactions")
+            self._target_txns.update(self._opened(source_txns[first : first + _OPENED_A_CALL]))
+
+    def allocate(self, writes: Writes, on_step: Callable[[str], None] = lambda _: None) -> None:
+        """Allocate write ids to the transactions that were opened.
 
         :param writes: write ids above what their tables have.
         :raises TargetChangedError: the target gave other write ids: somebody wrote to it.
         """
-        source_txns = sorted({txn for pairs in writes.values() for txn, _ in pairs})
-        target_txns: dict[int, int] = {}
-        for first in range(0, len(source_txns), _OPENED_A_CALL):
-            on_step("open transactions")
-            target_txns.update(self._opened(source_txns[first : first + _OPENED_A_CALL]))
         for table, pairs in writes.items():
-            for run in allocation_runs(pairs, target_txns):
+            for run in allocation_runs(pairs, self._target_txns):
                 on_step(f"allocate {table}")
-                self._allocate(table, {txn: (target_txns[txn], write) for txn, write in run})
+                self._allocate(table, {txn: (self._target_txns[txn], write) for txn, write in run})
 
     def end(self, txn_id: int) -> None:
         """End a transaction of the source; one that was ended before, or never opened, is left alone."""

@@ -94,6 +94,22 @@ def add_partitions(
         )
 
 
+def delete_column_statistics(client: MetastoreClient, wanted: Any, found: Any, partition: str = "") -> None:
+    """Delete statistics of columns that the source has none of (any more).
+
+    :param wanted: wire ``Table`` or ``Partition`` with the source's.
+    :param found: the target's, not of a transactional table: of those a metastore deletes none.
+    :param partition: name of the partition.
+    """
+    kept = set(columns(wanted.colStats)) if wanted.colStats else set()
+    for column in columns(found.colStats) if found.colStats else ():
+        if column not in kept and partition:
+            call = "delete_partition_column_statistics"
+            client.call(call, found.dbName, found.tableName, partition, column, _ENGINE)
+        elif column not in kept:
+            client.call("delete_table_column_statistics", found.dbName, found.tableName, column, _ENGINE)
+
+
 def take_statistics(
     partitions: Sequence[Any], *, transactional: bool
 ) -> Mapping[int | None, Sequence[tuple[Any, Any]]]:

@@ -1,9 +1,10 @@
 """Is the replica what was dumped?
 
-Four comparisons, each naming what differs: definitions and partitions, against the target's metastore; write
-ids a reader of the target gets; the files such a reader would open, by name, size and digest; and the rows
-both sides show, counted by Spark from the files. A replica is read the way any reader reads it, from the
-target's own metastore and listing, never from what the load believes it has done.
+Four comparisons, each naming what differs: definitions (of database, functions, tables, constraints and
+partitions), against the target's metastore; write ids a reader of the target gets; the files such a reader
+would open, by name, size and digest; and the rows both sides show, counted by Spark from the files. A replica
+is read the way any reader reads it, from the target's own metastore and listing, never from what the load
+believes it has done.
 
 The source goes on meanwhile. What it was at the dump's cut is in the dump; its files are still there, for
 they are never changed, until a compaction has replaced them and its cleaner has come. A table of which files
@@ -27,7 +28,12 @@ from airflow_hive_federation.replication import markers
 from airflow_hive_federation.replication.bootstrap import dumped_files
 from airflow_hive_federation.replication.contents import VisibleFile, readable_write_ids, visible_files
 from airflow_hive_federation.replication.definitions import TableKind
-from airflow_hive_federation.replication.differences import ROW_DIGEST, Difference, metadata_differences
+from airflow_hive_federation.replication.differences import (
+    ROW_DIGEST,
+    Difference,
+    database_differences,
+    metadata_differences,
+)
 from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.homes import Homes
 from airflow_hive_federation.replication.layout import TargetLayout
@@ -124,8 +130,8 @@ def verify_replica(
     :param dump: URI of the dump, a bootstrap's or an increment's.
     :param run_verify: reads files by Spark: digests of the target's, rows of both sides. Not called if there
         is nothing to read.
-    :param tables: those whose files, rows, statistics and partitions' definitions are compared; all by
-        default. Definitions, partitions' names and write ids are compared of all in any case.
+    :param tables: those whose files, rows, statistics, constraints and partitions' definitions are compared;
+        all by default. Definitions, partitions' names and write ids are compared of all in any case.
     :param source: connections to the source, whose cleaner is held back; without, files that it removes
         meanwhile are not compared by rows.
     :param row_digests: compare digests of all rows, not only their number: rows are then read whole.
@@ -136,7 +142,8 @@ def verify_replica(
     verification = _Verification(pool, policy, directory, tables, row_digests=row_digests, progress=progress)
     with pool.client() as client:
         layout, closely = find_layout(client, policy), verification.names
-        differences = metadata_differences(client, layout, verification.homes, closely=closely)
+        differences = database_differences(client, layout, verification.homes)
+        differences += metadata_differences(client, layout, verification.homes, closely=closely)
     # Files of a table that is another one tell nothing more.
     without = {one.table for one in differences}
     with ExitStack() as stack:
@@ -273,7 +280,7 @@ class _Verification:
         document = home.read_json(table_file("tables", name, ".json"))
         source = list(dumped_files(home, name))
         table = client.get_table(self._database, name)
-        partitions = list(client.iter_partitions(self._database, name)) if table.partitionKeys else []
+        partitions = client.iter_partitions(self._database, name) if table.partitionKeys else ()
         write_ids = readable_write_ids(client, [table], transactions).get(name)
         return _Contents(
             document=document,

@@ -14,7 +14,7 @@ from airflow_hive_federation.model.partitions import partition_name
 
 ALL = -1  # as max_parts, an i16: no limit, where a number could not exceed 32,767
 PARTITIONS_A_CALL = 500
-PARTITIONS_AN_ANSWER = 5000
+PARTITIONS_AN_ANSWER = 20_000
 #: What a metastore says whose listener writes a second event of one call (``ListenerEvent.putParameter``).
 _SECOND_EVENT = "overwrite a read-only parameter: DB_NOTIFICATION_EVENT_ID_KEY_NAME"
 

@@ -39,3 +39,10 @@ def test_nothing_to_mend() -> None:
 def test_it_goes_through_the_manifest() -> None:
     mend = mend_of([difference("a", "file", "s3://b/x"), difference("d", "rows")])
     assert Mend.from_json(json.loads(json.dumps(mend.to_json()))) == mend
+
+
+def test_what_differs_of_the_database_itself_needs_a_cycle_and_no_table() -> None:
+    mend = mend_of([difference("", "parameters.team"), difference("", "function", "f")])
+    assert mend
+    assert (mend.tables, mend.replaced, mend.files, mend.database) == (set(), set(), set(), True)
+    assert Mend.from_json(json.loads(json.dumps(mend.to_json()))) == mend
