@@ -15,8 +15,8 @@ twice: the way back is increments.
 
 Pause the DAG that replicates the database first, and stop who writes to the source: **switch** fails, and
 changes nothing, if something was written since the last cycle. Then clear **increment** and what follows.
-Afterwards, run the DAG that replicates with the policy that **switch** returned, and with the two
-connections exchanged.
+Afterwards, run the DAG that replicates with the policy that **switch** returned (its name, databases,
+directories), and with the two connections exchanged.
 """
 
 from __future__ import annotations
@@ -84,6 +84,13 @@ with DAG(
             description="Empty: as the DAG replicate_database calls it. (replicate_databases calls it as the "
             "database on the target.)",
         ),
+        "external_prefix": Param(
+            None,
+            type=["null", "string"],
+            title="Directory of the source left out",
+            section="As it was replicated",
+            description="To fail back: as this DAG returned it",
+        ),
         "include_tables": Param(
             None, type=["null", "string"], title="Tables to replicate", section="As it was replicated"
         ),
@@ -101,6 +108,7 @@ with DAG(
             "target_database": "{{ params.target_database }}",
             "dump_root": f"{{{{ params.dump_root or {_DUMP_ROOT} }}}}",
             "external_base": f"{{{{ params.external_base or {_EXTERNAL_BASE} }}}}",
+            "external_prefix": "{{ params.external_prefix }}",
             "open_txn_timeout_s": "{{ params.open_txn_timeout }}",
             "include_tables": "{{ params.include_tables }}",
             "exclude_tables": "{{ params.exclude_tables }}",

@@ -108,16 +108,32 @@ with DAG(
             section="Details",
             description="Take over a target database that is there already; identical files are not copied",
         ),
+        "policy": Param(
+            None,
+            type=["null", "string"],
+            title="Name of the policy",
+            section="After a failover",
+            description="As the DAG failover returned it; empty: connection and database of the target",
+        ),
+        "external_prefix": Param(
+            None,
+            type=["null", "string"],
+            title="Directory of the source left out",
+            section="After a failover",
+            description="As the DAG failover returned it; empty: none",
+        ),
     },
 ) as dag:
     replicate_database(
         {
             # Two targets are two policies.
-            "name": "{{ params.target_conn_id }}.{{ params.target_database or params.database }}",
+            "name": "{{ params.policy or "
+            "params.target_conn_id ~ '.' ~ (params.target_database or params.database) }}",
             "source_database": "{{ params.database }}",
             "target_database": "{{ params.target_database }}",
             "dump_root": f"{{{{ params.dump_root or {_DUMP_ROOT} }}}}",
             "external_base": f"{{{{ params.external_base or {_EXTERNAL_BASE} }}}}",
+            "external_prefix": "{{ params.external_prefix }}",
             "open_txn_timeout_s": "{{ params.open_txn_timeout }}",
             "bandwidth_bytes_per_s": "{{ params.bandwidth_bytes_per_s }}",
             "into_existing": "{{ params.into_existing }}",

@@ -30,7 +30,7 @@ from airflow_hive_federation.cli.connecting import common_storage_options, end_f
 from airflow_hive_federation.cli.report import print_report
 from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.replication.policy import HIVE_OPTIONS, ReplicationPolicy
+from airflow_hive_federation.replication.policy import COUNTS, HIVE_OPTIONS, ReplicationPolicy
 
 if TYPE_CHECKING:
     from airflow_hive_federation.hooks.spark import SparkPipelineHook
@@ -48,7 +48,7 @@ _CONNECTIONS = 8
 _KEYS = {
     field.name: {
         "into_existing": (bool,),
-        "bandwidth_bytes_per_s": (int,),
+        **dict.fromkeys(COUNTS, (int,)),
         "open_txn_timeout_s": (str, int, float),
     }.get(field.name, (str,))
     for field in fields(ReplicationPolicy)
@@ -89,6 +89,11 @@ def add_parser(subparsers: Any) -> None:
                 "--roll-back",
                 action="store_true",
                 help="take a failover back before its switch",
+            )
+            action.add_argument(
+                "--source-lost",
+                action="store_true",
+                help="the source does not answer and will not: let the target go as far as it has got",
             )
         if name == "verify":
             action.add_argument(
@@ -145,10 +150,13 @@ def _replicate(args: argparse.Namespace, file: PolicyFile) -> int:
 
 def _fail_over(args: argparse.Namespace, file: PolicyFile, work: _Work) -> int:
     from airflow_hive_federation.replication.failover import roll_back_failover
+    from airflow_hive_federation.replication.take_over import take_over
 
-    if args.roll_back:
+    if args.source_lost:
+        facts = take_over(work.source, work.target, work.policy, progress=work.story.hear).to_json()
+    elif args.roll_back:
         roll_back_failover(work.source, work.policy, progress=work.story.hear)
-        facts: dict[str, Any] = {"word": f"{work.policy.source_database} may be written again."}
+        facts = {"word": f"{work.policy.source_database} may be written again."}
     else:
         report = work.fail_over()
         facts = report.to_json()
@@ -288,7 +296,7 @@ class _Work:
             self.source,
             self.target,
             self.policy,
-            run_copy=self.spark.copy_runner(self.policy.bandwidth_bytes_per_s),
+            run_copy=self.spark.copy_runner(self.policy),
             run_verify=self.spark.verify_runner(),
             progress=self.story.hear,
         )
@@ -332,7 +340,7 @@ class _Work:
             self.target,
             self.policy,
             dump,
-            run_copy=self.spark.copy_runner(self.policy.bandwidth_bytes_per_s),
+            run_copy=self.spark.copy_runner(self.policy),
             progress=self.story.hear,
         )
 

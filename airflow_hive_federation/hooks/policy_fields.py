@@ -10,7 +10,7 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.policy import COUNTS, ReplicationPolicy
 
 #: Fields of a policy that an operator takes. Storage options are the connections' business: what an operator
 #: is given is shown in Airflow's UI.
@@ -69,10 +69,11 @@ def _rendered(name: str, value: Any) -> Any:
                 f"{name} of the replication policy is {text!r}.", remedy="Give true or false."
             )
         return _TRUTH[text.lower()]
-    if name == "bandwidth_bytes_per_s":
+    if name in COUNTS:
         if not text.isdecimal() or not int(text):
             raise ConfigurationError(
-                f"{name} of the replication policy is {text!r}.", remedy="Give whole bytes a second."
+                f"{name} of the replication policy is {text!r}.",
+                remedy="Give a whole number, one at least.",
             )
         return int(text)
     return text

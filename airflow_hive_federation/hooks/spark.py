@@ -29,6 +29,7 @@ from airflow_hive_federation.errors import (
 
 if TYPE_CHECKING:
     from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
+    from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 #: Settings for every master; the caller's and the hook's own conf win.
 _CONF = {
@@ -121,17 +122,17 @@ class SparkPipelineHook(BaseHook):
         finally:
             self._running = None
 
-    def copy_runner(self, bandwidth_bytes_per_s: int | None = None) -> Callable[[str, str], None]:
+    def copy_runner(self, policy: ReplicationPolicy | None = None) -> Callable[[str, str], None]:
         """A function that carries out a copy plan by the copy job: (URI of the plan, URI for the outcomes).
 
-        :param bandwidth_bytes_per_s: cap of the whole job.
+        :param policy: bounds the job's bandwidth, tasks and files at once; without it, nothing does.
         """
+        bounds = _copy_bounds(policy) if policy else []
 
         def run_copy(plan_uri: str, outcomes_uri: str) -> None:
-            cap = ["--bandwidth", str(bandwidth_bytes_per_s)] if bandwidth_bytes_per_s else []
             self.submit(
                 "copy-files",
-                ["--plan", plan_uri, "--outcomes", outcomes_uri, *cap],
+                ["--plan", plan_uri, "--outcomes", outcomes_uri, *bounds],
                 report_uri=f"{outcomes_uri}/_report.json",
             )
 
@@ -304,3 +305,12 @@ def _java_home(environ: Mapping[str, str], *, needed: bool) -> str | None:
         if needed:
             raise
         return None
+
+
+def _copy_bounds(policy: ReplicationPolicy) -> list[str]:
+    bounds = {
+        "--bandwidth": policy.bandwidth_bytes_per_s,
+        "--parallel": policy.parallel_copies,
+        "--max-tasks": policy.max_load_tasks,
+    }
+    return [part for name, bound in bounds.items() if bound for part in (name, str(bound))]

@@ -41,21 +41,31 @@ class FailoverOperator(EndsOperator):
     Nobody sees two sides that may be written. Fails, and changes nothing, if the source was written to since
     the last cycle. Killed anywhere, its next run goes on. Returns ``{"converged", "database", "replica",
     "event_id", "policy", "word"}``; ``policy`` is that of the way back, whose increments need no bootstrap.
+    With ``source_lost`` returns ``{"converged": False, "database", "event_id", "removed", "word"}``.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: connection of the source's metastore. (templated)
     :param target_conn_id: connection of the target's metastore. (templated)
+    :param source_lost: the source does not answer and will not: let the target go as far as it has got. Fails
+        if the source answers.
     :raises ConfigurationError: the policy has a field that is not known, or lacks one.
     """
 
     ui_color = "#f0d8e8"
 
+    def __init__(self, *, source_lost: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.source_lost = source_lost
+
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_hive_federation.replication.failover import switch_roles
+        from airflow_hive_federation.replication.take_over import take_over
 
         with as_airflow_error():
             source, target, policy = self.ends()
             with source.pool() as source_pool, target.pool() as target_pool:
+                if self.source_lost:
+                    return take_over(source_pool, target_pool, policy, progress=self.log.info).to_json()
                 return switch_roles(source_pool, target_pool, policy, progress=self.log.info).to_json()
 
 

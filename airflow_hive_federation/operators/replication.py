@@ -215,7 +215,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
                     target_pool,
                     policy,
                     dump_uri(dump),
-                    run_copy=spark.copy_runner(policy.bandwidth_bytes_per_s),
+                    run_copy=spark.copy_runner(policy),
                     progress=self.log.info,
                 )
             changed = sorted(changed_tables(summary.dump, policy.storage_options))
@@ -323,7 +323,7 @@ class RepairReplicaOperator(SparkEndsOperator):
                     source_pool,
                     target_pool,
                     policy,
-                    run_copy=spark.copy_runner(policy.bandwidth_bytes_per_s),
+                    run_copy=spark.copy_runner(policy),
                     run_verify=spark.verify_runner(),
                     tables=set(self.report["differing"]) if self.report else None,
                     progress=self.log.info,

@@ -280,7 +280,15 @@ class _Switch:
                     database=self.policy.target_database,
                     owner=owner,
                 )
-            _alter(client, self.policy.target_database, dict.fromkeys(_TARGET))
+            let_go(client, self.policy)
+
+
+def let_go(client: MetastoreClient, policy: ReplicationPolicy) -> None:
+    """Make a policy's target a database as any other, which may be written.
+
+    :param client: client of the target.
+    """
+    _alter(client, policy.target_database, dict.fromkeys(_TARGET))
 
 
 def _refuse_replica(source: MetastoreClient, policy: ReplicationPolicy) -> None:

@@ -29,7 +29,11 @@ HIVE_OPTIONS = {
     "hive.repl.replica.external.table.base.dir": "external_base",
     "hive.repl.replica.functions.root.dir": "functions_root",
     "hive.repl.rootdir": "dump_root",
+    "hive.exec.parallel.thread.number": "parallel_copies",
+    "hive.repl.approx.max.load.tasks": "max_load_tasks",
 }
+#: Fields that are whole numbers, one at least.
+COUNTS = frozenset({"bandwidth_bytes_per_s", "parallel_copies", "max_load_tasks"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +58,10 @@ class ReplicationPolicy:
         them (``hive.repl.bootstrap.dump.open.txn.timeout``; Hive's default is one hour); text as Hive writes
         it (``30s``, ``1h``) is understood.
     :param bandwidth_bytes_per_s: cap on the copy job as a whole; ``None`` is no cap.
+    :param parallel_copies: files copied at once at most (``hive.exec.parallel.thread.number``); ``None`` is
+        as many as Spark has room for.
+    :param max_load_tasks: Spark tasks that the copy job is cut into at most
+        (``hive.repl.approx.max.load.tasks``); ``None`` is no bound.
     :param into_existing: adopt a target database that exists and is not marked as ours.
     :raises ConfigurationError: an impossible value.
     """
@@ -67,6 +75,8 @@ class ReplicationPolicy:
     functions_root: str | None = None
     open_txn_timeout_s: float = 3600.0
     bandwidth_bytes_per_s: int | None = None
+    parallel_copies: int | None = None
+    max_load_tasks: int | None = None
     into_existing: bool = False
     include_tables: str = ""
     exclude_tables: str = ""
@@ -83,6 +93,8 @@ class ReplicationPolicy:
                 raise ConfigurationError(f"Policy {self.name!r} has no {which}.", remedy=f"Set {which}.")
         for which in ("include_tables", "exclude_tables"):
             _check_pattern(self.name, which, getattr(self, which))
+        for which in COUNTS:
+            _check_count(self.name, which, getattr(self, which))
         # Text where a template was rendered.
         object.__setattr__(self, "open_txn_timeout_s", duration_s(str(self.open_txn_timeout_s)))
         object.__setattr__(self, "source_database", self.source_database.lower())
@@ -143,8 +155,22 @@ class ReplicationPolicy:
                     remedy=f"Known ones are {', '.join(sorted(HIVE_OPTIONS))}.",
                 )
             name = HIVE_OPTIONS[key]
-            fields[name] = duration_s(value) if name.endswith("_s") else value
+            fields[name] = _option(name, value)
         return cls(**fields)
+
+
+def _option(name: str, value: str) -> Any:
+    if name in COUNTS:
+        # What is no number is named by the policy itself.
+        return int(value) if value.strip().isdecimal() else value
+    return duration_s(value) if name.endswith("_s") else value
+
+
+def _check_count(policy: str, which: str, value: Any) -> None:
+    if value is not None and (not isinstance(value, int) or value < 1):
+        raise ConfigurationError(
+            f"Policy {policy!r}: {which} is {value!r}.", remedy="Give a whole number, one at least."
+        )
 
 
 def _check_pattern(policy: str, which: str, pattern: str) -> None:

@@ -86,6 +86,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plan", required=True, help="URI of the copy plan: a .jsonl file, or a directory")
     parser.add_argument("--outcomes", required=True, help="URI of the directory for outcomes")
     parser.add_argument("--bandwidth", type=int, help="cap of the whole job in bytes per second")
+    parser.add_argument("--parallel", type=int, help="files copied at once at most")
+    parser.add_argument("--max-tasks", type=int, help="Spark tasks at most")
     parser.add_argument("--threads", type=int, help="files a task copies side by side")
     parser.add_argument("--sync", action="store_true", help="wait until each file is on the disk")
 
@@ -97,6 +99,8 @@ def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None 
         args.plan,
         args.outcomes,
         bandwidth_bytes_per_s=args.bandwidth,
+        parallel=args.parallel,
+        max_tasks=args.max_tasks,
         threads=args.threads,
         sync=args.sync,
         options=options,
@@ -110,6 +114,8 @@ def copy_plan(
     outcomes_uri: str,
     *,
     bandwidth_bytes_per_s: int | None = None,
+    parallel: int | None = None,
+    max_tasks: int | None = None,
     threads: int | None = None,
     sync: bool = False,
     options: Mapping[str, Any] | None = None,
@@ -120,6 +126,8 @@ def copy_plan(
     :param plan_uri: URI of the plan, see :func:`.plan_files.read_plan`.
     :param outcomes_uri: URI of the directory for outcomes, see :func:`.plan_files.read_outcomes`.
     :param bandwidth_bytes_per_s: cap of the whole job; with it, there is a task a core and no more.
+    :param parallel: files copied at once at most, by all tasks together.
+    :param max_tasks: Spark tasks at most.
     :param threads: files a task copies side by side; by default 1 between local paths, else 4.
     :param sync: wait until each file is on the disk (``fsync``) before it gets its name.
     :param options: storage options, see :func:`.filesystem.options_for`.
@@ -137,13 +145,18 @@ def copy_plan(
     directories = sorted({item.target.rpartition("/")[0] for item in items})
     sizes = survey_targets(directories, options=options, sweep_runs_before=run_id)
     pending = pending_items(items, outcomes, sizes)
-    groups = _groups(pending, context.defaultParallelism, capped=bandwidth_bytes_per_s is not None)
+    groups = _groups(
+        pending,
+        context.defaultParallelism,
+        capped=bandwidth_bytes_per_s is not None,
+        at_most=min(bound for bound in (parallel, max_tasks, len(pending) + 1) if bound),
+    )
     settings = CopySettings(options=options, run_id=run_id, sync=sync, rewrite=_rewrite_file)
     task = GroupTask(
         work=CopyWork(settings=settings),
         records_uri=outcomes_uri,
         run_id=run_id,
-        threads=threads or _threads(pending),
+        threads=min(threads or _threads(pending), max(1, (parallel or 1 << 30) // max(1, len(groups)))),
         # The cap is shared by all tasks, whether they run at once or not: it is never exceeded.
         bytes_per_s=max(1.0, bandwidth_bytes_per_s / len(groups))
         if bandwidth_bytes_per_s and groups
@@ -220,10 +233,13 @@ def _is_done(item: CopyItem, outcome: CopyOutcome | None, sizes: Mapping[str, in
     return item.visible_write_ids is not None or outcome.size_bytes == item.size_bytes
 
 
-def _groups(pending: Sequence[CopyItem], slots: int, *, capped: bool) -> list[list[CopyItem]]:
-    if capped:
-        return balance(pending, slots, bytes_per_task=1 << 62, files_per_task=max(1, len(pending)))
-    return balance(pending, slots * _GROUPS_PER_SLOT)
+def _groups(pending: Sequence[CopyItem], slots: int, *, capped: bool, at_most: int) -> list[list[CopyItem]]:
+    """The tasks: with a cap of the bandwidth, one a slot; never more than ``at_most``."""
+    groups = [] if capped else balance(pending, slots * _GROUPS_PER_SLOT)
+    if groups and len(groups) <= at_most:
+        return groups
+    tasks = min(slots, at_most) if capped else at_most
+    return balance(pending, tasks, bytes_per_task=1 << 62, files_per_task=max(1, len(pending)))
 
 
 def _threads(pending: Iterable[CopyItem]) -> int:

@@ -26,6 +26,7 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.hooks.spark import SparkPipelineHook, spark_environment
 from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.spark.copy_files import CopySummary, copy_plan
 from airflow_hive_federation.spark.digest_files import digest_plan
 from airflow_hive_federation.spark.package_zip import main_file, package_zip
@@ -199,6 +200,19 @@ def test_capped_copy_has_a_task_a_core(context: SparkContext, tree: Tree) -> Non
     tree.assert_copied()
 
 
+@pytest.mark.parametrize(
+    ("bounds", "tasks"),
+    [({"parallel": 1}, 1), ({"max_tasks": 3}, 3), ({"parallel": 2, "max_tasks": 5}, 2)],
+)
+def test_copies_at_once_and_tasks_are_bounded(
+    context: SparkContext, tree: Tree, bounds: dict[str, int], tasks: int
+) -> None:
+    """(Two slots: six tasks at least without a bound.)"""
+    tree.write(dict.fromkeys(names(50), 2000))
+    assert copy(context, tree, threads=4, **bounds).tasks == tasks
+    tree.assert_copied()
+
+
 def test_plan_that_is_missing(context: SparkContext, tree: Tree) -> None:
     with pytest.raises(FileVanishedError) as caught:
         copy(context, tree)
@@ -289,11 +303,14 @@ def test_killed_job_is_taken_up_where_it_was(tree: Tree, context: SparkContext) 
 def test_hook_kills_its_job(tree: Tree) -> None:
     tree.write(dict.fromkeys(names(4), 1_000_000))
     hook = SparkPipelineHook()
+    slow = ReplicationPolicy(
+        name="slow", source_database="slow", dump_root="file:/d", bandwidth_bytes_per_s=1000
+    )
     caught: list[BaseException] = []
 
     def run() -> None:
         try:
-            hook.copy_runner(bandwidth_bytes_per_s=1000)(tree.plan, tree.outcomes)
+            hook.copy_runner(slow)(tree.plan, tree.outcomes)
         except SparkJobError as error:
             caught.append(error)
 

@@ -1,0 +1,244 @@
+"""Taking over from a source that is lost: the target is let go as far as it has got.
+
+A load replays the source's transactions in their order, and each in all its tables at once. So whatever was
+interrupted, a target shows the transactions of its source up to one of them: none is there in part, none is
+there without those before. Two things are to be done before it may be written:
+
+1. a load that had copied all its files needs no source any more: it is ended;
+2. files that wait for transactions which will never be replayed are removed: a writer of the target would
+   soon be given their write ids.
+
+External and other tables without transactions have no such order: they are as far as they were copied.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.acid.names import is_acid_directory, parse_directory
+from airflow_hive_federation.errors import (
+    FailoverError,
+    MetastoreTimeoutError,
+    MetastoreUnreachableError,
+    NoSuchObjectError,
+    TunnelUnreachableError,
+)
+from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.replication import increment_dump, markers
+from airflow_hive_federation.replication.contents import readable_write_ids
+from airflow_hive_federation.replication.cycle_lock import CycleLock
+from airflow_hive_federation.replication.definitions import TableKind, table_kind
+from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.failover import let_go
+from airflow_hive_federation.replication.increment_copy import STAGE
+from airflow_hive_federation.replication.increment_load import load_increment
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.position import loaded_dump
+from airflow_hive_federation.replication.replay import Replay
+from airflow_hive_federation.replication.target import find_layout
+from airflow_hive_federation.replication.transactions import valid_transactions
+from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
+from airflow_hive_federation.storage.listing import list_many
+from airflow_hive_federation.storage.plan_files import read_outcomes, read_plan
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
+
+logger = logging.getLogger(__name__)
+
+_COPY_PLAN = "load/copy_plan.jsonl"
+#: What a source that is lost answers with.
+_SILENCE = (MetastoreUnreachableError, MetastoreTimeoutError, TunnelUnreachableError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TakeOverReport:
+    """What a take-over has come to.
+
+    :param database: the database of the former target, which may be written now.
+    :param event_id: last event of the lost source that it has.
+    :param removed: files removed that waited for transactions which were never replayed.
+    """
+
+    database: str
+    event_id: int
+    removed: int
+
+    @property
+    def word(self) -> str:
+        """It in a sentence."""
+        return (
+            f"Taken over without its source: {self.database} may be written. It has the source's events up "
+            f"to {self.event_id}; what the source did after is lost with it."
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "converged": False,
+            "database": self.database,
+            "event_id": self.event_id,
+            "removed": self.removed,
+            "word": self.word,
+        }
+
+
+def take_over(
+    source: MetastorePool,
+    target: MetastorePool,
+    policy: ReplicationPolicy,
+    *,
+    progress: Callable[[str], None] = logger.info,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> TakeOverReport:
+    """Let a target go whose source does not answer. Killed anywhere, it is run again and goes on.
+
+    :param source: connections to the source, which is asked whether it is there.
+    :param target: connections to the target.
+    :param on_step: told each step before it is taken; tests kill there.
+    :raises FailoverError: the source answers, and has the database.
+    :raises TargetNotOursError: the target is not the policy's, or was never published.
+    :raises CycleRunningError: a cycle works on the target.
+    """
+    _refuse_living(source, policy)
+    with CycleLock(target, policy, progress=progress):
+        unfinished = list(_unfinished_loads(target, policy))
+        for dump in unfinished:
+            if _is_copied(dump):
+                on_step("end load")
+                _end_load(source, target, policy, dump, progress)
+        with target.client() as client:
+            on_step("remove files")
+            removed = sum(_remove_orphans(client, policy, dump) for dump in unfinished)
+            removed += _remove_invisible(client, policy)
+            on_step("abort")
+            Replay(client, policy).sweep(())
+            event_id = int((client.get_database(policy.target_database).parameters or {})[markers.LAST_ID])
+            on_step("let go")
+            let_go(client, policy)
+    report = TakeOverReport(database=policy.target_database, event_id=event_id, removed=removed)
+    progress(report.word)
+    return report
+
+
+def _refuse_living(source: MetastorePool, policy: ReplicationPolicy) -> None:
+    try:
+        with source.client() as client:
+            client.get_database(policy.source_database)
+    except (*_SILENCE, NoSuchObjectError):
+        return
+    raise FailoverError(
+        f"The source of policy {policy.name!r} answers, and has database {policy.source_database}.",
+        remedy="Fail over as planned, which loses nothing; or stop that metastore.",
+    )
+
+
+def _unfinished_loads(target: MetastorePool, policy: ReplicationPolicy) -> Iterator[DumpDirectory]:
+    """Increments that go on from where the target stands, and whose load has begun to copy."""
+    with target.client() as client:
+        loaded = loaded_dump(client, policy)
+    filesystem, path = open_filesystem(policy.directory, policy.storage_options)
+    with storage_errors(policy.directory):
+        found = sorted(filesystem.glob(f"{path}/*/{_COPY_PLAN}"))
+    for plan in found:
+        dump = DumpDirectory(join(policy.directory, plan.split("/")[-3]), policy.storage_options)
+        manifest = dump.manifest()
+        if manifest["kind"] == increment_dump.KIND and manifest["previous"] == loaded:
+            yield dump
+
+
+def _is_copied(dump: DumpDirectory) -> bool:
+    outcomes = read_outcomes(f"{dump.uri}/load/outcomes", options=dump.options)
+    plan = read_plan(f"{dump.uri}/{_COPY_PLAN}", options=dump.options)
+    return all(item.target in outcomes for item in plan)
+
+
+def _end_load(
+    source: MetastorePool,
+    target: MetastorePool,
+    policy: ReplicationPolicy,
+    dump: DumpDirectory,
+    progress: Callable[[str], None],
+) -> None:
+    with target.client() as client:
+        if loaded_dump(client, policy) != dump.manifest()["previous"]:
+            return  # another of them has been ended
+    try:
+        load_increment(source, target, policy, dump.uri, run_copy=_nothing_to_copy, progress=progress)
+    except _SILENCE:
+        # The source's read transaction could not be ended, after the target was published.
+        with target.client() as client:
+            if loaded_dump(client, policy) != dump.uri:
+                raise
+
+
+def _nothing_to_copy(plan: str, _outcomes: str) -> None:
+    raise FailoverError(
+        f"Files that {plan} lists were copied, and are gone from the target.",
+        remedy="Find who removes files there; then take over again.",
+    )
+
+
+def _remove_orphans(client: MetastoreClient, policy: ReplicationPolicy, dump: DumpDirectory) -> int:
+    """Remove what a load has copied for tables that it did not come to create."""
+    layout, removed = find_layout(client, policy), 0
+    there = set(client.list_tables(policy.target_database))
+    for facts in dump.manifest()["tables"]:
+        kind = TableKind(facts["kind"])
+        if facts["name"] in there or facts["dump"] != dump.uri or not kind.has_files:
+            continue
+        if kind is not TableKind.EXTERNAL:
+            document = dump.read_json(table_file("tables", facts["name"], ".json"))
+            root = layout.directory(document, document["table"]["sd"]["location"], "")
+            removed += _remove(policy, root, lambda _: True)
+    return removed
+
+
+def _remove_invisible(client: MetastoreClient, policy: ReplicationPolicy) -> int:
+    """Remove files of write ids that no reader of the target sees, and what waits in hidden places."""
+    database = policy.target_database
+    tables: list[Any] = list(client.get_tables(database, client.list_tables(database)))
+    ours = [one for one in tables if table_kind(one).transactional and policy.replicates(one.tableName)]
+    write_ids = readable_write_ids(client, ours, valid_transactions(client.get_open_txns()))
+    return sum(
+        _remove(policy, table.sd.location, _invisible_to(write_ids[table.tableName]))
+        for table in ours
+        if table.tableName in write_ids
+    )
+
+
+def _invisible_to(write_ids: ValidWriteIds) -> Callable[[str], bool]:
+    open_ids = set(write_ids.open_ids)
+
+    def invisible(path: str) -> bool:
+        parts = path.split("/")
+        if STAGE in parts:
+            return True
+        names = [parse_directory(part) for part in parts[:-1] if is_acid_directory(part)]
+        return any(
+            one.max_write_id > write_ids.high_watermark
+            or not open_ids.isdisjoint(range(one.min_write_id, one.max_write_id + 1))
+            for one in names
+        )
+
+    return invisible
+
+
+def _remove(policy: ReplicationPolicy, root: str, unwanted: Callable[[str], bool]) -> int:
+    """Remove files below a directory, and the directories that are empty then; return how many files."""
+    listing = list_many([root], options=policy.storage_options, missing_ok=True)
+    paths = [entry.path for entries in listing.values() for entry in entries if unwanted(entry.path)]
+    for path in paths:
+        filesystem, known_as = open_filesystem(join(root, path), policy.storage_options)
+        with storage_errors(join(root, path)):
+            filesystem.rm_file(known_as)
+    for directory in sorted({posixpath.dirname(path) for path in paths} - {""}, reverse=True):
+        filesystem, known_as = open_filesystem(join(root, directory), policy.storage_options)
+        with storage_errors(join(root, directory)):
+            # (Object stores have no directories.)
+            if filesystem.exists(known_as) and not filesystem.ls(known_as, detail=False):
+                filesystem.rmdir(known_as)
+    return len(paths)
