@@ -1,0 +1,253 @@
+"""What can be wrong with a source while increments run: each has one outcome, and the next cycle goes on.
+
+Elsewhere: a source restored from a backup, and events that have expired (test_lost_events); a target changed
+by hand (test_target_protection, test_cycles, test_repair); a full disk under a bootstrap (test_bad_input).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.errors import (
+    DumpIncompleteError,
+    EventCorruptError,
+    NoSuchObjectError,
+    StorageFullError,
+    UnknownEventError,
+)
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.replication.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.cycle import dump_next_increment, is_published, load_dump
+from airflow_hive_federation.replication.increment_dump import IncrementSummary
+from airflow_hive_federation.replication.load import CopyRunner
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.status import read_lag
+from airflow_hive_federation.replication.transactions import begin_drain
+from tests.integration.incrementing import run_copy
+from tests.integration.small_source import commit_files, connected, make_small_source, make_table
+from tests.integration.test_bad_input import disk
+from tests.integration.test_kills import pool
+
+DATABASE = "rough"
+Events = Callable[[list[Any]], list[Any]]
+
+
+class Site:
+    """A database and its replica."""
+
+    def __init__(self, source: EmbeddedMetastore, target: EmbeddedMetastore, root: Path, base: Path) -> None:
+        self.source, self.target = source, target
+        self.policy = ReplicationPolicy(
+            name=DATABASE,
+            source_database=DATABASE,
+            dump_root=f"file:{root}",
+            external_base=f"file:{base}",
+        )
+
+    def bootstrap(self) -> None:
+        with connected(self.source) as client:
+            start = begin_drain(client, DATABASE)
+        with pool(self.source.uri) as one, pool(self.target.uri) as other:
+            dump = dump_bootstrap(one, self.policy, start).dump
+            load_dump(one, other, self.policy, dump, run_copy=run_copy)
+
+    def dump(self) -> IncrementSummary:
+        with pool(self.source.uri) as one, pool(self.target.uri) as other:
+            return dump_next_increment(one, other, self.policy)
+
+    def load(self, dump: str, copy: CopyRunner = run_copy) -> None:
+        with pool(self.source.uri) as one, pool(self.target.uri) as other:
+            load_dump(one, other, self.policy, dump, run_copy=copy)
+
+    def cycle(self) -> IncrementSummary:
+        dumped = self.dump()
+        if not dumped.idle:
+            self.load(dumped.dump)
+        return dumped
+
+    def commit(self) -> None:
+        with connected(self.source) as client:
+            commit_files(client, DATABASE, "acid")
+
+    def last_id(self) -> str:
+        with connected(self.target) as client:
+            return (client.get_database(DATABASE).parameters or {})["repl.last.id"]
+
+    def high_watermarks(self) -> list[int | None]:
+        """Of the ACID table, on both sides."""
+        name, found = f"{DATABASE}.acid", []
+        for side in (self.source, self.target):
+            with connected(side) as client:
+                found.append(client.get_valid_write_ids([name])[name].writeIdHighWaterMark)
+        return found
+
+    def external(self) -> Path:
+        """The file of the external table on the source; its replica is at the same place below the base."""
+        return self.source.external_warehouse / f"{DATABASE}_ext" / "data"
+
+
+@pytest.fixture
+def site(source: EmbeddedMetastore, target: EmbeddedMetastore, tmp_path: Path) -> Iterator[Site]:
+    make_small_source(source, DATABASE)
+    site = Site(source, target, tmp_path / "dumps", tmp_path / "base")
+    yield site
+    for one in (source, target):
+        with connected(one) as client:
+            client.drop_database(DATABASE, delete_data=True, cascade=True, if_exists=True)
+    site.external().unlink()
+    site.external().parent.rmdir()
+
+
+def deliver(monkeypatch: pytest.MonkeyPatch, change: Events) -> None:
+    """What a metastore never says of itself: its own events, changed."""
+    original = MetastoreClient.iter_notification_events
+
+    def changed(client: MetastoreClient, after: int, **more: Any) -> Iterator[Any]:
+        found = list(original(client, after, **more))
+        # One alone is asked for to know the source again.
+        return iter(found if more.get("batch") == 1 else change(found))
+
+    monkeypatch.setattr(MetastoreClient, "iter_notification_events", changed)
+
+
+def damaged(events: list[Any]) -> list[Any]:
+    for one in events:
+        one.message = one.message[: len(one.message) // 2]
+    return events
+
+
+def of_a_future_format(events: list[Any]) -> list[Any]:
+    for one in events:
+        one.messageFormat = "json-9"
+    return events
+
+
+def of_a_future_type(events: list[Any]) -> list[Any]:
+    events[-1].eventType = "ENTANGLE_TABLE"
+    events[-1].dbName = DATABASE
+    return events
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (damaged, EventCorruptError),
+        (of_a_future_format, EventCorruptError),
+        (of_a_future_type, UnknownEventError),
+    ],
+)
+def test_events_that_cannot_be_understood_stop_the_replica_where_it_is(
+    site: Site, monkeypatch: pytest.MonkeyPatch, change: Events, error: type[Exception]
+) -> None:
+    site.bootstrap()
+    before = site.last_id()
+    site.commit()
+    with monkeypatch.context() as patch:
+        deliver(patch, change)
+        with pytest.raises(error):
+            site.cycle()
+    assert site.last_id() == before
+    assert site.cycle().transactions == 1
+    assert site.high_watermarks() == [3, 3]
+
+
+def test_events_out_of_order_are_taken_as_lost_and_nothing_is_missing(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.bootstrap()
+    for _ in range(3):
+        site.commit()
+    with monkeypatch.context() as patch:
+        deliver(patch, lambda events: events[::-1])
+        assert site.cycle().lost
+    assert site.high_watermarks() == [5, 5]
+    site.commit()
+    assert not site.cycle().lost
+    assert site.high_watermarks() == [6, 6]
+
+
+def test_a_source_database_that_is_gone_or_has_another_name(site: Site) -> None:
+    """(Hive renames no database: who wants another name makes another database.)"""
+    site.bootstrap()
+    before = site.last_id()
+    with connected(site.source) as client:
+        client.drop_database(DATABASE, delete_data=True, cascade=True)
+    with pytest.raises(NoSuchObjectError, match=DATABASE):
+        site.cycle()
+    assert site.last_id() == before
+    with connected(site.target) as client:
+        assert sorted(client.list_tables(DATABASE)) == ["acid", "ext", "seen"]
+
+
+def test_a_target_database_that_is_gone_is_bootstrapped(site: Site) -> None:
+    site.bootstrap()
+    with connected(site.target) as client:
+        client.drop_database(DATABASE, delete_data=True, cascade=True)
+        assert not is_published(client, site.policy)
+    site.bootstrap()
+    assert site.high_watermarks() == [2, 2]
+
+
+def test_a_table_dropped_while_it_is_copied(site: Site) -> None:
+    site.bootstrap()
+    before = site.last_id()
+    with connected(site.source) as client:
+        make_table(client, DATABASE, "brief", partitioned=True)
+    site.commit()
+
+    def copy(plan: str, outcomes: str) -> None:
+        with connected(site.source) as client:
+            client.drop_table(DATABASE, "acid", delete_data=True)
+        run_copy(plan, outcomes)
+
+    with pytest.raises(DumpIncompleteError, match="acid"):
+        site.load(site.dump().dump, copy)
+    assert site.last_id() == before
+    site.cycle()
+    with connected(site.target) as client:
+        assert sorted(client.list_tables(DATABASE)) == ["brief", "ext", "seen"]
+
+
+def test_a_target_out_of_space_goes_on_when_there_is_room(site: Site, tmp_path: Path) -> None:
+    with disk(tmp_path / "base", "size=64k") as remount:
+        site.bootstrap()
+        before = site.last_id()
+        site.external().write_bytes(b"x" * 100_000)
+        dump = site.dump().dump
+        with pytest.raises(StorageFullError):
+            site.load(dump)
+        assert site.last_id() == before
+        remount("size=4m")
+        site.load(dump)
+        replica = next((tmp_path / "base").rglob("data"))
+        assert replica.stat().st_size == 100_000
+
+
+def test_clocks_that_differ(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Order is by ids, changes are told by another time, not a later one; only seconds of lag ask a clock."""
+    site.bootstrap()
+    real, real_ns = time.time, time.time_ns
+    for number, hours in enumerate((-24, 24, -48)):
+        site.commit()
+        content = f"{number}".encode() * 6
+        site.external().write_bytes(content)
+        # As long as before, and older.
+        os.utime(site.external(), (1000 - number, 1000 - number))
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "time", lambda hours=hours: real() + 3600 * hours)
+            patch.setattr(time, "time_ns", lambda hours=hours: real_ns() + 3_600_000_000_000 * hours)
+            with connected(site.source) as client, connected(site.target) as target:
+                lag = read_lag(client, target, site.policy)
+            assert lag
+            assert lag.events > 0
+            assert lag.seconds == 0.0 if hours < 0 else lag.seconds > 80_000
+            site.cycle()
+        assert site.high_watermarks() == [3 + number, 3 + number]
+        assert next((tmp_path / "base").rglob("data")).read_bytes() == content
