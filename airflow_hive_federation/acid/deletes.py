@@ -41,6 +41,8 @@ _NO_RUNS = (np.zeros((4, 0), np.int64), np.zeros(0, np.int64), np.zeros(0, np.in
 _MOST_DELETES = 5_000_000
 _MOST_WORDS = 4_000_000
 _MOST_SLOTS = 1_000_000
+# All bits of the numbers below these.
+_SLOT_MASK, _WORD_MASK = (1 << 20) - 1, (1 << 22) - 1
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ class Deletes:
         firsts, words = (spark.createDataFrame(_one_row(values)).scalar() for values in self._bits())
         slot = fn.expr(self._slot_text())
         word = fn.get(firsts, slot) + fn.expr(f"shiftright({scan.ROW_ID}, 6)")
-        bit = fn.getbit(fn.get(words, word.cast("int")), fn.expr(f"cast({scan.ROW_ID} & 63 as int)"))
+        index = word.bitwiseAND(fn.lit(_WORD_MASK)).cast("int")
+        bit = fn.getbit(fn.get(words, index), fn.expr(f"cast({scan.ROW_ID} & 63 as int)"))
         # Arrays in arrays would cost an object a row.
         is_deleted = fn.expr(self._known_text()) & (word < fn.get(firsts, slot + 1)) & (bit == 1)
         return rows.where(~fn.coalesce(is_deleted, fn.lit(False)))
@@ -91,11 +94,17 @@ class Deletes:
         return " and ".join(conditions)
 
     def _slot_text(self) -> str:
+        """The slot of a row's identity; any number for one that is not known.
+
+        Spark may compute it for those, too (it takes no AND for a guard), and must not find an overflow. The
+        masks change nothing of what is known.
+        """
         text = "0L"
         for value, low, size in zip(_KEY_TEXTS, self._lows, self._sizes, strict=True):
             if size > 1:
-                text = f"({text} * {size}L + {value} - {low}L)"
-        return f"cast({text} as int)"
+                offset = f"((({value}) & {_SLOT_MASK}L) - {low & _SLOT_MASK}L & {_SLOT_MASK}L)"
+                text = f"({text} * {size}L + {offset})"
+        return f"cast({text} & {_SLOT_MASK}L as int)"
 
     @cached_property
     def _lows(self) -> list[int]:

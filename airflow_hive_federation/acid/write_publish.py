@@ -8,9 +8,9 @@ partitions, as Hive does.
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,8 @@ from airflow_hive_federation.storage.filesystem import open_filesystem, parse_lo
 _ACCURATE = "COLUMN_STATS_ACCURATE"
 _NO_STATS_UPDATE = {"DO_NOT_UPDATE_STATS": "true"}
 _THREADS = 8
+_REMOVALS = 8
+_REMOVAL_WAIT_S = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,10 +106,22 @@ def remove_trees(uris: Sequence[str], storage_options: Mapping[str, Any] | None)
     for uri in uris:
         filesystem, path = open_filesystem(uri, storage_options)
         with storage_errors(uri):
-            while filesystem.exists(path):
-                # Somebody else may be removing it, too.
-                with suppress(FileNotFoundError):
-                    filesystem.rm(path, recursive=True)
+            _remove_tree(filesystem, path)
+
+
+def _remove_tree(filesystem: Any, path: str) -> None:
+    """Remove a directory that somebody else may be removing, too: each gets on after the other has."""
+    for attempt in range(_REMOVALS):
+        # An object store may answer from a listing that is older than the removal.
+        filesystem.invalidate_cache(path)
+        if not filesystem.exists(path):
+            return
+        try:
+            filesystem.rm(path, recursive=True)
+        except FileNotFoundError:
+            if attempt + 1 == _REMOVALS:
+                raise
+            time.sleep(_REMOVAL_WAIT_S * 2**attempt)
 
 
 def _partitions(statement: Statement, values: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], Any]:

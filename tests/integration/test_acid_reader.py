@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
@@ -108,6 +110,26 @@ def test_deletes_that_are_joined(
     rows = read_table(spark, golden, f"golden.{name}", snapshot=golden.snapshot)  # type: ignore[arg-type]
     assert ("Join" in rows._jdf.queryExecution().toString()) is bool(golden.expected)
     assert _collected(rows, [*golden.columns, *golden.keys]) == golden.expected
+
+
+@pytest.mark.parametrize("whole_stage", ["true", "false"])
+def test_rows_whose_numbers_are_far_from_those_deleted(whole_stage: str, spark: SparkSession) -> None:
+    """Spark computes slots for rows that have none, too, where conditions share something."""
+    keys = np.array([[0, 0, 1], [3, 7, 7], [0, 4095, 2], [0, 1, 1]])
+    gone = deletes.Deletes(keys, np.array([1, 1, 2]), np.array([5, 5, 5, 6]))
+    numbers = [0, 1, 7, 2**31, 2**40, 2**62, 2**63 - 1]
+    properties = [
+        0x20000000 | bucket << 16 | statement for bucket in (0, 2, 4095) for statement in (0, 1, 4095)
+    ]
+    every = list(itertools.product((0, 1, 2**31 - 1), (*numbers, 3), (*properties, 0, -1), (*numbers, 5, 6)))
+    deleted = {(0, 3, 0x20000000, 5), (0, 7, 0x2FFF0001, 5), (1, 7, 0x20020001, 5), (1, 7, 0x20020001, 6)}
+    schema = f"{scan.PLACE} int, {scan.WRITE_ID} bigint, {scan.BUCKET} int, {scan.ROW_ID} bigint"
+    spark.conf.set("spark.sql.codegen.wholeStage", whole_stage)
+    try:
+        left = gone.without(spark, spark.createDataFrame(every, schema)).collect()
+    finally:
+        spark.conf.unset("spark.sql.codegen.wholeStage")
+    assert sorted(map(tuple, left)) == sorted(set(every) - deleted)
 
 
 @pytest.mark.parametrize("name", ["acid_changed", "acid_streamed"])

@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
+from airflow_hive_federation.acid import write_publish
+from airflow_hive_federation.acid.write_publish import remove_trees
 from airflow_hive_federation.acid.write_staging import staging_directory, staging_txn, sweep
+from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.model.write_ids import ValidTxns
 
 TXNS = ValidTxns(high_watermark=9, open_ids=(7,))
@@ -50,3 +54,28 @@ def test_nobody_is_asked_where_nothing_lies_about(tmp_path: Path) -> None:
     (tmp_path / "delta_0000001_0000001_0000").mkdir()
     assert sweep(f"file:{tmp_path}", asked) == []
     assert sweep(f"file:{tmp_path}/nowhere", asked) == []
+
+
+@pytest.mark.parametrize("losses", [1, 99])
+def test_somebody_else_is_removing_it_too(
+    losses: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Removal goes on where the other has been, and does not go on for ever."""
+    (tmp_path / "tree").mkdir()
+    tries = []
+    remove = LocalFileSystem.rm
+
+    def rm(self: LocalFileSystem, path: str, **how: bool) -> None:
+        tries.append(path)
+        if len(tries) <= losses:
+            raise FileNotFoundError(path)
+        remove(self, path, **how)
+
+    monkeypatch.setattr(LocalFileSystem, "rm", rm)
+    monkeypatch.setattr(write_publish, "_REMOVAL_WAIT_S", 0)
+    if losses == 1:
+        remove_trees([f"file:{tmp_path}/tree"], None)
+        assert not (tmp_path / "tree").exists()
+    else:
+        with pytest.raises(FileVanishedError):
+            remove_trees([f"file:{tmp_path}/tree"], None)
