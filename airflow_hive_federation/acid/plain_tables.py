@@ -12,16 +12,15 @@ from airflow_hive_federation.acid import scan
 from airflow_hive_federation.acid.footers import parquet_metadata
 from airflow_hive_federation.acid.places import PartitionState, Place, no_rows, shown, with_partition_values
 from airflow_hive_federation.acid.spark_types import spark_schema, spark_type
+from airflow_hive_federation.acid.text_tables import text_form
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.types import Column
 
-_TEXT_DELIMITER = "\x01"
 _FORMATS = {
     "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat": "orc",
     "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat": "parquet",
     "org.apache.hadoop.mapred.TextInputFormat": "text",
 }
-_TEXT_SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 
 
 def plain_table(
@@ -87,27 +86,14 @@ def _by_calendar(
 
 
 def _text_rows(spark: SparkSession, paths: Sequence[str], table: Any, columns: Sequence[Column]) -> DataFrame:
-    serde = table.sd.serdeInfo
-    settings = serde.parameters or {}
-    unusual = {"escape.delim", "serialization.last.column.takes.rest", "line.delim"} & {
-        key for key, value in settings.items() if (key, value) != ("line.delim", "\n")
-    }
-    nested = [column.name for column in columns if column.type.fields or column.type.children]
-    header = (table.parameters or {}).get("skip.header.line.count", "0")
-    if serde.serializationLib != _TEXT_SERDE or unusual or nested or header != "0":
-        raise ConfigurationError(
-            f"{table.dbName}.{table.tableName} is text in a form that is not read here.",
-            remedy="Read are LazySimpleSerDe without escapes, header lines and nested columns.",
-        )
-    delimiter = settings.get("field.delim", settings.get("serialization.format", _TEXT_DELIMITER))
-    null = settings.get("serialization.null.format", "\\N")
-    parts = fn.split(fn.col("value"), f"\\Q{delimiter}\\E", -1)
+    form = text_form(table, columns)
+    parts = fn.split(fn.col("value"), f"\\Q{form.delimiter}\\E", -1)
     lines = (
         spark.read.options(**scan.STRICT).text(scan.escaped(paths), lineSep="\n").select(parts.alias("parts"))
     )
     values = []
     for index, column in enumerate(columns):
         text = fn.get(fn.col("parts"), fn.lit(index))
-        text = fn.when(text != null, text)
+        text = fn.when(text != form.null, text)
         values.append(text.try_cast(spark_type(column.type)).alias(column.name))
     return lines.select(*values)

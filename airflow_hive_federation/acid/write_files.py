@@ -25,6 +25,7 @@ from airflow_hive_federation.acid.arrow_rows import bucket_property
 from airflow_hive_federation.acid.orc_tail import read_tail, replace_footer
 from airflow_hive_federation.acid.orc_timestamps import has_unstorable_timestamp
 from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
+from airflow_hive_federation.acid.text_tables import TextForm
 from airflow_hive_federation.acid.write_columns import (
     PROLEPTIC,
     orc_types,
@@ -55,6 +56,7 @@ class Writing:
     :param zone: time zone whose wall clock timestamps are stored by.
     :param write_id: the statement's write id.
     :param statement_id: goes into the row ids.
+    :param text: how lines are made, of columns that come as texts.
     """
 
     staging: str
@@ -68,6 +70,7 @@ class Writing:
     compression: str
     write_id: int
     statement_id: int
+    text: TextForm | None = None
 
 
 def write_inserts(writing: Writing) -> Callable[[_Batches], _Batches]:
@@ -178,6 +181,11 @@ class _NewRows:
 
     def take(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = self._writing.columns
+        if self._writing.text is not None:
+            try:
+                return pa.RecordBatch.from_arrays([self._writing.text.lines(batch.columns)], names=["line"])
+            except ValueError as refused:
+                raise _RefusedError(str(refused)) from refused
         arrays = [
             stored(array, column.type, self._writing.zone)
             for array, column in zip(batch.columns, columns, strict=True)
@@ -289,7 +297,7 @@ class _OpenFile:
         """Finish the file and return the task's result about it."""
         with storage_errors(self._uri):
             self._writer.close()
-            if self._writing.file_format != "parquet":
+            if self._writing.file_format in {"acid", "orc"}:
                 self._finish_orc()
             size = self._path.stat().st_size
         if not self._is_local:
@@ -308,6 +316,8 @@ class _OpenFile:
         self._path.unlink(missing_ok=True)
 
     def _opened(self, schema: pa.Schema) -> Any:
+        if self._writing.file_format == "text":
+            return _LineWriter(self._path)
         if self._writing.file_format == "parquet":
             # Hive takes dates without this for hybrid Julian ones.
             metadata = {"writer.date.proleptic": "true", "writer.time.zone": "UTC"}
@@ -335,6 +345,17 @@ class _OpenFile:
                 calendar=PROLEPTIC,
                 user_metadata=self._rows.user_metadata(tail.stripe_rows) if is_acid else {},
             )
+
+
+class _LineWriter:
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb")
+
+    def write(self, lines: pa.Table) -> None:
+        self._file.writelines(line.encode() + b"\n" for line in lines.column(0).to_pylist())
+
+    def close(self) -> None:
+        self._file.close()
 
 
 def _plain(name: str) -> HiveType:

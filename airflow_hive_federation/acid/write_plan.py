@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_hive_federation.acid.names import DirectoryKind, DirectoryName
+from airflow_hive_federation.acid.text_tables import TextForm, text_form
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION, partition_name
 from airflow_hive_federation.model.remote_links import WRITE_THERE, remote_of
@@ -16,7 +17,8 @@ MAX_BUCKET = 4095
 """The row ids of Hive have 12 bits for the bucket (``BucketCodec.V1``)."""
 _ORC = "org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat"
 _PARQUET = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
-_FORMATS = {_ORC: "orc", _PARQUET: "parquet"}
+_TEXT = "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat"
+_FORMATS = {_ORC: "orc", _PARQUET: "parquet", _TEXT: "text"}
 _COMPRESSIONS = {
     "NONE": "uncompressed",
     "ZLIB": "zlib",
@@ -31,11 +33,12 @@ _UNSTORABLE = {"uniontype", "interval_year_month", "interval_day_time", "void"}
 class TableLayout:
     """A transactional table, as far as a writer is concerned.
 
-    :param file_format: ``acid``, or for an insert-only table ``orc`` or ``parquet``.
+    :param file_format: ``acid``, or for an insert-only table ``orc``, ``parquet`` or ``text``.
     :param bucket_columns: columns of CLUSTERED BY; empty where rows may lie in any bucket.
     :param bucket_count: how many buckets; 0 if it is not bucketed.
     :param sort_columns: columns of SORTED BY and whether they ascend.
     :param compression: ORC's, by pyarrow's name.
+    :param text: how lines of text are made, if the format is that.
     """
 
     database: str
@@ -49,6 +52,7 @@ class TableLayout:
     bucketing_version: int = 2
     sort_columns: tuple[tuple[str, bool], ...] = ()
     compression: str = "zlib"
+    text: TextForm | None = None
 
     @property
     def name(self) -> str:
@@ -83,11 +87,12 @@ def table_layout(table: Any) -> TableLayout:
     if buckets > MAX_BUCKET + 1:
         raise ConfigurationError(f"{name} has {buckets} buckets, but row ids end at bucket {MAX_BUCKET}.")
     insert_only = parameters.get("transactional_properties", "").lower() == "insert_only"
+    file_format = _FORMATS[storage.outputFormat] if insert_only else "acid"
     return TableLayout(
         database=table.dbName.lower(),
         table=table.tableName.lower(),
         location=storage.location.rstrip("/"),
-        file_format=_FORMATS[storage.outputFormat] if insert_only else "acid",
+        file_format=file_format,
         columns=columns,
         partition_keys=tuple(Column.of(key.name.lower(), key.type) for key in table.partitionKeys or []),
         bucket_columns=tuple(one.lower() for one in storage.bucketCols) if buckets else (),
@@ -95,6 +100,7 @@ def table_layout(table: Any) -> TableLayout:
         bucketing_version=int(parameters.get("bucketing_version", "1")),
         sort_columns=tuple((one.col.lower(), one.order == 1) for one in storage.sortCols or []),
         compression=_compression(name, parameters.get("orc.compress", "ZLIB")),
+        text=text_form(table, columns) if file_format == "text" else None,
     )
 
 
@@ -111,7 +117,7 @@ def _refuse(table: Any, name: str, parameters: Mapping[str, str]) -> None:
     if table.sd.outputFormat not in (_FORMATS if insert_only else {_ORC}):
         raise ConfigurationError(
             f"{name} is in a format that is not written here: {table.sd.outputFormat}.",
-            remedy="Full ACID tables are ORC; insert-only ones may be ORC or Parquet.",
+            remedy="Full ACID tables are ORC; insert-only ones may be ORC, Parquet or text.",
         )
 
 

@@ -72,6 +72,16 @@ def arranged(layout: TableLayout, rows: DataFrame, *, placed: bool = False) -> D
     return rows.sortWithinPartitions(*order) if order else rows
 
 
+def as_texts(layout: TableLayout, rows: DataFrame, zone: str) -> DataFrame:
+    """Write the table's columns as texts."""
+    session_zone = rows.sparkSession.conf.get("spark.sql.session.timeZone") or zone
+    texts = {
+        f"c{index}": _as_text(fn.col(f"c{index}"), column.type, session_zone=session_zone, zone=zone)
+        for index, column in enumerate(layout.columns)
+    }
+    return rows.withColumns(texts)
+
+
 def row_keys(layout: TableLayout, rows: DataFrame) -> DataFrame:
     """Take the identities of rows, and their partition value texts.
 
@@ -129,6 +139,16 @@ def _text(value: SparkColumn, key: Column) -> SparkColumn:
     if key.type.name in _TEXTS:
         text = _TEXTS[key.type.name](text, key.type)
     return fn.when(text.isNull() | (text == ""), fn.lit(DEFAULT_PARTITION)).otherwise(text)
+
+
+def _as_text(value: SparkColumn, hive_type: HiveType, *, session_zone: str, zone: str) -> SparkColumn:
+    """Write a typed column as Hive does, timestamps by the wall clock of ``zone``."""
+    if hive_type.name == "timestamp" and session_zone != zone:
+        value = fn.convert_timezone(fn.lit(session_zone), fn.lit(zone), value.cast("timestamp_ntz"))
+    text = value.cast("string")
+    if hive_type.name in {"char", "varchar"}:
+        text = fn.substring(text, 1, hive_type.arguments[0])
+    return fn.rpad(text, hive_type.arguments[0], " ") if hive_type.name == "char" else text
 
 
 _TextOf = Callable[[SparkColumn, HiveType], SparkColumn]

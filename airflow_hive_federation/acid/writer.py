@@ -37,7 +37,7 @@ from airflow_hive_federation.acid.write_plan import (
     table_layout,
 )
 from airflow_hive_federation.acid.write_publish import Statement, publish
-from airflow_hive_federation.acid.write_rows import arranged, flagged, prepared, row_keys, union
+from airflow_hive_federation.acid.write_rows import arranged, as_texts, flagged, prepared, row_keys, union
 from airflow_hive_federation.acid.write_staging import staging_directory, sweep
 from airflow_hive_federation.errors import ConfigurationError, SparkJobError, TransactionAbortedError
 from airflow_hive_federation.metastore import MetastoreClient
@@ -437,7 +437,10 @@ def _written(
         compression=layout.compression,
         write_id=statement.write_id,
         statement_id=statement.statement_id,
+        text=layout.text,
     )
+    if layout.text is not None:
+        rows = as_texts(layout, rows, work.zone)
     write: Callable[[Any], Any] = (write_deletes if statement.deletes else write_inserts)(writing)
     try:
         results = rows.mapInArrow(write, RESULT_SCHEMA).collect()

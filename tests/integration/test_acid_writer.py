@@ -208,7 +208,7 @@ def test_overwrite(spark: SparkSession, client: MetastoreClient, hive: HiveSql) 
     assert _both(spark, client, hive, "w.replaced", "id") == [("5",)]
 
 
-@pytest.mark.parametrize("kind", ["orc", "parquet"])
+@pytest.mark.parametrize("kind", ["orc", "parquet", "textfile"])
 def test_insert_only(spark: SparkSession, client: MetastoreClient, hive: HiveSql, kind: str) -> None:
     table = f"w.only_{kind}"
     hive.execute(
@@ -228,6 +228,40 @@ def test_insert_only(spark: SparkSession, client: MetastoreClient, hive: HiveSql
     assert _both(spark, client, hive, table, "id, name") == [("2", None)]
     with pytest.raises(ConfigurationError, match="insert-only"):
         delete(spark, client, table, rows)
+
+
+def test_text(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:
+    """Insert-only tables are text unless they say otherwise."""
+    columns = (
+        "id int, b boolean, f float, d double, e decimal(12,4), t timestamp, y date, s string, c char(3)"
+    )
+    only = "tblproperties ('transactional'='true', 'transactional_properties'='insert_only')"
+    hive.execute(f"create table w.lines ({columns}) {only}")
+    hive.execute(f"create table w.tabs ({columns}) row format delimited fields terminated by '\\t' {only}")
+    hive.execute(f"create table w.lines_copy ({columns}) stored as orc {only}")
+    rows = spark.sql(
+        "select * from values "
+        "(1, true, float('1.5e20'), double('NaN'), 1.5BD, timestamp'1500-02-28 01:02:03.25', "
+        "date'1582-10-10', 'ä 1 日😀', 'xyz9'), "
+        "(11, false, float('-0.0'), double('-Infinity'), -0.0001BD, timestamp'2024-03-31 02:30:00', "
+        "date'0001-01-01', '', 'a'), "
+        "(12, null, null, null, null, null, null, null, null) as v(id, b, f, d, e, t, y, s, c)"
+    )
+    names = ", ".join(one.split(" ")[0] for one in columns.split(", "))
+    append(spark, client, "w.lines_copy", rows)
+    for table in ("w.lines", "w.tabs"):
+        append(spark, client, table, rows)
+        hive.execute(f"insert into {table} select * from w.lines_copy")
+        asked = f"select {names} from {{}} order by id"
+        wanted = [row for row in hive.execute(asked.format("w.lines_copy")) for _ in range(2)]
+        assert hive.execute(asked.format(table)) == wanted
+        ours = read_table(spark, client, table).orderBy("id").collect()
+        assert [repr(row) for row in ours[::2]] == [repr(row) for row in ours[1::2]]
+        kept = read_table(spark, client, "w.lines_copy").where("id <> 1").orderBy("id").collect()
+        assert ours[2::2] == kept
+    for text in ("a\tb", "a\nb", "\\N"):
+        with pytest.raises(ConfigurationError, match="cannot be written"):
+            append(spark, client, "w.tabs", rows.limit(1).withColumn("s", fn.lit(text)))
 
 
 TIMES = [
@@ -265,6 +299,16 @@ def test_timestamps_and_dates(spark: SparkSession, client: MetastoreClient, hive
         assert theirs == [(one, one[:10], one) for one in TIMES]
         found = hive.execute("select id from w.times where t < timestamp'1969-12-31 23:59:59' order by id")
         assert [row[0] for row in found] == ["0", "1", "2", "3", "4"]
+    # Instants, as Hive itself makes them of these texts.
+    hive.execute(f"create table w.instants (id int, l timestamp with local time zone) {ACID}")
+    hive.execute(f"create table w.instants_ours (id int, l timestamp with local time zone) {ACID}")
+    hive.execute("insert into w.instants select id, cast(t as timestamp with local time zone) from w.times")
+    append(spark, client, "w.instants_ours", frame.selectExpr("id", "t l").coalesce(1))
+    asked = "select id, cast(l as string) from w.{} order by id"
+    assert hive.execute(asked.format("instants_ours")) == hive.execute(asked.format("instants"))
+    instants = read_table(spark, client, "w.instants").where("id <> 2").orderBy("id").collect()
+    times = read_table(spark, client, "w.times").where("id <> 2").orderBy("id").selectExpr("id", "t l")
+    assert instants == times.collect()
     # Spark's ORC reader goes by the Julian calendar on its way, which has no 10 October 1582.
     rows = read_table(spark, client, "w.times").where("id <> 2").orderBy("id")
     ours = rows.selectExpr("cast(t as string) t", "cast(d as string) d").collect()
