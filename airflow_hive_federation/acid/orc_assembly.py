@@ -16,6 +16,14 @@ from typing import BinaryIO, NamedTuple
 import pyarrow as pa
 from pyarrow import orc
 
+from airflow_hive_federation.acid.orc_early_timestamps import (
+    Nanoseconds,
+    split,
+    storable,
+    value_counts,
+    with_nanoseconds,
+    without_bounds,
+)
 from airflow_hive_federation.acid.orc_long_texts import (
     Bounds,
     stripe_with_bounds,
@@ -32,7 +40,6 @@ from airflow_hive_federation.acid.orc_tail import (
     _number,
     _uncompressed_chunks,
 )
-from airflow_hive_federation.acid.orc_timestamps import refuse_unstorable_timestamps
 from airflow_hive_federation.model.types import HiveType
 
 #: Compressions that are written, and their numbers in a postscript; zstd may be unreadable for Hive 3.
@@ -77,9 +84,9 @@ def encode(rows: pa.Table, compression: str, *, dictionaries: bool = True) -> li
 
     :param compression: of :data:`COMPRESSIONS`.
     :param dictionaries: whether texts that repeat are worth the time to find them.
-    :raises AcidFormatError: pyarrow would store some timestamp wrongly.
+    :raises AcidFormatError: some timestamp cannot be stored; see :mod:`.orc_early_timestamps`.
     """
-    refuse_unstorable_timestamps(rows, "the table")
+    rows, nanoseconds = storable(rows)
     rows, bounds = without_long_texts(rows)
     sink = pa.BufferOutputStream()
     with orc.ORCWriter(
@@ -91,7 +98,14 @@ def encode(rows: pa.Table, compression: str, *, dictionaries: bool = True) -> li
         dictionary_key_size_threshold=_DICTIONARY_THRESHOLD if dictionaries else 0.0,
     ) as writer:
         writer.write(rows)
-    stripes = _stripes(memoryview(sink.getvalue()))
+    stripes = stripes_of(memoryview(sink.getvalue()))
+    if nanoseconds:
+        counts = [value_counts(stripe.statistics[0]) for stripe in stripes]
+        shared = split(nanoseconds, counts)
+        stripes = [
+            _with_nanoseconds(one, COMPRESSIONS[compression], some)
+            for one, some in zip(stripes, shared, strict=True)
+        ]
     return [_with_bounds(stripe, bounds) for stripe in stripes] if bounds else stripes
 
 
@@ -209,7 +223,11 @@ class AssembledFile:
         return _uncompressed_chunks(message, _BLOCK_BYTES) if self._compression else message
 
 
-def _stripes(content: memoryview) -> list[Stripe]:
+def stripes_of(content: memoryview) -> list[Stripe]:
+    """Take a finished file apart.
+
+    :raises AcidFormatError: it is no whole ORC file.
+    """
     start, postscript, footer = _locate(io.BytesIO(content), "stripe")
     metadata_length = _number(postscript, 5)
     codec = _number(postscript, 2)
@@ -233,6 +251,21 @@ def _stripes(content: memoryview) -> list[Stripe]:
             )
         )
     return stripes
+
+
+def _with_nanoseconds(stripe: Stripe, codec: int, found: Mapping[int, Nanoseconds]) -> Stripe:
+    body, lengths = with_nanoseconds(stripe.body, stripe.lengths, codec, _BLOCK_BYTES, found)
+    (statistics,) = stripe.statistics
+    told = enumerate(_all(_fields(statistics), 1))
+    fields = [(1, _BYTES, without_bounds(one) if number in found else one) for number, one in told]
+    columns = enumerate(stripe.columns)
+    return replace(
+        stripe,
+        body=body,
+        lengths=lengths,
+        statistics=(_message(fields),),
+        columns=tuple(without_bounds(one) if number in found else one for number, one in columns),
+    )
 
 
 def _with_bounds(stripe: Stripe, bounds: Mapping[int, Bounds]) -> Stripe:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from airflow_hive_federation.errors import (
     HiveFederationError,
     LockTimeoutError,
     MetastoreError,
+    MetastoreServerError,
     NoSuchTransactionError,
     OutcomeUnknownError,
     TransactionAbortedError,
@@ -41,6 +43,7 @@ LOCK_POLICY = PollPolicy(first_s=0.1, factor=1.5, longest_s=5.0, timeout_s=300.0
 MAX_STATEMENT_ID = 0xFFF
 """The row ids of Hive have 12 bits for the statement (``BucketCodec.V1``)."""
 _DEFAULT_TIMEOUT_S = 300.0
+_COMMIT_PAUSES_S = (0.5, 2.0, 5.0)
 
 
 class TransactionState(StrEnum):
@@ -240,6 +243,7 @@ class Transaction:
         :raises TransactionAbortedError: on a conflict, or if it was aborted under us.
         :raises OutcomeUnknownError: if the connection broke and the metastore has forgotten what became of
             it.
+        :raises MetastoreServerError: if the metastore failed at it again and again.
         """
         try:
             self.check()
@@ -278,15 +282,25 @@ class Transaction:
     def _commit(self) -> None:
         try:
             self._client.commit_txn(self.id, excl_write_enabled=False)
-        except OutcomeUnknownError as unknown:
-            self._commit_again(unknown)
+        except (OutcomeUnknownError, MetastoreServerError) as error:
+            # A busy database of the metastore gives up transactions of its own: "Internal error".
+            self._commit_again(error)
 
-    def _commit_again(self, unknown: OutcomeUnknownError) -> None:
+    def _commit_again(self, unknown: MetastoreError) -> None:
         # Committing what is committed is fine, and committing what is aborted says so.
-        try:
-            self._client.commit_txn(self.id, excl_write_enabled=False)
-        except NoSuchTransactionError as error:
-            raise unknown from error
+        for pause_s in _COMMIT_PAUSES_S:
+            if isinstance(unknown, MetastoreServerError):
+                log.warning("transaction %d: %s; tried again in %g s", self.id, unknown, pause_s)
+                time.sleep(pause_s)
+            try:
+                self._client.commit_txn(self.id, excl_write_enabled=False)
+            except NoSuchTransactionError as error:
+                raise unknown from error
+            except MetastoreServerError as error:
+                unknown = error
+                continue
+            return
+        raise unknown
 
     def _stop_heart(self) -> None:
         if self._heart is not None:

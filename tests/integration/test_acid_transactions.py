@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from airflow_hive_federation.acid import transactions
 from airflow_hive_federation.acid.locks import TableWrite, WriteKind
 from airflow_hive_federation.acid.transactions import (
     Transaction,
@@ -14,7 +16,12 @@ from airflow_hive_federation.acid.transactions import (
     joined,
 )
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.errors import ConfigurationError, LockTimeoutError, TransactionAbortedError
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    LockTimeoutError,
+    MetastoreServerError,
+    TransactionAbortedError,
+)
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.waiting import PollPolicy
@@ -39,6 +46,32 @@ def test_commit_makes_its_write_id_valid(client: MetastoreClient) -> None:
         write_id = transaction.write_id("txns", "t")
         assert transaction.write_id("txns", "t") == write_id
         assert not transaction.snapshot("txns", "t").write_ids.is_valid(write_id)
+    assert transaction.state is TransactionState.COMMITTED
+    assert _is_valid(client, write_id)
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+def test_a_commit_at_which_the_metastore_failed_is_tried_again(
+    carried_out: bool, client: MetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = client.commit_txn
+    failed = []
+
+    def fail_once(txn_id: int, **options: Any) -> None:
+        if failed:
+            commit(txn_id, **options)
+            return
+        if carried_out:
+            commit(txn_id, **options)
+        failed.append(txn_id)
+        raise MetastoreServerError("commit_txn: Internal error processing commit_txn")
+
+    monkeypatch.setattr(client, "commit_txn", fail_once)
+    monkeypatch.setattr(transactions, "_COMMIT_PAUSES_S", (0.0,))
+    with Transaction(client) as transaction:
+        transaction.lock([INSERT])
+        write_id = transaction.write_id("txns", "t")
+    assert failed == [transaction.id]
     assert transaction.state is TransactionState.COMMITTED
     assert _is_valid(client, write_id)
 

@@ -1,0 +1,250 @@
+"""Instants before 1970 with a fraction of a second, which pyarrow's ORC writer stores wrongly.
+
+Of such an instant it stores nanoseconds below zero. So it is handed whole seconds instead, rounded as ORC
+rounds them, and the streams of nanoseconds are made here: a stripe is taken apart, and put together with
+them. What its statistics say of the bounds of these columns is left out.
+
+The second before 1970 itself is not storable: the sign of its seconds is lost
+(``TimestampTreeReader`` tells an early instant by seconds below zero).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_hive_federation.acid.orc_tail import (
+    _all,
+    _decompressed,
+    _fields,
+    _message,
+    _number,
+    _uncompressed_chunks,
+    _varint,
+    _varint_bytes,
+)
+from airflow_hive_federation.acid.orc_timestamps import has_unstorable_timestamp
+from airflow_hive_federation.errors import AcidFormatError
+
+Nanoseconds = np.ndarray[Any, np.dtype[np.uint64]]
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+# Below it, seconds are rounded down instead of towards zero (TimestampTreeReader, TimestampColumnWriter).
+_ROUNDED_NANOSECONDS = 999_999
+_VARINT, _BYTES = 0, 2
+# Kinds of streams.
+_SECONDARY, _ROW_INDEX = 5, 6
+_TIMESTAMP_STATISTICS = 9
+_RUN = 512
+_RUN_BYTES = 2 + 5 * _RUN
+# RLE version 2, DIRECT, 40 bits wide.
+_RUN_HEADER = 0x40 | 28 << 1
+_NO_CODEC, _ZLIB, _LZ4 = 0, 1, 4
+
+
+def storable(rows: pa.Table) -> tuple[pa.Table, Mapping[int, Nanoseconds]]:
+    """Make rows that pyarrow stores rightly.
+
+    :return: the rows, and what the streams of nanoseconds have to hold, by the columns' numbers in an ORC file.
+    :raises AcidFormatError: an instant lies in the last second before 1970, or an early one in a map.
+    """
+    found: dict[int, Nanoseconds] = {}
+    columns, number = [], 1
+    for column in rows.columns:
+        is_early = any(has_unstorable_timestamp(chunk) for chunk in column.chunks)
+        columns.append(_storable(column.combine_chunks(), number, found) if is_early else column)
+        number += _width(column.type)
+    return (pa.table(columns, names=rows.column_names) if found else rows), found
+
+
+def _storable(array: pa.Array, number: int, found: dict[int, Nanoseconds]) -> pa.Array:
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks)
+    kind = array.type
+    if not has_unstorable_timestamp(array):
+        return array
+    mask = pc.is_null(array) if array.null_count else None
+    if pa.types.is_timestamp(kind):
+        return _whole_seconds(array, number, found)
+    if pa.types.is_struct(kind):
+        children, place = [], number + 1
+        # Null where the struct is, as ORC stores them.
+        for child in array.flatten():
+            children.append(_storable(child, place, found))
+            place += _width(child.type)
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
+    if pa.types.is_list(kind):
+        lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
+        offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+        values = _storable(array.flatten(), number + 1, found)
+        return pa.ListArray.from_arrays(offsets, values, type=kind, mask=mask)
+    raise AcidFormatError(
+        "A map holds timestamps before 1970 with a fraction of a second, which cannot be written."
+    )
+
+
+def _whole_seconds(array: pa.Array, number: int, found: dict[int, Nanoseconds]) -> pa.Array:
+    unit = _PER_SECOND[array.type.unit]
+    values = pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    seconds, fraction = np.divmod(values, unit)
+    nanoseconds = fraction * (10**9 // unit)
+    is_early = (seconds < 0) & (fraction > 0)
+    is_rounded = is_early & (nanoseconds > _ROUNDED_NANOSECONDS)
+    if (is_rounded & (seconds == -1)).any():
+        raise AcidFormatError(
+            "A timestamp lies in the last second before 1970, whose fractions ORC cannot store.",
+            remedy="Write whole seconds.",
+        )
+    nulls = array.is_null().to_numpy(zero_copy_only=False)
+    found[number] = _formatted(nanoseconds[~nulls])
+    whole = np.where(is_early, (seconds + is_rounded) * unit, values)
+    return pa.array(whole, pa.int64(), mask=nulls).cast(array.type)
+
+
+def _formatted(nanoseconds: np.ndarray[Any, np.dtype[np.int64]]) -> Nanoseconds:
+    """Nanoseconds as ORC has them: the last three bits say how many zeros were taken off, less one."""
+    values, zeros = nanoseconds.copy(), np.zeros(len(nanoseconds), np.int64)
+    short = (values != 0) & (values % 100 == 0)
+    values[short] //= 100
+    zeros[short] = 1
+    for _ in range(6):
+        shorter = short & (values % 10 == 0) & (zeros < 7)
+        values[shorter] //= 10
+        zeros[shorter] += 1
+    return (values << 3 | zeros).astype(np.uint64)
+
+
+def with_nanoseconds(
+    body: memoryview, lengths: tuple[int, int, int], codec: int, block: int, found: Mapping[int, Nanoseconds]
+) -> tuple[memoryview, tuple[int, int, int]]:
+    """Put streams of nanoseconds into an encoded stripe.
+
+    :param body: index, data and footer.
+    :param lengths: bytes of each.
+    :param codec: the compression's number in a postscript.
+    :param block: bytes of a compression block.
+    :param found: of each column, as many as it has values that are not null.
+    :return: the same of the stripe made.
+    """
+    if codec == _LZ4:
+        raise AcidFormatError("Timestamps before 1970 with a fraction of a second are not written with lz4.")
+    footer = _fields(_decompressed(bytes(body[sum(lengths[:2]) :]), codec))
+    made = {column: _Stream(_runs(values), codec, block) for column, values in found.items()}
+    parts: tuple[list[bytes], list[bytes]] = ([], [])
+    fields: list[tuple[int, int, int | bytes]] = []
+    at = 0
+    for field in footer:
+        if field[0] != 1 or not isinstance(field[2], bytes):
+            fields.append(field)
+            continue
+        stream = _fields(field[2])
+        kind, column, length = (_number(stream, number) for number in (1, 2, 3))
+        content = bytes(body[at : at + length])
+        is_index = at < lengths[0]
+        at += length
+        if column in made and kind == _SECONDARY:
+            content = made[column].content
+        elif column in made and kind == _ROW_INDEX:
+            content = _framed(_index(_decompressed(content, codec), made[column]), codec, block)
+        parts[0 if is_index else 1].append(content)
+        message = _message([(1, _VARINT, kind), (2, _VARINT, column), (3, _VARINT, len(content))])
+        fields.append((1, _BYTES, message))
+    index, data, end = b"".join(parts[0]), b"".join(parts[1]), _framed(_message(fields), codec, block)
+    return memoryview(index + data + end), (len(index), len(data), len(end))
+
+
+def without_bounds(statistics: bytes) -> bytes:
+    """Leave out of a ``ColumnStatistics`` which timestamps are the first and the last."""
+    return _message([field for field in _fields(statistics) if field[0] != _TIMESTAMP_STATISTICS])
+
+
+def value_counts(stripe_statistics: bytes) -> list[int]:
+    """Count the values of each column that are not null, by a ``StripeStatistics``."""
+    return [_number(_fields(one), 1) for one in _all(_fields(stripe_statistics), 1)]
+
+
+class _Stream:
+    """A stream of runs, and where each begins."""
+
+    def __init__(self, runs: bytes, codec: int, block: int) -> None:
+        self._codec, self._block = codec, block
+        blocks = [runs[at : at + block] for at in range(0, len(runs), block)] if codec else [runs]
+        framed = [_framed(one, codec, block) for one in blocks]
+        self._starts = [0, *np.cumsum([len(one) for one in framed]).tolist()]
+        self.content = b"".join(framed)
+
+    def position(self, value: int) -> list[int]:
+        """Where a value is, in the numbers of a row index."""
+        run, place = divmod(value, _RUN)
+        if not self._codec:
+            return [min(run * _RUN_BYTES, len(self.content)), place]
+        index, offset = divmod(run * _RUN_BYTES, self._block)
+        return [self._starts[index], offset, place]
+
+
+def _runs(values: Nanoseconds) -> bytes:
+    return b"".join(_run(values[at : at + _RUN]) for at in range(0, len(values), _RUN))
+
+
+def _run(values: Nanoseconds) -> bytes:
+    last = len(values) - 1
+    octets = values.astype(">u8").view(np.uint8).reshape(-1, 8)
+    return bytes([_RUN_HEADER | last >> 8, last & 0xFF]) + octets[:, 3:].tobytes()
+
+
+def _index(message: bytes, stream: _Stream) -> bytes:
+    """Change the positions of the stream, which is the column's last, in a ``RowIndex``."""
+    entries: list[tuple[int, int, int | bytes]] = []
+    values = 0
+    for entry in _all(_fields(message), 1):
+        fields = _fields(entry)
+        (statistics,) = _all(fields, 2)
+        positions = list(_varints(b"".join(_all(fields, 1))))
+        new = stream.position(values)
+        positions[-len(new) :] = new
+        packed = b"".join(map(_varint_bytes, positions))
+        entries.append((1, _BYTES, _message([(1, _BYTES, packed), (2, _BYTES, without_bounds(statistics))])))
+        values += _number(_fields(statistics), 1)
+    return _message(entries)
+
+
+def _varints(packed: bytes) -> Iterator[int]:
+    at = 0
+    while at < len(packed):
+        value, at = _varint(packed, at)
+        yield value
+
+
+def _framed(content: bytes, codec: int, block: int) -> bytes:
+    if codec == _NO_CODEC:
+        return content
+    if codec != _ZLIB:
+        return _uncompressed_chunks(content, block)
+    return b"".join(map(_deflated, (content[at : at + block] for at in range(0, len(content), block))))
+
+
+def _deflated(chunk: bytes) -> bytes:
+    deflate = zlib.compressobj(wbits=-15)
+    small = deflate.compress(chunk) + deflate.flush()
+    if len(small) >= len(chunk):
+        return _uncompressed_chunks(chunk, len(chunk))
+    return (len(small) << 1).to_bytes(3, "little") + small
+
+
+def split(found: Mapping[int, Nanoseconds], counts: Sequence[Sequence[int]]) -> list[dict[int, Nanoseconds]]:
+    """Share out values among the stripes they are in.
+
+    :param counts: values of each column, stripe by stripe.
+    """
+    ends = {column: np.cumsum([one[column] for one in counts])[:-1] for column in found}
+    parts = {column: np.split(values, ends[column]) for column, values in found.items()}
+    return [{column: some[index] for column, some in parts.items()} for index in range(len(counts))]
+
+
+def _width(kind: pa.DataType) -> int:
+    """How many columns a type has in an ORC file."""
+    return 1 + sum(_width(kind.field(place).type) for place in range(kind.num_fields))
