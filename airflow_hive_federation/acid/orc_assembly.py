@@ -8,7 +8,6 @@ varchar types.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO, NamedTuple
@@ -228,7 +227,7 @@ def stripes_of(content: memoryview) -> list[Stripe]:
 
     :raises AcidFormatError: it is no whole ORC file.
     """
-    start, postscript, footer = _locate(io.BytesIO(content), "stripe")
+    start, postscript, footer = _locate(pa.BufferReader(content), "stripe")
     metadata_length = _number(postscript, 5)
     codec = _number(postscript, 2)
     metadata = _fields(_decompressed(bytes(content[start - metadata_length : start]), codec))

@@ -49,7 +49,7 @@ _NO_CODEC, _ZLIB, _LZ4 = 0, 1, 4
 def storable(rows: pa.Table) -> tuple[pa.Table, Mapping[int, Nanoseconds]]:
     """Make rows that pyarrow stores rightly.
 
-    :return: the rows, and what the streams of nanoseconds have to hold, by the columns' numbers in an ORC file.
+    :return: the rows, and what streams of nanoseconds have to hold, by the columns' numbers in an ORC file.
     :raises AcidFormatError: an instant lies in the last second before 1970, or an early one in a map.
     """
     found: dict[int, Nanoseconds] = {}

@@ -22,16 +22,20 @@ from pyarrow import orc
 
 from airflow_hive_federation.acid.arrow_columns import arrow_type
 from airflow_hive_federation.acid.arrow_rows import bucket_property
+from airflow_hive_federation.acid.orc_assembly import type_messages
+from airflow_hive_federation.acid.orc_early_timestamps import storable
 from airflow_hive_federation.acid.orc_tail import read_tail, replace_footer
 from airflow_hive_federation.acid.orc_timestamps import has_unstorable_timestamp
 from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
 from airflow_hive_federation.acid.text_tables import TextForm
+from airflow_hive_federation.acid.write_assembling import AssemblingWriter
 from airflow_hive_federation.acid.write_columns import (
     PROLEPTIC,
     orc_types,
     stored,
 )
 from airflow_hive_federation.acid.write_plan import MAX_BUCKET
+from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.types import Column, Field, HiveType
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
 
@@ -40,7 +44,6 @@ RESULT_SCHEMA = (
 )
 _STRIDE_ROWS = 10_000  # Hive's row index stride
 _ACID_TYPES = ("int", "bigint", "int", "bigint", "bigint")
-_BEFORE_1970 = "timestamps before 1970 with fractions of a second cannot be written to ORC"
 _Batches = Iterator[pa.RecordBatch]
 
 
@@ -193,8 +196,7 @@ class _NewRows:
         names = [column.name for column in columns]
         if self._writing.file_format != "parquet":
             for array, column in zip(arrays, columns, strict=True):
-                if has_unstorable_timestamp(array):
-                    raise _RefusedError(f"column {column.name}: {_BEFORE_1970}")
+                _check_timestamps(array, column.name)
         if self._writing.file_format != "acid":
             return pa.RecordBatch.from_arrays(arrays, names=names)
         first, self._count = self._count, self._count + batch.num_rows
@@ -212,6 +214,14 @@ class _NewRows:
         lasts = np.cumsum(stripe_rows) - 1
         index = [f"{self._writing.write_id},{self._property},{last};" for last in lasts]
         return _hive_metadata(index, f"{self._count},0,0")
+
+
+def _check_timestamps(array: pa.Array, name: str) -> None:
+    if has_unstorable_timestamp(array):
+        try:
+            storable(pa.table([array], names=[name]))
+        except AcidFormatError as error:
+            raise _RefusedError(f"column {name}: {error.message}") from error
 
 
 class _DeletedRows:
@@ -287,6 +297,8 @@ class _OpenFile:
         except _RefusedError as refused:
             return str(refused)
         with storage_errors(self._uri):
+            if self._writing.file_format in {"acid", "orc"}:
+                self._assemble_if_early(made)
             if self._writer is None:
                 self._writer = self._opened(made.schema)
             self._writer.write(pa.Table.from_batches([made]))
@@ -328,20 +340,34 @@ class _OpenFile:
             str(self._path), compression=self._writing.compression, row_index_stride=_STRIDE_ROWS
         )
 
-    def _finish_orc(self) -> None:
+    def _assemble_if_early(self, batch: pa.RecordBatch) -> None:
+        """Go on by another writer once there are timestamps that pyarrow's would store wrongly."""
+        if isinstance(self._writer, AssemblingWriter):
+            return
+        if any(map(has_unstorable_timestamp, batch.columns)):
+            if self._writer is not None:
+                self._writer.close()
+            self._writer = AssemblingWriter(
+                self._path, type_messages(self._row_type()), self._writing.compression
+            )
+
+    def _row_type(self) -> HiveType:
         row = HiveType(
             name="struct", fields=tuple(Field(one.name, one.type) for one in self._writing.columns)
         )
+        if self._writing.file_format != "acid":
+            return row
+        types = [*map(_plain, _ACID_TYPES), row]
+        return HiveType(name="struct", fields=tuple(map(Field, ACID_COLUMNS, types)))
+
+    def _finish_orc(self) -> None:
         is_acid = self._writing.file_format == "acid"
-        if is_acid:
-            types = [*map(_plain, _ACID_TYPES), row]
-            row = HiveType(name="struct", fields=tuple(map(Field, ACID_COLUMNS, types)))
         with self._path.open("r+b") as file:
             tail = read_tail(file, self._uri)
             replace_footer(
                 file,
                 self._uri,
-                types=orc_types(tail.types, row),
+                types=orc_types(tail.types, self._row_type()),
                 calendar=PROLEPTIC,
                 user_metadata=self._rows.user_metadata(tail.stripe_rows) if is_acid else {},
             )

@@ -55,7 +55,7 @@ def test_a_commit_at_which_the_metastore_failed_is_tried_again(
     carried_out: bool, client: MetastoreClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = client.commit_txn
-    failed = []
+    failed: list[int] = []
 
     def fail_once(txn_id: int, **options: Any) -> None:
         if failed:

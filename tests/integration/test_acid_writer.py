@@ -269,6 +269,8 @@ TIMES = [
     "1500-03-01 12:00:05",
     "1582-10-10 01:02:03",
     "1677-01-01 00:00:00",
+    "1677-01-01 00:00:00.000001",
+    "1969-12-31 23:59:57.999999",
     "1969-12-31 23:59:58",
     "1969-12-31 23:59:59",
     "1970-01-01 00:00:00.000001",
@@ -278,10 +280,16 @@ TIMES = [
 
 
 def test_timestamps_and_dates(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:
-    for column in ("timestamp'1969-12-31 23:59:59.5'", "timestamp'1500-01-01 00:00:00.000001'"):
-        hive.execute(f"create table if not exists w.early (id int, n map<string,timestamp>) {ACID}")
-        with pytest.raises(ConfigurationError, match="column n: timestamps before 1970"):
-            append(spark, client, "w.early", spark.sql(f"select 1 id, map('a', {column}) n"))
+    hive.execute(f"create table w.early (id int, n array<timestamp>, m map<string,timestamp>) {ACID}")
+    for columns, why in (
+        (
+            "array(timestamp'1969-12-31 23:59:59.5') n, null m",
+            "column n: A timestamp lies in the last sec",
+        ),
+        ("null n, map('a', timestamp'1500-01-01 00:00:00.000001') m", "column m: A map holds timestamps"),
+    ):
+        with pytest.raises(ConfigurationError, match=why):
+            append(spark, client, "w.early", spark.sql(f"select 1 id, {columns}"))
         assert _left(client, "early") == []
     hive.execute(f"create table w.times (id int, t timestamp, d date, n array<timestamp>) {ACID}")
     frame = spark.createDataFrame(list(enumerate(TIMES)), "id int, t string").selectExpr(
@@ -298,7 +306,7 @@ def test_timestamps_and_dates(spark: SparkSession, client: MetastoreClient, hive
         )
         assert theirs == [(one, one[:10], one) for one in TIMES]
         found = hive.execute("select id from w.times where t < timestamp'1969-12-31 23:59:59' order by id")
-        assert [row[0] for row in found] == ["0", "1", "2", "3", "4"]
+        assert [row[0] for row in found] == ["0", "1", "2", "3", "4", "5", "6"]
     # Instants, as Hive itself makes them of these texts.
     hive.execute(f"create table w.instants (id int, l timestamp with local time zone) {ACID}")
     hive.execute(f"create table w.instants_ours (id int, l timestamp with local time zone) {ACID}")
@@ -313,6 +321,32 @@ def test_timestamps_and_dates(spark: SparkSession, client: MetastoreClient, hive
     rows = read_table(spark, client, "w.times").where("id <> 2").orderBy("id")
     ours = rows.selectExpr("cast(t as string) t", "cast(d as string) d").collect()
     assert [(row.t, row.d) for row in ours] == [(one, one[:10]) for one in TIMES if "1582" not in one]
+
+
+def test_fractions_before_1970(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:
+    """In files of which pyarrow has written the first rows, found by Hive's conditions in every row group."""
+    hive.execute(f"create table w.fractions (id int, t timestamp, s struct<t:timestamp>) {ACID}")
+    text = "timestamp'1960-01-01 00:00:00' + make_dt_interval(0, 0, 0, id + {} / 1000000)"
+    rows = spark.range(0, 45_000, 1, 1).selectExpr(
+        "cast(id as int) id",
+        f"if(id % 7 = 0, null, {text.format('if(id < 15000, 0, id * 37 % 1000000)')}) t",
+        f"if(id % 5 = 0, null, named_struct('t', {text.format('if(id < 15000, 0, id * 41 % 1000000)')})) s",
+    )
+    append(spark, client, "w.fractions", rows)
+    expected = (
+        rows.where("id % 1000 = 1").orderBy("id").selectExpr("cast(t as string)", "cast(s.t as string)")
+    )
+    wanted = [tuple(row) for row in expected.collect()]
+    for vectorized in ("true", "false"):
+        hive.set("hive.vectorized.execution.enabled", vectorized)
+        chosen = "cast(t as string), cast(s.t as string) from w.fractions"
+        assert hive.execute(f"select {chosen} where id % 1000 = 1 order by id") == wanted
+        for index in (14_001, 20_001, 31_001, 44_001):
+            assert hive.execute(f"select {chosen} where id = {index}") == [wanted[index // 1000]]
+        assert hive.execute("select count(*) from w.fractions where t >= timestamp'1960-01-01 09:00:00'") == [
+            (str(rows.where("t >= timestamp'1960-01-01 09:00:00'").count()),)
+        ]
+    assert read_table(spark, client, "w.fractions").exceptAll(rows).count() == 0
 
 
 def test_types(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:
