@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
@@ -21,6 +22,11 @@ _FORMATS = {
     "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat": "parquet",
     "org.apache.hadoop.mapred.TextInputFormat": "text",
 }
+
+
+# What is whole, and what else Hive would decode.
+_BASE_64 = r"\A([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\z"
+_LIKE_BASE_64 = r"\A[A-Za-z0-9+/=_\s-]*\z"
 
 
 def plain_table(
@@ -95,5 +101,16 @@ def _text_rows(spark: SparkSession, paths: Sequence[str], table: Any, columns: S
     for index, column in enumerate(columns):
         text = fn.get(fn.col("parts"), fn.lit(index))
         text = fn.when(text != form.null, text)
-        values.append(text.try_cast(spark_type(column.type)).alias(column.name))
+        value = _bytes(text) if column.type.name == "binary" else text.try_cast(spark_type(column.type))
+        values.append(value.alias(column.name))
     return lines.select(*values)
+
+
+def _bytes(text: SparkColumn) -> SparkColumn:
+    """Read bytes as Hive does: in base 64, or as they are if they cannot be that (``LazyBinary``)."""
+    unclear = fn.concat(fn.lit("Hive would read this as bytes in base 64, but it is incomplete: "), text)
+    return (
+        fn.when(text.rlike(_BASE_64), fn.unbase64(text))
+        .when(text.rlike(_LIKE_BASE_64), fn.raise_error(unclear).cast("binary"))
+        .otherwise(text.cast("binary"))
+    )

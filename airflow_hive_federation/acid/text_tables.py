@@ -66,7 +66,7 @@ def text_form(table: Any, columns: Sequence[Column]) -> TextForm:
     if serde.serializationLib != _SERDE or unusual or unfit or header != "0" or not delimiter.isascii():
         raise ConfigurationError(
             f"{table.dbName}.{table.tableName} is text in a form that is not supported here.",
-            remedy="Supported is LazySimpleSerDe without escapes, header lines, nested and binary columns.",
+            remedy="Supported is LazySimpleSerDe without escapes, header lines, nested and zoned columns.",
             columns=unfit,
         )
     return TextForm(delimiter=delimiter, null=settings.get("serialization.null.format", _NULL))
@@ -81,4 +81,4 @@ def _delimiter(text: str) -> str:
 
 def _fits(hive_type: HiveType) -> bool:
     nested = hive_type.fields or hive_type.children
-    return not nested and hive_type.name not in {"binary", "timestamp with local time zone"}
+    return not nested and hive_type.name != "timestamp with local time zone"

@@ -146,6 +146,8 @@ def _as_text(value: SparkColumn, hive_type: HiveType, *, session_zone: str, zone
     if hive_type.name == "timestamp" and session_zone != zone:
         value = fn.convert_timezone(fn.lit(session_zone), fn.lit(zone), value.cast("timestamp_ntz"))
     text = value.cast("string")
+    if hive_type.name == "binary":
+        text = fn.regexp_replace(fn.base64(value), r"\s", "")
     if hive_type.name in {"char", "varchar"}:
         text = fn.substring(text, 1, hive_type.arguments[0])
     return fn.rpad(text, hive_type.arguments[0], " ") if hive_type.name == "char" else text

@@ -233,7 +233,8 @@ def test_insert_only(spark: SparkSession, client: MetastoreClient, hive: HiveSql
 def test_text(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:
     """Insert-only tables are text unless they say otherwise."""
     columns = (
-        "id int, b boolean, f float, d double, e decimal(12,4), t timestamp, y date, s string, c char(3)"
+        "id int, b boolean, f float, d double, e decimal(12,4), t timestamp, y date, "
+        "s string, c char(3), z binary"
     )
     only = "tblproperties ('transactional'='true', 'transactional_properties'='insert_only')"
     hive.execute(f"create table w.lines ({columns}) {only}")
@@ -242,10 +243,10 @@ def test_text(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> No
     rows = spark.sql(
         "select * from values "
         "(1, true, float('1.5e20'), double('NaN'), 1.5BD, timestamp'1500-02-28 01:02:03.25', "
-        "date'1582-10-10', 'ä 1 日😀', 'xyz9'), "
+        "date'1582-10-10', 'ä 1 日😀', 'xyz9', X'00FF0A'), "
         "(11, false, float('-0.0'), double('-Infinity'), -0.0001BD, timestamp'2024-03-31 02:30:00', "
-        "date'0001-01-01', '', 'a'), "
-        "(12, null, null, null, null, null, null, null, null) as v(id, b, f, d, e, t, y, s, c)"
+        "date'0001-01-01', '', 'a', X''), "
+        "(12, null, null, null, null, null, null, null, null, null) as v(id, b, f, d, e, t, y, s, c, z)"
     )
     names = ", ".join(one.split(" ")[0] for one in columns.split(", "))
     append(spark, client, "w.lines_copy", rows)

@@ -56,7 +56,7 @@ def test_null_is_told_by_serde_or_table() -> None:
         {"settings": {}, "parameters": {"skip.header.line.count": "1"}},
         {"settings": {}, "serde": "org.apache.hadoop.hive.serde2.OpenCSVSerde"},
         {"settings": {}, "column_type": "array<int>"},
-        {"settings": {}, "column_type": "binary"},
+        {"settings": {}, "column_type": "timestamp with local time zone"},
     ],
 )
 def test_forms_that_are_refused(how: dict[str, object]) -> None:
