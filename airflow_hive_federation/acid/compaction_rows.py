@@ -420,6 +420,9 @@ def _group(keys: Keys, low: int) -> Integers:
 
 
 def _ascending(keys: Keys) -> bool:
+    # The rows of one statement, which is what most files hold.
+    if (keys.write_id == keys.write_id[0]).all() and (keys.bucket == keys.bucket[0]).all():
+        return bool((keys.row_id[1:] > keys.row_id[:-1]).all())
     write_id, bucket, row_id = (np.diff(column) for column in _columns(keys))
     good = (write_id > 0) | ((write_id == 0) & ((bucket > 0) | ((bucket == 0) & (row_id > 0))))
     return bool(good.all())
