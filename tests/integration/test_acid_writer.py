@@ -308,16 +308,6 @@ def test_timestamps_and_dates(spark: SparkSession, client: MetastoreClient, hive
         assert theirs == [(one, one[:10], one) for one in TIMES]
         found = hive.execute("select id from w.times where t < timestamp'1969-12-31 23:59:59' order by id")
         assert [row[0] for row in found] == ["0", "1", "2", "3", "4", "5", "6"]
-    # Instants, as Hive itself makes them of these texts.
-    hive.execute(f"create table w.instants (id int, l timestamp with local time zone) {ACID}")
-    hive.execute(f"create table w.instants_ours (id int, l timestamp with local time zone) {ACID}")
-    hive.execute("insert into w.instants select id, cast(t as timestamp with local time zone) from w.times")
-    append(spark, client, "w.instants_ours", frame.selectExpr("id", "t l").coalesce(1))
-    asked = "select id, cast(l as string) from w.{} order by id"
-    assert hive.execute(asked.format("instants_ours")) == hive.execute(asked.format("instants"))
-    instants = read_table(spark, client, "w.instants").where("id <> 2").orderBy("id").collect()
-    times = read_table(spark, client, "w.times").where("id <> 2").orderBy("id").selectExpr("id", "t l")
-    assert instants == times.collect()
     # Spark's ORC reader goes by the Julian calendar on its way, which has no 10 October 1582.
     rows = read_table(spark, client, "w.times").where("id <> 2").orderBy("id")
     ours = rows.selectExpr("cast(t as string) t", "cast(d as string) d").collect()
