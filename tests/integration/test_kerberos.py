@@ -17,6 +17,7 @@ from airflow_hive_federation.errors import (
     MetastoreAuthenticationError,
     MetastoreProtocolError,
     MetastoreUnreachableError,
+    RemoteUnavailableError,
 )
 from airflow_hive_federation.metastore import (
     KerberosSettings,
@@ -26,9 +27,11 @@ from airflow_hive_federation.metastore import (
     hms_client,
 )
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.remotes.session import Remotes
 from tests.integration.debian import install, require_program
 from tests.integration.kdc import REALM, Kdc, running_kdc
 from tests.integration.plain_metastore import older_settings, plain_metastore, sparks_jars
+from tests.integration.small_source import make_table
 
 SERVER = f"hive/_HOST@{REALM}"
 
@@ -115,6 +118,26 @@ def test_by_the_ticket_of_kinit(secured: Secured) -> None:
         assert client.list_databases() == ["default"]
     with hms_client(settings) as client:
         assert client.get_all_databases() == ["default"]
+
+
+@pytest.mark.parametrize("secured", ["privacy"], indirect=True)
+def test_a_remote_behind_kerberos(secured: Secured, source: EmbeddedMetastore, tmp_path: Path) -> None:
+    with MetastoreClient(secured.settings()) as far:
+        far.create_database(types.Database(name="guarded"))
+        make_table(far, "guarded", "orders", location=f"file:{tmp_path}/orders")
+    kinit = require_program("kinit", "krb5-user")
+    subprocess.run([kinit, "-kt", str(secured.keytab), f"alice@{REALM}"], check=True)
+    where = f"'hive.metastore.uris' = '{secured.uri}'"
+    with Remotes(MetastoreSettings(uris=(source.uri,))) as remotes:
+        with pytest.raises(RemoteUnavailableError, match="authentication"):
+            remotes.run(f"CREATE REMOTE DATABASE behind_kerberos CONNECTED TO guarded {where}")
+        remotes.run(
+            f"CREATE REMOTE DATABASE behind_kerberos CONNECTED TO guarded {where} "
+            f"'hive.metastore.kerberos.principal' = '{SERVER}'"
+        )
+        with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as near:
+            assert near.list_tables("behind_kerberos") == ["orders"]
+        remotes.run("DROP REMOTE DATABASE behind_kerberos")
 
 
 @pytest.mark.parametrize("secured", ["privacy"], indirect=True)
