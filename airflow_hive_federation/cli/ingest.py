@@ -32,7 +32,12 @@ def add_parser(subparsers: Any) -> None:
         help="URI(s) of the metastore, or the id of an Airflow connection",
     )
     parser.add_argument("--name", default="files", help="names the position kept with the table")
-    parser.add_argument("--delimiter", default=",", help="between the fields of csv (nothing is quoted)")
+    parser.add_argument(
+        "--delimiter",
+        type=_delimiter,
+        default=",",
+        help=r"between the fields of csv (nothing is quoted); \t, \x01 and their like are understood",
+    )
     parser.add_argument("--header", action="store_true", help="each csv file begins with its columns' names")
     parser.add_argument("--regex", help="expression whose groups are the columns")
     parser.add_argument(
@@ -65,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         inputs=args.inputs,
         file_format=args.format,
         name=args.name,
-        delimiter=args.delimiter.encode().decode("unicode_escape"),
+        delimiter=args.delimiter,
         header=args.header,
         regex=args.regex,
         partition=args.partition or (),
@@ -83,6 +88,16 @@ def run(args: argparse.Namespace) -> int:
         )
     print(json.dumps(report.to_json()) if args.json else _told(report))
     return 0
+
+
+def _delimiter(text: str) -> str:
+    """Read a delimiter, or Python's escape for it."""
+    if not text.startswith("\\") or len(text) == 1:
+        return text
+    try:
+        return text.encode("ascii").decode("unicode_escape")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(rf"{text} is no escape; write \t, \x01 or the character") from error
 
 
 @contextmanager
@@ -108,6 +123,12 @@ def _progress(args: argparse.Namespace) -> Iterator[Callable[[IngestProgress], N
 
 
 def _told(report: IngestReport) -> str:
+    from airflow_hive_federation.ingest.inputs import Position
+
+    if not report.files:
+        reached = Position.of(report.position)
+        behind = f" behind {reached.uri}, which this name has reached" if reached else ""
+        return f"{report.table}: nothing to ingest; no file was found{behind}."
     text = (
         f"{report.table}: {report.records:,} records of {report.files:,} files in {report.transactions:,} "
         f"transactions, {report.seconds:.1f} s"

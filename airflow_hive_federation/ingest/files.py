@@ -217,7 +217,8 @@ class _Told:
             uri, line = self._origins.of(error.facts["record_number"])
             raise type(error)(
                 f"{uri}, line {line}: {error.message}",
-                remedy=error.remedy,
+                remedy="Correct it and run again: nothing of its transaction is written. Or have bad records "
+                "put aside (dead_letters, --dead-letters).",
                 **{**error.facts, "uri": uri, "line": line},
             ) from error
 

@@ -102,7 +102,7 @@ def text_records(
     """
     end = delimiter or b"\n"
     offset, line, rest = start.offset or 0, start.line, b""
-    with _opened(start.uri, options) as file, storage_errors(start.uri):
+    with storage_errors(start.uri), _opened(start.uri, options) as file:
         _skip(file, offset)
         while True:
             chunk = file.read(_CHUNK_BYTES)
@@ -122,7 +122,7 @@ def text_records(
 
 def first_line(uri: str, delimiter: bytes | None, options: Mapping[str, Any] | None = None) -> str:
     """Read a file's header."""
-    with _opened(uri, options) as file, storage_errors(uri):
+    with storage_errors(uri), _opened(uri, options) as file:
         head = bytes(file.read(_CHUNK_BYTES))
     return head.partition(delimiter or b"\n")[0].decode("utf-8-sig").rstrip("\r")
 
@@ -177,8 +177,22 @@ def _opened(uri: str, options: Mapping[str, Any] | None) -> Iterator[Any]:
         if codec is None:
             yield raw
         else:
-            with pa.CompressedInputStream(pa.PythonFile(raw, "r"), codec) as stream:
+            with _decompression(uri), pa.CompressedInputStream(pa.PythonFile(raw, "r"), codec) as stream:
                 yield stream
+
+
+@contextmanager
+def _decompression(uri: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise StorageError(
+            f"{uri} cannot be decompressed: {error}.",
+            remedy="It is damaged, or not all of it is there. Bring it whole, and run again.",
+            path=uri,
+        ) from error
 
 
 def _is_compressed(uri: str) -> bool:

@@ -51,9 +51,9 @@ class IngestTarget:
         return f"_meta.ingest.{self.name}"
 
     def check(self) -> None:
-        """Make sure that it names a table and a position.
+        """Make sure that it names a table and a position, and that its bounds can be kept.
 
-        :raises ConfigurationError: it does not.
+        :raises ConfigurationError: it does not, or they cannot.
         """
         database, dot, table = self.table.partition(".")
         if not (database and dot and table):
@@ -62,6 +62,10 @@ class IngestTarget:
             raise ConfigurationError(
                 f"{self.name!r} cannot name a position.", remedy="Use letters, digits and ._- only."
             )
+        for bound in ("commit_records", "commit_bytes", "commit_seconds", "transaction_batch_size"):
+            value = getattr(self, bound)
+            if value <= 0:
+                raise ConfigurationError(f"{bound} is {value}.", remedy="Give a number above zero.")
 
     def connection(
         self,

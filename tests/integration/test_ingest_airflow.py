@@ -108,9 +108,12 @@ def test_a_query_and_objects_by_the_operator(
     assert (first["query"]["records"], first["query"]["transactions"]) == (3, 2)
     assert (first["objects"]["records"], first["objects"]["files"]) == (2, 1)
     orders(tmp_path / "shop.db", (5, "e"), (4, None))
-    write_atomically("s3://ingested/orders/2026-02.csv", [b"13,m\n"], store)
+    write_atomically("s3://ingested/orders/2026-02.csv", [b"13,m\nx,n\n"], store)
     second = run()
     assert (second["query"]["records"], second["objects"]["records"]) == (2, 1)
+    assert second["objects"]["dead_letters"] == 1
+    filesystem, letters = open_filesystem("s3://ingested/letters.jsonl", store)
+    assert "2026-02.csv, line 2: " in json.loads(filesystem.cat_file(letters))["reason"]
     found = dict(sql.execute(f"SELECT a, b FROM {DATABASE}.orders"))
     assert found == {
         "1": "été",

@@ -20,7 +20,12 @@ with DAG("ingesting", schedule=None) as dag:
         **common,
     )
     objects = StreamingIngestOperator(
-        task_id="objects", inputs=["s3://ingested/orders"], name="objects", commit_bytes=1, **common
+        task_id="objects",
+        inputs=["s3://ingested/orders"],
+        name="objects",
+        commit_bytes=1,
+        dead_letters="s3://ingested/letters.jsonl",
+        **common,
     )
     query >> objects
 

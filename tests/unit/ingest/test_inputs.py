@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import random
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_hive_federation.errors import ConfigurationError, FileVanishedError
+from airflow_hive_federation.cli.ingest import _delimiter
+from airflow_hive_federation.errors import ConfigurationError, FileVanishedError, StorageError
 from airflow_hive_federation.ingest import inputs
 from airflow_hive_federation.ingest.files import _Origins
 from airflow_hive_federation.ingest.inputs import (
@@ -20,6 +23,7 @@ from airflow_hive_federation.ingest.inputs import (
     remaining,
     text_records,
 )
+from airflow_hive_federation.ingest.runs import IngestTarget
 
 
 def test_files_are_in_the_order_of_their_names(tmp_path: Path) -> None:
@@ -74,6 +78,35 @@ def test_text_is_read_on_from_any_position(
 def test_an_empty_file_has_no_records(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"")
     assert not list(text_records(Position(uri=str(tmp_path / "f"), offset=0), None, header=False))
+
+
+@pytest.mark.parametrize("content", [b"id,msg\n1,a\n", gzip.compress(b"1,a\n" * 9_999)[:-40]])
+def test_what_is_damaged_or_cut_off_is_told(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "f.gz").write_bytes(content)
+    with pytest.raises(StorageError, match=r"f\.gz cannot be decompressed.*Bring it whole"):
+        list(text_records(Position(uri=str(tmp_path / "f.gz"), offset=0), None, header=False))
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [{"commit_records": 0}, {"commit_bytes": -1}, {"commit_seconds": 0}, {"transaction_batch_size": 0}],
+)
+def test_bounds_are_above_zero(bounds: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(bounds))):
+        IngestTarget(table="d.t", name="n", **bounds).check()
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [(",", ","), ("\\t", "\t"), ("\\x01", "\x01"), ("ß", "ß"), ("\\", "\\"), ("\\\\", "\\")],
+)
+def test_delimiters_on_the_command_line(text: str, meant: str) -> None:
+    assert _delimiter(text) == meant
+
+
+def test_a_delimiter_that_is_no_escape() -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="no escape"):
+        _delimiter("\\x")
 
 
 def test_parquet_is_read_on(tmp_path: Path) -> None:
