@@ -7,12 +7,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_hive_federation.cli.main import main
+from airflow_hive_federation.cli.replicate import policy_text, read_policy_file
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import FailoverError, TargetNotOursError
@@ -127,7 +128,14 @@ def sites(
             client.drop_database(database, delete_data=True, cascade=True, if_exists=True)
 
 
-def test_there_and_back_without_a_second_bootstrap(sites: Sites) -> None:
+def test_there_and_back_without_a_second_bootstrap(
+    sites: Sites,
+    source: EmbeddedMetastore,
+    target: EmbeddedMetastore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert len(sites.cycle()) == 6
     one = sites.one
     with pytest.raises(FailoverError, match="not started"):
@@ -161,8 +169,18 @@ def test_there_and_back_without_a_second_bootstrap(sites: Sites) -> None:
     sites.assert_equal()
     sites.one.verify().raise_if_different()
 
-    back = sites.fail_over()
-    assert back.policy == replace(one.policy, storage_options=back.policy.storage_options)
+    # Back again from a terminal.
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[*]"}')
+    files = [tmp_path / "there.toml", tmp_path / "back.toml"]
+    files[0].write_text(policy_text(sites.one.policy, target.uri, source.uri), encoding="utf-8")
+    assert main(["replicate", "failover", str(files[0]), "--back", str(files[1]), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["converged"] is True
+    assert main(["replicate", "repair", str(files[1]), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["mended"] == []
+    back = read_policy_file(files[1])
+    assert (back.source, back.target) == (source.uri, target.uri)
+    assert back.policy == one.policy
+    sites.one = Scheduled(one.source, one.target, back.policy, one.spark)
     sites.write("INSERT INTO {db}.t VALUES (5, 'home again')", "DELETE FROM {db}.p WHERE id = 1")
     assert len(sites.cycle()) == 2
     sites.assert_equal()
