@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from tests.integration.small_source import connected
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 SECRETS = ("AKIA-open-sesame", "s3cr3t-open-sesame")
+#: States of a task that asks a person (Airflow 3.3 has one of its own).
+WAITING = ("deferred", "awaiting_input")
 EXTRA = {"secret_storage_options": json.dumps({"key": SECRETS[0], "secret": SECRETS[1]}), "uris": None}
 
 
@@ -160,3 +163,83 @@ def test_a_stored_connection_keeps_its_secrets_in_the_test(finished: Finished) -
     assert json.loads(stored["extra"])["secret_storage_options"] == "***"
     body = {name: stored[name] for name in ("connection_id", "conn_type", "host", "port", "extra")}
     assert finished.server.request("/api/v2/connections/test", body=body)["status"] is True
+
+
+def test_failover_when_a_person_agrees_and_the_way_back(
+    finished: Finished,
+    source: EmbeddedMetastore,
+    target: EmbeddedMetastore,
+    hive_sql_source: HiveSql,
+    hive_sql_target: HiveSql,
+) -> None:
+    """The example DAG of a failover, answered as Airflow's UI does it. (The last test: it writes.)"""
+    server = finished.server
+    conf = {"database": "hangar", "target_database": "hangar_copy"}
+    hive_sql_source.execute("INSERT INTO hangar.planes VALUES (4, 'N4', 3)")
+
+    refused = begin(server, "failover", conf, run_id="refused")
+    answer(server, refused, "Reject")
+    assert {name: state(server, f"{refused}/taskInstances/{name}") for name in ("switch", "roll_back")} == {
+        "switch": "skipped",
+        "roll_back": "success",
+    }
+    with connected(source) as client:
+        assert "readonly" not in (client.get_database("hangar").parameters or {})
+
+    agreed = begin(server, "failover", conf, run_id="agreed")
+    answer(server, agreed, "Approve")
+    assert state(server, agreed) == "success"
+    path = f"{agreed}/taskInstances/switch/xcomEntries/return_value?deserialize=true"
+    word = server.request(path)["value"]
+    assert word["converged"] is True
+    assert "hangar_copy of the former target may be written" in word["word"]
+
+    hive_sql_target.execute("INSERT INTO hangar_copy.planes VALUES (5, 'N5', 3)")
+    back = begin(
+        server,
+        DAG_ID,
+        {
+            "database": "hangar_copy",
+            "target_database": "hangar",
+            "source_conn_id": "hive_target",
+            "target_conn_id": "hive_source",
+            "policy": word["policy"]["name"],
+            "external_prefix": word["policy"]["external_prefix"],
+        },
+        run_id="back",
+    )
+    server.wait(lambda: state(server, back) in ENDED, "the way back did not end")
+    assert state(server, back) == "success"
+    assert state(server, f"{back}/taskInstances/replicate.increment") == "success"
+    assert state(server, f"{back}/taskInstances/replicate.drain") == "skipped"
+    found = hive_sql_source.execute("SELECT id FROM hangar.planes")
+    assert sorted(found) == [("1",), ("3",), ("4",), ("5",)]
+
+
+def begin(server: AirflowServer, dag_id: str, conf: dict[str, Any], *, run_id: str) -> str:
+    """Trigger a DAG; return the path of its run."""
+    server._insist(f"/api/v2/dags/{dag_id}", {"is_paused": False}, "PATCH")
+    body = {"dag_run_id": run_id, "logical_date": None, "conf": conf}
+    server._insist(f"/api/v2/dags/{dag_id}/dagRuns", body, "POST")
+    return f"/api/v2/dags/{dag_id}/dagRuns/{run_id}"
+
+
+def answer(server: AirflowServer, run: str, option: str) -> None:
+    """Wait until a run asks for approval, answer, and wait for its end."""
+    asked = f"{run}/taskInstances/approve"
+    server.wait(lambda: state(server, asked) in WAITING or state(server, run) in ENDED, "nobody was asked")
+    states = {
+        one["task_id"]: one["state"] for one in server.request(f"{run}/taskInstances")["task_instances"]
+    }
+    assert states["approve"] in WAITING, states
+    # No person is quicker. Answered at once, Airflow 3.3 takes the pause for a failure, and asks again.
+    time.sleep(5)
+    server._insist(f"{asked}/-1/hitlDetails", {"chosen_options": [option]}, "PATCH")
+    server.wait(lambda: state(server, run) in ENDED, "the failover did not end")
+
+
+def state(server: AirflowServer, path: str) -> str:
+    try:
+        return str(server.request(path).get("state") or "")
+    except OSError:
+        return ""
