@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import Any
 
 from airflow_hive_federation.cli.story import Story, is_count
@@ -12,10 +13,12 @@ from airflow_hive_federation.cli.story import Story, is_count
 _WARNINGS = frozenset({"warning", "error", "critical"})
 
 
-def retell(story: Story) -> None:
-    """Let a story tell the counts that our hooks log, and what is warned of; nothing else is shown.
+@contextmanager
+def retold(story: Story) -> Iterator[None]:
+    """Within, a story tells the counts that our hooks log, and what is warned of; nothing else is shown.
 
     Of spark-submit's many lines only the counts are for a user; the others are in the error if it fails.
+    Afterwards logging is as it was: a command may be called from a program that goes on.
     """
     import structlog
 
@@ -28,8 +31,25 @@ def retell(story: Story) -> None:
             story.hear(text)
         raise structlog.DropEvent
 
+    warnings = logging.StreamHandler(sys.stderr)
+    warnings.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    configured = structlog.get_config()
     structlog.configure(processors=[tell], cache_logger_on_first_use=False)
-    logging.getLogger("airflow.task").handlers.clear()
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(message)s", force=True
-    )
+    try:
+        with _handlers("airflow.task", []), _handlers("", [warnings], logging.WARNING):
+            yield
+    finally:
+        structlog.configure(**configured)
+
+
+@contextmanager
+def _handlers(name: str, handlers: list[logging.Handler], level: int | None = None) -> Iterator[None]:
+    logger = logging.getLogger(name)
+    before, logger.handlers = logger.handlers, handlers
+    level_before = logger.level
+    logger.setLevel(level_before if level is None else level)
+    try:
+        yield
+    finally:
+        logger.handlers = before
+        logger.setLevel(level_before)

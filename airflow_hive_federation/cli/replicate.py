@@ -118,15 +118,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _replicate(args: argparse.Namespace, file: PolicyFile) -> int:
     # After that, for they import Airflow, which takes seconds.
-    from airflow_hive_federation.cli.airflow_logs import retell
+    from airflow_hive_federation.cli.airflow_logs import retold
     from airflow_hive_federation.hooks.spark import SparkPipelineHook
     from airflow_hive_federation.metastore import MetastorePool
 
     story = Story()
-    retell(story)
-    source, target = end_for(file.source), end_for(file.target)
-    options = common_storage_options(source, target)
     with ExitStack() as stack:
+        stack.enter_context(retold(story))
+        source, target = end_for(file.source), end_for(file.target)
+        options = common_storage_options(source, target)
         work = _Work(
             source=stack.enter_context(MetastorePool(source.settings, _CONNECTIONS)),
             target=stack.enter_context(MetastorePool(target.settings, _CONNECTIONS)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from airflow_hive_federation.errors import MetastoreError
+from airflow_hive_federation.errors import InvalidOperationError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.events import kept_files
 from airflow_hive_federation.replication import markers
@@ -44,6 +44,7 @@ def _is_kept(client: MetastoreClient, database: str) -> bool:
         return False
     try:
         enabled = str(client.get_config_value("hive.repl.cm.enabled", "false"))
-    except MetastoreError:
+    except InvalidOperationError:
+        # The metastore tells nobody its settings of such a name.
         return False
     return enabled.strip().lower() == "true"
