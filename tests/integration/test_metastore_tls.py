@@ -16,8 +16,9 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.errors import MetastoreError, MetastoreUnreachableError
+from airflow_hive_federation.errors import MetastoreError, MetastoreUnreachableError, RemoteError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings, TlsSettings
+from airflow_hive_federation.remotes.session import Remotes
 
 PASSWORD = "only-for-this-test"
 
@@ -87,6 +88,20 @@ def settings_for(metastore: EmbeddedMetastore, ca_file: Path | None) -> Metastor
 def test_a_trusted_certificate_is_enough(secured: EmbeddedMetastore, identity: Identity) -> None:
     with MetastoreClient(settings_for(secured, identity.certificate)) as client:
         assert client.list_databases() == ["default"]
+
+
+def test_a_remote_behind_tls(
+    secured: EmbeddedMetastore, source: EmbeddedMetastore, identity: Identity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statement = f"""CREATE REMOTE DATABASE behind_tls CONNECTED TO default
+        VIA 'thrift' 'hive.metastore.uris' = '{secured.uri}' 'hive.metastore.use.SSL' = 'true'"""
+    local = MetastoreSettings(uris=(source.uri,))
+    with Remotes(local) as remotes, pytest.raises(RemoteError, match=r"Remote behind_tls.*certificate"):
+        remotes.run(statement)
+    # By the system's authorities, of which it now is one.
+    monkeypatch.setenv("SSL_CERT_FILE", str(identity.certificate))
+    with Remotes(local) as remotes:
+        remotes.run(f"{statement}; REFRESH REMOTE DATABASE behind_tls; DROP REMOTE DATABASE behind_tls")
 
 
 def test_an_unknown_certificate_is_refused(secured: EmbeddedMetastore, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pickle
 import shutil
 import signal
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,7 @@ from airflow_hive_federation.remotes.session import Remotes
 from airflow_hive_federation.tunnel.listener import listening
 from airflow_hive_federation.tunnel.route import TunnelSettings
 from airflow_hive_federation.tunnel.tunnel import Tunnel, TunnelSocket
+from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.integration.sshd import Sshd, free_port, start_sshd
 from tests.integration.test_remotes import text_table
 
@@ -247,6 +249,44 @@ def test_keys_that_do_not_do(servers: list[Sshd], echo: int, tmp_path: Path) -> 
     no_keys = replace(good.hops[0], keys=())
     with Tunnel(replace(good, hops=(no_keys,))) as tunnel, pytest.raises(TunnelAuthenticationError):
         tunnel.dial("127.0.0.1", echo, 20)
+
+
+def test_a_key_with_a_passphrase(servers: list[Sshd], echo: int, tmp_path: Path) -> None:
+    good = settings_for(servers[0])
+    locked = tmp_path / "locked"
+    shutil.copy(servers[0].key, locked)
+    change = ["ssh-keygen", "-q", "-p", "-P", "", "-N", "sesame", "-f", str(locked)]
+    subprocess.run(change, check=True, timeout=30)
+    route = replace(good, hops=(replace(good.hops[0], keys=(str(locked),)),))
+    with Tunnel(replace(route, passphrase="sesame")) as tunnel:
+        assert ask(tunnel.dial("127.0.0.1", echo, 20), b"open") == b"open"
+    for passphrase in (None, "wrong"):
+        with (
+            Tunnel(replace(route, passphrase=passphrase)) as tunnel,
+            pytest.raises(TunnelAuthenticationError) as caught,
+        ):
+            tunnel.dial("127.0.0.1", echo, 20)
+        assert "wrong" not in str(caught.value)
+
+
+def test_a_key_of_an_agent(
+    servers: list[Sshd], echo: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "agent"
+    with subprocess.Popen(["ssh-agent", "-D", "-a", str(place)], stdout=subprocess.DEVNULL) as agent:
+        try:
+            assert wait_until(place.exists, PollPolicy(first_s=0.02, timeout_s=20))
+            monkeypatch.setenv("SSH_AUTH_SOCK", str(place))
+            subprocess.run(["ssh-add", "-q", str(servers[0].key)], check=True, timeout=30)
+            good = settings_for(servers[0])
+            route = replace(good, hops=(replace(good.hops[0], keys=()),))
+            with Tunnel(replace(route, agent=True)) as tunnel:
+                assert ask(tunnel.dial("127.0.0.1", echo, 20), b"open") == b"open"
+            # Not asked for, it is left alone.
+            with Tunnel(route) as tunnel, pytest.raises(TunnelAuthenticationError):
+                tunnel.dial("127.0.0.1", echo, 20)
+        finally:
+            agent.terminate()
 
 
 def test_what_lies_behind_does_not_answer(servers: list[Sshd], tmp_path: Path, echo: int) -> None:
