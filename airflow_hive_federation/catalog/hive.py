@@ -14,6 +14,8 @@ _LISTENER = "DbNotificationListener"
 _LISTENERS = ("hive.metastore.transactional.event.listeners", "hive.metastore.event.listeners")
 #: Connections to one remote. What is slow is the remote's database: more would not make it faster.
 POOL_SIZE = 4
+#: Asking by name costs a metastore on Derby a scan of all its partitions for each call.
+_NAMES_A_CALL = 5_000
 #: Others may hold a connection while they write 100,000 partitions; each of their calls has its own deadline.
 _WAIT_S = 3600.0
 
@@ -74,7 +76,9 @@ class HiveCatalog:
     ) -> list[types.Partition]:
         """See :meth:`.roles.Reader.get_partitions`."""
         with self.client() as client:
-            return list(client.iter_partitions(database, table, names=names))
+            everything = client.get_partitions(database, table) if names is None else []
+            asked = client.iter_partitions(database, table, names=names, batch=_NAMES_A_CALL)
+            return everything or list(asked)
 
     def find_partitions(self, database: str, table: str, where: str) -> list[types.Partition]:
         """See :meth:`.roles.PartitionFilter.find_partitions`."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
 from typing import Any
 
 from airflow_hive_federation.catalog.roles import PartitionStatistics
 from airflow_hive_federation.metastore import MetastoreClient
-from airflow_hive_federation.metastore.calls.base import ENGINE
+from airflow_hive_federation.metastore.calls.base import ENGINE, batches
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.remotes import definitions
@@ -15,39 +17,91 @@ from airflow_hive_federation.remotes.changes import TableChange
 from airflow_hive_federation.remotes.ends import KEEP_STATISTICS, Ends, names_of
 from airflow_hive_federation.remotes.links import Link
 
+#: Read at a time: each takes some 10 kB of memory on either side. Not fewer: to be asked by name costs a
+#: metastore on Derby a scan of all partitions for each batch.
+PARTITIONS_A_BATCH = 5_000
+
 
 def refresh(ends: Ends, link: Link, remote: Any, names: Sequence[str] | None) -> tuple[int, int, int]:
-    """Compare partitions and apply what differs.
+    """Compare partitions and apply what differs, batch by batch.
 
     :param remote: wire ``Table`` of the remote.
     :param names: which partitions; ``None`` means all.
     :return: how many were added, altered and dropped.
     """
-    if names is not None and not names:
-        return 0, 0, 0
-    wanted = _by_name(remote, at_the_remote(ends, link, remote, names))
+    counts = (0, 0, 0)
+    if names is None:
+        with ends.local.client() as client:
+            here = client.list_partition_names(*names_of(link.local))
+        parts = _in_batches({*here, *_names_at_the_remote(ends, link)})
+    else:
+        parts = list(batches(names, PARTITIONS_A_BATCH))
+    for some, found in _read_ahead(ends, link, remote, parts):
+        added, altered, dropped = _bring(ends, link, remote, some, found)
+        counts = (counts[0] + added, counts[1] + altered, counts[2] + dropped)
+    return counts
+
+
+def at_the_remote(ends: Ends, link: Link, remote: Any) -> Iterator[list[Any]]:
+    """Yield all partitions of the remote as the local table gets them, in batches.
+
+    :param remote: wire ``Table`` of the remote.
+    """
+    if remote.partitionKeys:
+        parts = _in_batches(_names_at_the_remote(ends, link))
+        for _, found in _read_ahead(ends, link, remote, parts):
+            yield found
+
+
+def _names_at_the_remote(ends: Ends, link: Link) -> list[str]:
+    with ends.breaker.guard():
+        return ends.remote.list_partition_names(*names_of(link.remote))
+
+
+def _in_batches(names: Collection[str]) -> list[list[str] | None]:
+    """Cut the names of all partitions; ``None`` is all at once, which costs less than asking by name."""
+    if len(names) <= PARTITIONS_A_BATCH:
+        return [None] if names else []
+    return list(batches(sorted(names), PARTITIONS_A_BATCH))
+
+
+def _read_ahead(
+    ends: Ends, link: Link, remote: Any, parts: Sequence[list[str] | None]
+) -> Iterator[tuple[list[str] | None, list[Any]]]:
+    """Read batches from the remote, each while the one before it is written here."""
+    if len(parts) <= 1:
+        yield from ((some, _made(ends, link, remote, some)) for some in parts)
+        return
+    with ThreadPoolExecutor(1, thread_name_prefix="remote-partitions") as thread:
+        coming = thread.submit(_made, ends, link, remote, parts[0])
+        for some, following in zip_longest(parts, parts[1:]):
+            found = coming.result()
+            if following is not None:
+                coming = thread.submit(_made, ends, link, remote, following)
+            yield some, found
+
+
+def _bring(
+    ends: Ends, link: Link, remote: Any, names: Sequence[str] | None, found: Sequence[Any]
+) -> tuple[int, int, int]:
+    """Bring the local partitions of these names to what was found at the remote."""
+    wanted = _by_name(remote, found)
+    present = _by_name(remote, ends.local.get_partitions(*names_of(link.local), names))
+    added = [one for name, one in wanted.items() if name not in present]
+    altered = [
+        one
+        for name, one in wanted.items()
+        if name in present and not definitions.same_partition(one, present[name])
+    ]
+    dropped = sorted(present.keys() - wanted.keys())
     with ends.local.client() as client:
-        present = _by_name(remote, client.iter_partitions(*names_of(link.local), names=names))
-        added = [one for name, one in wanted.items() if name not in present]
-        altered = [
-            one
-            for name, one in wanted.items()
-            if name in present and not definitions.same_partition(one, present[name])
-        ]
-        dropped = sorted(present.keys() - wanted.keys())
         write(client, link, added=added, altered=altered)
         client.drop_partitions(*names_of(link.local), dropped, delete_data=False)
     return len(added), len(altered), len(dropped)
 
 
-def at_the_remote(ends: Ends, link: Link, remote: Any, names: Sequence[str] | None) -> list[Any]:
-    """The remote's partitions as the local table gets them, column statistics on them.
-
-    :param remote: wire ``Table`` of the remote.
-    :param names: which partitions; ``None`` means all.
-    """
-    if not remote.partitionKeys:
-        return []
+def _made(ends: Ends, link: Link, remote: Any, names: Sequence[str] | None) -> list[Any]:
+    """The remote's partitions as the local table gets them, column statistics on them."""
     acid = definitions.is_acid(remote)
     database, table = names_of(link.local)
     with ends.breaker.guard():
@@ -92,8 +146,7 @@ def changed_names(ends: Ends, link: Link, remote: Any, change: TableChange) -> l
     """
     names = set(change.partition_names([key.name or "" for key in remote.partitionKeys]))
     if change.partition_names_too:
-        with ends.breaker.guard():
-            there = ends.remote.list_partition_names(*names_of(link.remote))
+        there = _names_at_the_remote(ends, link)
         with ends.local.client() as client:
             names |= set(there) ^ set(client.list_partition_names(*names_of(link.local)))
     return sorted(names)

@@ -300,11 +300,17 @@ class _Work:
 
     def _create(self, link: Link, remote: Any, made: Any) -> _Outcome:
         self._with_statistics(made, remote, link)
-        found = partitions.at_the_remote(self.ends, link, remote, None)
+        found = partitions.at_the_remote(self.ends, link, remote)
+        # Read before the table is made: a remote that fails now leaves nothing.
+        some, added = next(found, []), 0
         with self.ends.local.client() as client:
             client.create_table(made, environment=KEEP_STATISTICS)
-            partitions.write(client, link, added=found)
-        return _Outcome(name=link.local.table or "", action="created", added=len(found))
+        while some:
+            with self.ends.local.client() as client:
+                partitions.write(client, link, added=some)
+            added += len(some)
+            some = next(found, [])
+        return _Outcome(name=link.local.table or "", action="created", added=added)
 
     def _alter(self, link: Link, remote: Any, made: Any, table: Any, change: TableChange) -> _Outcome:
         """Partitions first: the table's definition is what says that all of it was taken over."""

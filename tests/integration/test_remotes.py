@@ -33,6 +33,7 @@ from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimi
 from airflow_hive_federation.ingest.errors import InvalidTable
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.remotes import partitions
 from airflow_hive_federation.remotes.ends import drop_link
 from airflow_hive_federation.remotes.session import Remotes
 from airflow_hive_federation.remotes.statement import Kind, Name
@@ -387,6 +388,45 @@ def test_a_remote_that_leads_back_is_refused(
     place = local_path(table(near, NEAR, "own").sd.location)
     assert place is not None
     assert (Path(place) / "data").exists()
+
+
+def test_partitions_in_several_batches(
+    remotes: Remotes, far: EmbeddedMetastore, near: EmbeddedMetastore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "PARTITIONS_A_BATCH", 400)
+    place = f"file:{far.external_warehouse}/many"
+
+    def many(numbers: range) -> list[types.Partition]:
+        return [
+            types.Partition(dbName=FAR, tableName="many", values=[f"{one:04}"], sd=storage(f"{place}/{one}"))
+            for one in numbers
+        ]
+
+    text_table(far, FAR, "many", rows={"p=first": ""})
+    with connected(far) as client:
+        client.add_partitions(many(range(1000)))
+    remotes.run(f"CREATE REMOTE TABLE many CONNECTED TO {FAR}.many {via(far)}")
+    name = Name(table="many")
+    assert len(remotes.local_partition_names(Name(database=NEAR, table="many"))) == 1001
+    with connected(far) as client:
+        client.drop_partitions(FAR, "many", ["p=0000", "p=first"], delete_data=False)
+        client.add_partitions(many(range(1000, 1500)))
+        (moved,) = client.iter_partitions(FAR, "many", names=["p=0999"])
+        moved.sd.location = f"{place}/moved"  # type: ignore[union-attr]
+        client.alter_partitions(FAR, "many", [moved])
+    with connected(near) as client:
+        client.drop_partitions(NEAR, "many", ["p=0500"], delete_data=False)
+    # Everything is compared, which finds what was done to the link, too.
+    report = remotes.refresh(Kind.TABLE, name, whole=True)
+    assert (report.partitions_added, report.partitions_altered, report.partitions_dropped) == (501, 1, 2)
+    assert not remotes.refresh(Kind.TABLE, name, whole=True).changed
+    with connected(far) as client:
+        client.drop_partitions(FAR, "many", [f"p={one:04}" for one in range(500, 1400)], delete_data=False)
+    report = remotes.refresh(Kind.TABLE, name)
+    assert (report.whole, report.partitions_dropped) == (False, 900)
+    with connected(far) as there, connected(near) as here:
+        assert here.list_partition_names(NEAR, "many") == there.list_partition_names(FAR, "many")
+    remotes.run("DROP REMOTE TABLE many")
 
 
 class Failing(MemoryCatalog):

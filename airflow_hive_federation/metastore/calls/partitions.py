@@ -46,7 +46,7 @@ class PartitionCalls(StatisticsCalls):
         """
         if names is None:
             names = self.list_partition_names(database, table)
-            if len(names) <= PARTITIONS_AN_ANSWER and (found := self._all_partitions(database, table)):
+            if len(names) <= PARTITIONS_AN_ANSWER and (found := self.get_partitions(database, table)):
                 if with_column_stats:
                     self._attach_column_stats(database, table, found, valid_write_ids)
                 yield from found
@@ -63,21 +63,21 @@ class PartitionCalls(StatisticsCalls):
             )
             yield from self.call("get_partitions_by_names_req", request).partitions
 
-    def find_partitions(self, database: str, table: str, where: str) -> list[types.Partition]:
-        """Read the partitions that a condition on partition keys holds for, ``day >= '2026-01-01'``.
-
-        :raises MetastoreServerError: if the metastore cannot read the condition.
-        """
-        found = self.call("get_partitions_by_filter", self._database_name(database), table, where, ALL)
-        return cast("list[types.Partition]", found)
-
-    def _all_partitions(self, database: str, table: str) -> list[types.Partition]:
+    def get_partitions(self, database: str, table: str) -> list[types.Partition]:
         """Read all partitions in one answer; empty if the server limits how many it gives at a time."""
         try:
             found = self.call("get_partitions", self._database_name(database), table, ALL)
         except MetastoreServerError:
             # metastore.limit.partition.request. Anything else comes up again when they are asked by name.
             return []
+        return cast("list[types.Partition]", found)
+
+    def find_partitions(self, database: str, table: str, where: str) -> list[types.Partition]:
+        """Read the partitions that a condition on partition keys holds for, ``day >= '2026-01-01'``.
+
+        :raises MetastoreServerError: if the metastore cannot read the condition.
+        """
+        found = self.call("get_partitions_by_filter", self._database_name(database), table, where, ALL)
         return cast("list[types.Partition]", found)
 
     def _attach_column_stats(
