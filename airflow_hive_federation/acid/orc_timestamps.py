@@ -1,7 +1,7 @@
 """Timestamps that pyarrow's ORC writer stores wrongly.
 
 Of an instant before 1970 with a fraction of a second it rounds the seconds towards zero and stores negative
-nanoseconds, on which Hive's readers fail. Whoever re-encodes rows refuses those first.
+nanoseconds, on which Hive's readers fail. Rows with those are encoded by :mod:`.orc_early_timestamps`.
 """
 
 from __future__ import annotations
@@ -9,25 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_hive_federation.errors import AcidFormatError
-
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-
-
-def refuse_unstorable_timestamps(rows: pa.RecordBatch | pa.Table, name: str) -> None:
-    """Refuse rows that pyarrow would store wrongly.
-
-    :param name: the file or table, for the error.
-    :raises AcidFormatError: some timestamp before 1970 has a fraction of a second.
-    """
-    for column in rows.columns:
-        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-        if any(has_unstorable_timestamp(chunk) for chunk in chunks):
-            raise AcidFormatError(
-                f"{name} has timestamps before 1970 with a fraction of a second, which cannot be written.",
-                remedy="Run a major compaction of the partition with Hive.",
-                path=name,
-            )
 
 
 def has_unstorable_timestamp(array: pa.Array) -> bool:

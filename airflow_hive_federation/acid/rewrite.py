@@ -12,17 +12,17 @@ import itertools
 import shutil
 import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import orc
 
 from airflow_hive_federation.acid.names import side_file
 from airflow_hive_federation.acid.orc_batches import Head, OrcBatches
 from airflow_hive_federation.acid.orc_tail import OrcTail, read_tail, replace_footer
-from airflow_hive_federation.acid.orc_timestamps import refuse_unstorable_timestamps
 from airflow_hive_federation.acid.side_files import read_flushed_length
+from airflow_hive_federation.acid.write_assembling import OrcFileWriter
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.storage.filesystem import open_filesystem, reading, storage_errors
@@ -71,17 +71,20 @@ def drop_rows(
     :param name: the file's name for error messages.
     :return: how many rows were left out.
     :raises AcidFormatError: if the source is truncated, is no ACID bucket file, or holds what pyarrow cannot
-        carry over (timestamps outside the years 1677 to 2262, union types).
+        carry over (timestamps outside the years 1677 to 2262, union types), or what ORC cannot store (see
+        :func:`.orc_early_timestamps.storable`).
     """
     if not source.seek(0, io.SEEK_END):
         return 0
     tail = read_tail(source, name)
     _check(tail, name)
-    with tempfile.TemporaryFile() as made:
-        dropped = _filter(source, made, tail, write_ids, name)
-        _finish(made, tail, name)
-        made.seek(0)
-        shutil.copyfileobj(made, target)
+    with tempfile.TemporaryDirectory(prefix="hive-rewrite-") as directory:
+        path = Path(directory, "bucket")
+        dropped = _filter(source, path, tail, write_ids, name)
+        with path.open("r+b") as made:
+            _finish(made, tail, name)
+            made.seek(0)
+            shutil.copyfileobj(made, target)
     return dropped
 
 
@@ -97,31 +100,34 @@ def _check(tail: OrcTail, name: str) -> None:
         raise AcidFormatError(f"{name} has an ORC compression that cannot be written.", path=name)
 
 
-def _filter(file: BinaryIO, made: BinaryIO, tail: OrcTail, write_ids: ValidWriteIds, name: str) -> int:
+def _filter(file: BinaryIO, made: Path, tail: OrcTail, write_ids: ValidWriteIds, name: str) -> int:
     try:
         reader = _batches(file, tail)
-        if tuple(reader.schema.names) != ACID_COLUMNS:
-            raise AcidFormatError(
-                f"{name} has the columns {', '.join(reader.schema.names)}, not those of an ACID file.",
-                path=name,
-            )
-        kept = 0
-        # Hive's row index stride.
-        with orc.ORCWriter(made, compression=tail.compression, row_index_stride=10_000) as writer:
-            writer.write(reader.schema.empty_table())
-            for batch in reader.batches():
-                visible = batch.filter(_visible(batch, write_ids))
-                kept += visible.num_rows
-                refuse_unstorable_timestamps(visible, name)
-                if visible.num_rows:
-                    writer.write(pa.Table.from_batches([visible]))
-    except (pa.ArrowException, OSError) as error:
+        columns = tuple(reader.schema.names)
+        if columns == ACID_COLUMNS:
+            return tail.row_count - _write_visible(reader, made, tail, write_ids)
+    except (pa.ArrowException, OSError, AcidFormatError) as error:
+        reason = error.message if isinstance(error, AcidFormatError) else f"{error}."
         raise AcidFormatError(
-            f"{name} cannot be rewritten without its aborted rows: {error}.",
+            f"{name} cannot be rewritten without its aborted rows: {reason}",
             remedy="Run a major compaction of the partition on the source.",
             path=name,
         ) from error
-    return tail.row_count - kept
+    raise AcidFormatError(
+        f"{name} has the columns {', '.join(columns)}, not those of an ACID file.", path=name
+    )
+
+
+def _write_visible(reader: OrcBatches, made: Path, tail: OrcTail, write_ids: ValidWriteIds) -> int:
+    kept = 0
+    with OrcFileWriter(made, lambda: tail.types, tail.compression) as writer:
+        writer.write(reader.schema.empty_table())
+        for batch in reader.batches():
+            visible = batch.filter(_visible(batch, write_ids))
+            kept += visible.num_rows
+            if visible.num_rows:
+                writer.write(pa.Table.from_batches([visible]))
+    return kept
 
 
 def _visible(batch: pa.RecordBatch, write_ids: ValidWriteIds) -> pa.Array:

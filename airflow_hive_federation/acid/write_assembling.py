@@ -3,15 +3,62 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import pyarrow as pa
+from pyarrow import orc
 
 from airflow_hive_federation.acid.orc_assembly import AssembledFile, encode, stripes_of
+from airflow_hive_federation.acid.orc_timestamps import has_unstorable_timestamp
 from airflow_hive_federation.acid.write_columns import PROLEPTIC
 
+_STRIDE_ROWS = 10_000  # Hive's row index stride
 _STRIPE_BYTES = 64 * 1024 * 1024
+
+
+class OrcFileWriter:
+    """Writes a file by pyarrow's writer, and goes on stripe by stripe once that would store values wrongly.
+
+    :param path: the file, which is not there or empty.
+    :param types: gives serialized ``Type`` messages; asked only if they are needed.
+    :param compression: of :data:`.orc_assembly.COMPRESSIONS`.
+    """
+
+    def __init__(self, path: Path, types: Callable[[], Sequence[bytes]], compression: str) -> None:
+        self._path, self._types, self._compression = path, types, compression
+        self._writer: orc.ORCWriter | AssemblingWriter | None = None
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows.
+
+        :raises AcidFormatError: some timestamp cannot be stored.
+        """
+        if not isinstance(self._writer, AssemblingWriter) and any(
+            has_unstorable_timestamp(chunk) for column in rows.columns for chunk in column.chunks
+        ):
+            self.close()
+            self._writer = AssemblingWriter(self._path, self._types(), self._compression)
+        if self._writer is None:
+            self._writer = orc.ORCWriter(
+                str(self._path), compression=self._compression, row_index_stride=_STRIDE_ROWS
+            )
+        self._writer.write(rows)
+
+    def close(self) -> None:
+        """Write the tail."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 class AssemblingWriter:
@@ -50,11 +97,14 @@ class AssemblingWriter:
             self._encode()
 
     def close(self) -> None:
-        """Write the tail."""
-        if self._tables:
-            self._encode()
-        self._made.finish({})
-        self._file.close()
+        """Write the tail.
+
+        :raises AcidFormatError: some timestamp cannot be stored.
+        """
+        with self._file:
+            if self._tables:
+                self._encode()
+            self._made.finish({})
 
     def _encode(self) -> None:
         for stripe in encode(pa.concat_tables(self._tables), self._compression):

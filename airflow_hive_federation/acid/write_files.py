@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow import orc
 
 from airflow_hive_federation.acid.arrow_columns import arrow_type
 from airflow_hive_federation.acid.arrow_rows import bucket_property
@@ -28,7 +27,7 @@ from airflow_hive_federation.acid.orc_tail import read_tail, replace_footer
 from airflow_hive_federation.acid.orc_timestamps import has_unstorable_timestamp
 from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
 from airflow_hive_federation.acid.text_tables import TextForm
-from airflow_hive_federation.acid.write_assembling import AssemblingWriter
+from airflow_hive_federation.acid.write_assembling import OrcFileWriter
 from airflow_hive_federation.acid.write_columns import (
     PROLEPTIC,
     orc_types,
@@ -42,7 +41,6 @@ from airflow_hive_federation.storage.filesystem import local_path, open_filesyst
 RESULT_SCHEMA = (
     "path string, values array<string>, bucket int, row_count bigint, size_bytes bigint, problem string"
 )
-_STRIDE_ROWS = 10_000  # Hive's row index stride
 _ACID_TYPES = ("int", "bigint", "int", "bigint", "bigint")
 _Batches = Iterator[pa.RecordBatch]
 
@@ -297,8 +295,6 @@ class _OpenFile:
         except _RefusedError as refused:
             return str(refused)
         with storage_errors(self._uri):
-            if self._writing.file_format in {"acid", "orc"}:
-                self._assemble_if_early(made)
             if self._writer is None:
                 self._writer = self._opened(made.schema)
             self._writer.write(pa.Table.from_batches([made]))
@@ -336,20 +332,7 @@ class _OpenFile:
             return pq.ParquetWriter(
                 str(self._path), schema.with_metadata(metadata), compression="snappy", version="2.4"
             )
-        return orc.ORCWriter(
-            str(self._path), compression=self._writing.compression, row_index_stride=_STRIDE_ROWS
-        )
-
-    def _assemble_if_early(self, batch: pa.RecordBatch) -> None:
-        """Go on by another writer once there are timestamps that pyarrow's would store wrongly."""
-        if isinstance(self._writer, AssemblingWriter):
-            return
-        if any(map(has_unstorable_timestamp, batch.columns)):
-            if self._writer is not None:
-                self._writer.close()
-            self._writer = AssemblingWriter(
-                self._path, type_messages(self._row_type()), self._writing.compression
-            )
+        return OrcFileWriter(self._path, lambda: type_messages(self._row_type()), self._writing.compression)
 
     def _row_type(self) -> HiveType:
         row = HiveType(

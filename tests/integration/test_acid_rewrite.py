@@ -88,6 +88,33 @@ def test_a_file_of_nothing_but_aborted_rows(hive: HiveSql, source: EmbeddedMetas
         assert hive.execute(f"select * from {DATABASE}.emptied") == []
 
 
+def test_instants_before_1970_with_fractions(hive: HiveSql, source: EmbeddedMetastore) -> None:
+    columns = "(id int, t timestamp, a array<timestamp>) stored as orc tblproperties ('transactional'='true')"
+    times = ["1969-12-31 23:59:58.5", "1960-02-29 12:00:00.123456789", "1700-01-01 00:00:00.001"]
+    times += ["1970-01-01 00:00:00.25", "2026-01-01 00:00:00"]
+    rows = [f"select {i}, timestamp'{t}', array(timestamp'{t}', null)" for i, t in enumerate(times)]
+    for name in ("early", "early_copied"):
+        hive.execute(f"create table {DATABASE}.{name} {columns}")
+    hive.execute(f"insert into {DATABASE}.early {' union all '.join(rows)}")
+    _commit_write_ids(source, "early_copied", 1)
+    database = source.warehouse / f"{DATABASE}.db"
+    for path in (database / "early").rglob("bucket_*"):
+        copy = database / "early_copied" / path.relative_to(database / "early")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        write_ids = ValidWriteIds(table=f"{DATABASE}.early", high_watermark=1)
+        rewrite_file(f"file:{path}", f"file:{copy}", write_ids.text())
+        assert copy.read_bytes() != path.read_bytes()
+    for vectorized in ("true", "false"):
+        hive.set("hive.vectorized.execution.enabled", vectorized)
+        wanted, found = (
+            hive.execute(f"select * from {DATABASE}.{name} order by id") for name in ("early", "early_copied")
+        )
+        assert found == wanted
+        assert [row[1] for row in wanted] == times
+        last = f"select id from {DATABASE}.early_copied where t = timestamp'{times[1]}'"
+        assert hive.execute(last) == [("1",)]
+
+
 def _commit_write_ids(source: EmbeddedMetastore, table: str, count: int) -> None:
     with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
         txns = client.open_txns(count)

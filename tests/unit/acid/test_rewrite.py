@@ -1,17 +1,22 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyarrow import orc
 
+from airflow_hive_federation.acid.orc_assembly import AssembledFile, encode, type_messages
 from airflow_hive_federation.acid.orc_tail import read_tail, replace_footer
 from airflow_hive_federation.acid.rewrite import drop_rows, rewrite_file
 from airflow_hive_federation.errors import AcidFormatError
+from airflow_hive_federation.model.types import parse_type
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 
+NS = pa.timestamp("ns")
 ACID = pa.schema(
     [
         ("operation", pa.int32()),
@@ -99,3 +104,48 @@ def test_another_number_of_types_is_refused() -> None:
     file = io.BytesIO(bucket_file(rows=10))
     with pytest.raises(AcidFormatError, match="9 columns, but 0"):
         replace_footer(file, "bucket_00000", types=[], calendar=None, user_metadata={})
+
+
+def timed_rows(instants: list[int], wrap: Callable[[int], Any], kind: pa.DataType) -> pa.Table:
+    """Rows of instants (nanoseconds since 1970), each first aborted, then committed."""
+    rows = [
+        {
+            "operation": 0,
+            "originalTransaction": write_id,
+            "bucket": 536870912,
+            "rowId": number,
+            "currentTransaction": write_id,
+            "row": {"t": wrap(instant)},
+        }
+        for number, instant in enumerate(instants)
+        for write_id in (1, 2)
+    ]
+    return pa.Table.from_pylist(rows, ACID.set(5, pa.field("row", pa.struct([("t", kind)]))))
+
+
+@pytest.mark.parametrize("compression", ["zlib", "zstd", "snappy", "uncompressed"])
+def test_instants_before_1970_with_fractions(compression: str) -> None:
+    # Later ones first: another writer has begun the file by then.
+    instants = [5 * number for number in range(40_000)] + [-7_000_000_123 * number for number in range(1, 9)]
+    source, copy = io.BytesIO(), io.BytesIO()
+    row = "struct<operation:int,originalTransaction:bigint,bucket:int,rowId:bigint,currentTransaction:bigint,"
+    types = type_messages(parse_type(f"{row}row:struct<t:timestamp>>"))
+    file = AssembledFile(source, types, compression=compression, calendar=1)
+    for stripe in encode(timed_rows(instants, lambda one: one, NS), compression):
+        file.add(stripe)
+    file.finish({"hive.acid.version": b"2"})
+    assert drop_rows(source, copy, ValidWriteIds(high_watermark=2, aborted_ids=(1,))) == len(instants)
+    copied = orc.ORCFile(io.BytesIO(copy.getvalue())).read().column("row").combine_chunks()
+    assert copied.field("t").cast(pa.int64()).to_pylist() == instants
+    before, after = read_tail(source, "source"), read_tail(copy, "copy")
+    assert (after.types, after.calendar) == (before.types, before.calendar)
+    assert after.user_metadata["hive.acid.stats"] == b"40008,0,0"
+
+
+def test_instants_in_maps_are_refused() -> None:
+    source = io.BytesIO()
+    maps = pa.map_(pa.string(), NS)
+    orc.write_table(timed_rows([-5_700_000_000], lambda one: [("k", one)], maps), source, compression="zlib")
+    source = io.BytesIO(source.getvalue())
+    with pytest.raises(AcidFormatError, match=r"bucket_7 cannot be rewritten .* map holds timestamps"):
+        drop_rows(source, io.BytesIO(), ValidWriteIds(high_watermark=2), name="bucket_7")
