@@ -104,3 +104,11 @@ def _widens(have: pa.DataType, wanted: pa.DataType) -> bool:
         # A scale that shrinks would round.
         return bool(pa.types.is_decimal(wanted) and wanted.scale >= have.scale)
     return bool(have.equals(wanted))
+
+
+def orc_width(kind: pa.DataType) -> int:
+    """Count the columns that a type has in an ORC file: itself, and what is below it."""
+    if pa.types.is_map(kind):
+        # Arrow has a struct between a map and its keys and values, ORC none.
+        return 1 + orc_width(kind.key_type) + orc_width(kind.item_type)
+    return 1 + sum(orc_width(kind.field(place).type) for place in range(kind.num_fields))

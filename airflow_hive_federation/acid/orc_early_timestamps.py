@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_hive_federation.acid.arrow_columns import orc_width
 from airflow_hive_federation.acid.orc_tail import (
     _all,
     _decompressed,
@@ -57,7 +58,7 @@ def storable(rows: pa.Table) -> tuple[pa.Table, Mapping[int, Nanoseconds]]:
     for column in rows.columns:
         is_early = any(has_unstorable_timestamp(chunk) for chunk in column.chunks)
         columns.append(_storable(column.combine_chunks(), number, found) if is_early else column)
-        number += _width(column.type)
+        number += orc_width(column.type)
     return (pa.table(columns, names=rows.column_names) if found else rows), found
 
 
@@ -75,7 +76,7 @@ def _storable(array: pa.Array, number: int, found: dict[int, Nanoseconds]) -> pa
         # Null where the struct is, as ORC stores them.
         for child in array.flatten():
             children.append(_storable(child, place, found))
-            place += _width(child.type)
+            place += orc_width(child.type)
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
     if pa.types.is_list(kind):
         lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
@@ -243,8 +244,3 @@ def split(found: Mapping[int, Nanoseconds], counts: Sequence[Sequence[int]]) -> 
     ends = {column: np.cumsum([one[column] for one in counts])[:-1] for column in found}
     parts = {column: np.split(values, ends[column]) for column, values in found.items()}
     return [{column: some[index] for column, some in parts.items()} for index in range(len(counts))]
-
-
-def _width(kind: pa.DataType) -> int:
-    """How many columns a type has in an ORC file."""
-    return 1 + sum(_width(kind.field(place).type) for place in range(kind.num_fields))

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_hive_federation.acid.arrow_columns import orc_width
 from airflow_hive_federation.acid.orc_tail import _all, _fields, _message, _number
 
 LONG_BYTES = 64 << 10
@@ -36,7 +37,7 @@ def without_long_texts(rows: pa.Table) -> tuple[pa.Table, Mapping[int, Bounds]]:
     for column in rows.columns:
         is_long = any(_has_long_text(chunk) for chunk in column.chunks)
         columns.append(_changed(column.combine_chunks(), number, bounds) if is_long else column)
-        number += _width(column.type)
+        number += orc_width(column.type)
     if not bounds:
         return rows, bounds
     return pa.Table.from_arrays(columns, names=rows.column_names), bounds
@@ -77,7 +78,7 @@ def _changed(array: pa.Array, number: int, bounds: dict[int, Bounds]) -> pa.Arra
         children, place = [], number + 1
         for child in _children(array):
             children.append(_changed(child, place, bounds))
-            place += _width(child.type)
+            place += orc_width(child.type)
         names = [field.name for field in array.type]
         mask = pc.is_null(array) if array.null_count else None
         return pa.StructArray.from_arrays(children, names=names, mask=mask)
@@ -98,11 +99,6 @@ def _has_long_text(array: pa.Array) -> bool:
     if not pa.types.is_string(array.type):
         return False
     return bool((pc.max(pc.binary_length(array)).as_py() or 0) > LONG_BYTES)
-
-
-def _width(kind: pa.DataType) -> int:
-    """How many columns a type has in an ORC file."""
-    return 1 + sum(_width(kind.field(place).type) for place in range(kind.num_fields))
 
 
 def _low(text: pa.Buffer) -> bytes:

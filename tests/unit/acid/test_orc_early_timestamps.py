@@ -70,6 +70,21 @@ def test_in_structs_and_arrays_with_nulls_and_of_slices() -> None:
     assert found.to_pylist() == rows.to_pylist()
 
 
+def test_behind_a_map() -> None:
+    """Arrow has one struct more in a map than ORC has columns."""
+    inner = pa.struct([("m", pa.map_(pa.string(), pa.int32())), ("t", NS)])
+    times = [-5 * SECOND + 3, None, 7]
+    rows = pa.table(
+        {
+            "m": pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int32())),
+            "t": pa.array(times, NS),
+            "s": pa.array([{"m": [("k", 1)], "t": one} for one in times], inner),
+        }
+    )
+    types = "struct<m:map<string,int>,t:timestamp,s:struct<m:map<string,int>,t:timestamp>>"
+    assert read_back(rows, types).to_pylist() == rows.to_pylist()
+
+
 @pytest.mark.parametrize("unit", ["ms", "us"])
 def test_other_units(unit: str) -> None:
     per_second = {"ms": 1000, "us": 10**6}[unit]

@@ -55,6 +55,15 @@ def test_the_rows_and_their_bounds() -> None:
     assert _number(_fields(text), 3) == 2 * sum(len(one.encode()) for one in texts if one)
 
 
+def test_behind_a_map() -> None:
+    entries = pa.array([[("k", 1)], []], pa.map_(pa.string(), pa.int32()))
+    rows = pa.table({"a": entries, "b": ["x" * LONG, "y"], "c": [1, 2]})
+    content = written(rows, "map<string,int>", "string", "bigint")
+    assert orc.ORCFile(io.BytesIO(content)).read().to_pylist() == rows.to_pylist()
+    (text,) = _all(columns(content)[4], 4)
+    assert [len(_all(_fields(text), bound)[0]) for bound in (1, 2)] == [1024, 1]
+
+
 @pytest.mark.parametrize(
     ("text", "high"),
     [("ab", "ab"), ("a" * LONG, "a" * 1023 + "b"), ("\ud7ff" * LONG, "\ud7ff" * 340 + "\ue000")],
