@@ -126,15 +126,23 @@ class AssembledFile:
     :param types: serialized ``Type`` messages, see :func:`type_messages`.
     :param compression: that of the stripes.
     :param calendar: number of the ``CalendarKind`` of dates and timestamps.
+    :param indexed: whether its stripes have indexes.
     """
 
     def __init__(
-        self, file: BinaryIO, types: Sequence[bytes], *, compression: str, calendar: int | None
+        self,
+        file: BinaryIO,
+        types: Sequence[bytes],
+        *,
+        compression: str,
+        calendar: int | None,
+        indexed: bool = True,
     ) -> None:
         self._file = file
         self._types = types
         self._compression = COMPRESSIONS[compression]
         self._calendar = calendar
+        self._row_index_stride = _ROW_INDEX_STRIDE if indexed else 0
         self._offset = len(_MAGIC)
         self._stripes: list[bytes] = []
         self._statistics: list[bytes] = []
@@ -211,7 +219,7 @@ class AssembledFile:
             ),
             (6, _VARINT, self.rows),
             *((7, _BYTES, one) for one in self._columns),
-            (8, _VARINT, _ROW_INDEX_STRIDE),
+            (8, _VARINT, self._row_index_stride),
             *(field for field in last.writer if field[0] == _WRITER),
         ]
         if self._calendar is not None:

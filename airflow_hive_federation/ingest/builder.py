@@ -110,7 +110,10 @@ class StreamingConnectionBuilder:
         return self._with(batch_size=size)
 
     def with_streaming_optimizations(self, enabled: bool) -> Self:
-        """Write quickly (the default): without compression and dictionaries, which compaction adds."""
+        """Write quickly (the default): without compression, dictionaries and indexes.
+
+        Compaction adds them.
+        """
         return self._with(conf={**self._said.conf, _OPTIMIZATIONS: str(enabled).lower()})
 
     def with_dead_letters(self, to: str | DeadLetterHandler, *, limit: int | None = None) -> Self:

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from airflow_hive_federation.acid.names import VERSION_FILE, bucket_file, side_file
 from airflow_hive_federation.acid.orc_assembly import AssembledFile, Mark, Stripe, encode, type_messages
+from airflow_hive_federation.acid.orc_plain import columns_of, constant, counting, plain_stripe, structs
 from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
 from airflow_hive_federation.acid.write_columns import PROLEPTIC
 from airflow_hive_federation.acid.write_plan import TableLayout
@@ -30,6 +31,8 @@ from airflow_hive_federation.model.types import Field, HiveType
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
 
 _ACID_TYPES = ("int", "bigint", "int", "bigint", "bigint")
+_INSERT = 0
+"""The operation of a row that is inserted (``OrcRecordUpdater.INSERT_OPERATION``)."""
 _BUCKET_FLAG = 0x20000000
 """Begins a row id's bucket property: version 1 of Hive's ``BucketCodec``."""
 
@@ -46,13 +49,16 @@ def encoded(
 ) -> list[Stripe]:
     """Encode rows of one bucket with their row ids; needs no interpreter lock for most of it.
 
-    :param optimized: for quick writing, without dictionaries; a major compaction makes up for it.
+    :param optimized: for quick writing, without indexes, dictionaries and compression; a major compaction
+        makes up for it.
     """
+    if optimized:
+        return [_acid_stripe(rows, bucket, write_id, first_row_id)]
     count = rows.num_rows
     ids = pa.repeat(pa.scalar(write_id, pa.int64()), count)
     table = pa.Table.from_arrays(
         [
-            pa.repeat(pa.scalar(0, pa.int32()), count),
+            pa.repeat(pa.scalar(_INSERT, pa.int32()), count),
             ids,
             pa.repeat(pa.scalar(_bucket_property(bucket), pa.int32()), count),
             pa.array(np.arange(first_row_id, first_row_id + count, dtype=np.int64)),
@@ -61,7 +67,20 @@ def encoded(
         ],
         names=list(ACID_COLUMNS),
     )
-    return encode(table, compression, dictionaries=not optimized)
+    return encode(table, compression)
+
+
+def _acid_stripe(rows: pa.RecordBatch, bucket: int, write_id: int, first_row_id: int) -> Stripe:
+    count = rows.num_rows
+    ids = constant(write_id, count)
+    acid_columns = [
+        constant(_INSERT, count),
+        ids,
+        constant(_bucket_property(bucket), count),
+        counting(first_row_id, count),
+        ids,
+    ]
+    return plain_stripe([structs(count), *acid_columns, structs(count), *columns_of(rows)], count)
 
 
 class DeltaFile:
@@ -69,6 +88,7 @@ class DeltaFile:
 
     :param directory: URI of the delta.
     :param compression: that of the stripes.
+    :param indexed: whether its stripes have indexes.
     :param side: whether there are commits while it grows.
     """
 
@@ -79,6 +99,7 @@ class DeltaFile:
         types: Sequence[bytes],
         *,
         compression: str,
+        indexed: bool,
         side: bool,
         storage_options: Any = None,
     ) -> None:
@@ -92,6 +113,7 @@ class DeltaFile:
             types,
             compression=compression,
             calendar=PROLEPTIC,
+            indexed=indexed,
         )
         self._store = _store(directory, self.uri, storage_options, side=side)
         self._key_index: list[str] = []

@@ -172,26 +172,36 @@ class TransactionBatch:
         if not self._rows:
             return
         layout, static = self._settings.layout, self._settings.static
-        work: dict[tuple[Values, int], list[Group]] = {}
-        for rows in pa.Table.from_batches(self._rows).combine_chunks().to_batches():
-            for group in grouped(layout, rows, static):
-                work.setdefault((group.values, group.bucket), []).append(group)
         prepared: Future[None] = Future()
-        tasks = [self._pool.submit(self._write, groups, prepared) for groups in work.values()]
+        divided = self._pool.submit(self._divide, self._rows, prepared)
         try:
-            # Meanwhile the first stripes are encoded.
-            values = {values for values, _bucket in work}
+            # Meanwhile rows are grouped, and the first stripes encoded.
+            values = {static} if static is not None else divided.result()[0]
             self._partitions.prepare(values, txn_id=self.txn_id, write_id=self.write_id)
             self._settings.at("prepared")
         except BaseException as error:
             # The rows are kept: when no metastore answers, the commit may be called again.
             prepared.set_exception(error)
-            wait(tasks)
+            wait([divided])
+            if divided.exception() is None:
+                wait(divided.result()[1])
             raise
         self._forget_rows()
         prepared.set_result(None)
         with io_errors(f"Rows of {layout.name}"):
-            _all_done(tasks)
+            _all_done(divided.result()[1])
+
+    def _divide(
+        self, batches: Sequence[pa.RecordBatch], prepared: Future[None]
+    ) -> tuple[set[Values], list[Future[None]]]:
+        """Have rows written, those of each file by a task; return the partitions' values and the tasks."""
+        layout, static = self._settings.layout, self._settings.static
+        work: dict[tuple[Values, int], list[Group]] = {}
+        for rows in pa.Table.from_batches(batches).combine_chunks().to_batches():
+            for group in grouped(layout, rows, static):
+                work.setdefault((group.values, group.bucket), []).append(group)
+        tasks = [self._pool.submit(self._write, groups, prepared) for groups in work.values()]
+        return {values for values, _bucket in work}, tasks
 
     def commit(self, partitions: Sequence[Values], key_value: types.CommitTxnKeyValue | None) -> None:
         """Make the transaction's rows visible. May be repeated while the metastore does not answer.
@@ -314,6 +324,7 @@ class TransactionBatch:
                 bucket,
                 self._types,
                 compression=self._settings.compression,
+                indexed=not self._settings.optimized,
                 side=len(shared) > 1,
                 storage_options=self._settings.storage_options,
             )

@@ -36,7 +36,9 @@ def optimized(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture
 def file(tmp_path: Path, optimized: bool) -> DeltaFile:
     place = str(tmp_path / "delta_0000001_0000004")
-    return DeltaFile(place, 3, acid_types(LAYOUT), compression=compression(optimized), side=True)
+    return DeltaFile(
+        place, 3, acid_types(LAYOUT), compression=compression(optimized), indexed=not optimized, side=True
+    )
 
 
 @pytest.fixture
