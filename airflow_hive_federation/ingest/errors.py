@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from airflow_hive_federation.errors import (
+    AcidFormatError,
     HiveFederationError,
     MetastoreError,
     MetastoreTimeoutError,
@@ -134,8 +135,8 @@ def metastore_errors(kind: type[StreamingException], what: str, **facts: object)
 
 @contextmanager
 def io_errors(what: str, **facts: object) -> Iterator[None]:
-    """Translate what a file system raises inside the block into ``StreamingIOFailure``."""
+    """Translate what a file system, or the encoder of files, raises inside the block."""
     try:
         yield
-    except StorageError as error:
+    except (StorageError, AcidFormatError) as error:
         raise StreamingIOFailure(f"{what}: {error.message}", remedy=error.remedy, **facts) from error

@@ -8,13 +8,15 @@ and says how one record becomes a sequence of values; one that can parse many at
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
 
+from airflow_hive_federation.acid.orc_early_timestamps import storable
 from airflow_hive_federation.acid.orc_timestamps import has_unstorable_timestamp
+from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.ingest.columns import BadRecord, column_of, values_column
 from airflow_hive_federation.ingest.errors import InvalidColumn, InvalidConnection
 from airflow_hive_federation.model.types import Column
@@ -138,12 +140,22 @@ def check_names(given: Sequence[str], columns: Sequence[Column]) -> None:
 
 
 def unstorable(array: pa.Array, column: Column) -> list[BadRecord]:
-    """Find the values that pyarrow's ORC writer stores wrongly: fractions of a second before 1970."""
+    """Find the values that ORC cannot store: fractions in the last second before 1970.
+
+    Fractions before 1970 inside maps are refused too; see :mod:`.acid.orc_early_timestamps`.
+    """
     if not has_unstorable_timestamp(array):
         return []
-    reason = "a timestamp before 1970 with a fraction of a second cannot be stored"
-    return [
-        BadRecord(index=index, column=column.name, reason=reason)
-        for index in range(len(array))
-        if has_unstorable_timestamp(array.slice(index, 1))
-    ]
+    return [BadRecord(index=index, column=column.name, reason=reason) for index, reason in _refused(array, 0)]
+
+
+def _refused(array: pa.Array, first: int) -> Iterator[tuple[int, str]]:
+    try:
+        storable(pa.table([array], names=["refused"]))
+    except AcidFormatError as error:
+        if len(array) == 1:
+            yield first, error.message
+            return
+        half = len(array) // 2
+        yield from _refused(array.slice(0, half), first)
+        yield from _refused(array.slice(half), first + half)

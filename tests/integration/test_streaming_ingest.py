@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from airflow_hive_federation.acid.compaction import CompactionKind
@@ -145,6 +146,71 @@ def test_the_specs_example(sql: HiveSql, settings: MetastoreSettings) -> None:
         ("14", "val14", "Asia", "India"),
         ("15", "val15", "__HIVE_DEFAULT_PARTITION__", "a/b%😀"),
     ]
+
+
+@pytest.mark.slow
+def test_hive_reads_many_rows_of_each_stream(sql: HiveSql, settings: MetastoreSettings) -> None:
+    """Runs of all lengths and widths, nulls, and instants before 1970, by scans and by conditions."""
+    columns = "id int, small smallint, big bigint, day date, msg string, bin binary, t timestamp"
+    sql.execute(
+        f"CREATE TABLE {DATABASE}.streams ({columns}) STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+    )
+    count = 25_003
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "id": pa.array(range(count), pa.int32()),
+            "small": pa.array([None if one % 3 == 0 else one % 65_536 - 32_768 for one in range(count)]).cast(
+                pa.int16()
+            ),
+            "big": pa.array([-(2**63) + one if one % 2 else one**4 for one in range(count)]),
+            "day": pa.array([one - 20_000 for one in range(count)], pa.int32()).cast(pa.date32()),
+            "msg": [None if one % 7 == 0 else "é" * (one % 90) + str(one) for one in range(count)],
+            "bin": [None if one < 20_000 else bytes(one % 300) for one in range(count)],
+            "t": pa.array(
+                [None if one % 5 == 0 else (one - 20_000) * 1_250_000 - 10**15 for one in range(count)]
+            ).cast(pa.timestamp("us")),
+        }
+    )
+    with builder(settings, "streams").with_transaction_batch_size(2).connect() as connection:
+        for part in (rows.slice(0, 9_001), rows.slice(9_001)):
+            with connection.transaction():
+                connection.write_batch(part)
+    shown = (
+        "cast(id as string), small, big, day, length(msg), substr(msg, -2), length(bin), cast(t as string)"
+    )
+    chosen = [1, 7, 511, 512, 9_000, 9_001, 9_002, 19_999, 20_001, 24_999, 25_002]
+    wanted = [seen(one) for one in rows.take(pa.array(chosen)).to_pylist()]
+    sums = (str(count), *(str(sum(filter(None, rows.column(name).to_pylist()))) for name in ("id", "small")))
+    for vectorized in ("true", "false"):
+        sql.set("hive.vectorized.execution.enabled", vectorized)
+        table = f"{DATABASE}.streams"
+        listed = ", ".join(map(str, chosen))
+        assert sql.execute(f"SELECT {shown} FROM {table} WHERE id IN ({listed}) ORDER BY id") == wanted
+        assert sql.execute(f"SELECT count(*), sum(id), sum(small) FROM {table}") == [sums]
+        assert sql.execute(f"SELECT id FROM {table} WHERE day = date '2020-01-01'") == []
+        assert sql.execute(f"SELECT id FROM {table} WHERE day = date '1969-12-31'") == [("19999",)]
+        assert sql.execute(f"SELECT id FROM {table} WHERE big = {-(2**63) + 9_001}") == [("9001",)]
+        assert sql.execute(f"SELECT id FROM {table} WHERE msg = 'éé92'") == [("92",)]
+        assert sql.execute(f"SELECT id FROM {table} WHERE t = timestamp'{rows.column('t')[9].as_py()}'") == [
+            ("9",)
+        ]
+    sql.set("hive.vectorized.execution.enabled", "true")
+
+
+def seen(row: dict[str, Any]) -> tuple[str | None, ...]:
+    """A row as Hive shows it."""
+    text, time = row["msg"], row["t"]
+    values = (
+        row["id"],
+        row["small"],
+        row["big"],
+        row["day"],
+        None if text is None else len(text),
+        None if text is None else text[-2:],
+        None if row["bin"] is None else len(row["bin"]),
+        None if time is None else str(time).rstrip("0").rstrip(".") if time.microsecond else str(time),
+    )
+    return tuple(None if one is None else str(one) for one in values)
 
 
 def test_tables_that_cannot_be_streamed_into(sql: HiveSql, settings: MetastoreSettings) -> None:

@@ -116,6 +116,25 @@ class _Pairs(AbstractRecordWriter):
         return [int(key), value or None]
 
 
+def test_instants_that_orc_cannot_store() -> None:
+    columns = [Column.of("id", "int"), Column.of("t", "timestamp")]
+    times = [
+        "1969-12-31 23:59:59.5",
+        "1969-12-31 23:59:58.5",
+        "1500-01-01 00:00:00.000001",
+        "1970-01-01 00:00:00.5",
+    ]
+    records = [f'{{"id":{place % 4},"t":"{times[place % 4]}"}}'.encode() for place in range(4_000)]
+    parsed = json_writer(*columns).parse(records)
+    assert [bad.index for bad in parsed.bad] == list(range(0, 4_000, 4))
+    assert {bad.column for bad in parsed.bad} == {"t"}
+    assert "last second before 1970" in parsed.bad[0].reason
+    assert parsed.rows.num_rows == 3_000
+    batch = pa.RecordBatch.from_pydict({"id": [1, 2], "t": pa.array([-1_500_000, -1], pa.timestamp("us"))})
+    with pytest.raises(SerializationError, match=r"Row 2 of the batch, column t: .*last second"):
+        conforming_batch(batch, columns)
+
+
 def test_a_writer_of_ones_own() -> None:
     made = _Pairs()
     made.bind(ALERTS)
