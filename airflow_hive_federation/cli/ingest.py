@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from airflow_hive_federation.cli.connecting import end_for
 if TYPE_CHECKING:
     from airflow_hive_federation.ingest.files import IngestProgress
     from airflow_hive_federation.ingest.runs import IngestReport
+
+_LINE_SECONDS = 5.0
 
 
 def add_parser(subparsers: Any) -> None:
@@ -102,9 +105,17 @@ def _delimiter(text: str) -> str:
 
 @contextmanager
 def _progress(args: argparse.Namespace) -> Iterator[Callable[[IngestProgress], None] | None]:
-    if args.json or not sys.stderr.isatty():
+    if args.json:
         yield None
-        return
+    elif sys.stderr.isatty():
+        with _bar(args.table) as tell:
+            yield tell
+    else:
+        yield _lines(args.table)
+
+
+@contextmanager
+def _bar(table: str) -> Iterator[Callable[[IngestProgress], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -112,14 +123,41 @@ def _progress(args: argparse.Namespace) -> Iterator[Callable[[IngestProgress], N
         TextColumn("{task.description}"),
         BarColumn(),
         DownloadColumn(),
-        TextColumn("{task.fields[committed]:,} records committed"),
+        TextColumn("{task.fields[committed]:,} records committed, {task.fields[rate]:,.0f}/s"),
         TimeRemainingColumn(),
     )
+    started = time.monotonic()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(args.table, total=None, committed=0)
+        task = bar.add_task(table, total=None, committed=0, rate=0.0)
         yield lambda one: bar.update(
-            task, total=one.total_bytes, completed=one.done_bytes, committed=one.committed
+            task,
+            total=one.total_bytes,
+            completed=one.done_bytes,
+            committed=one.committed,
+            rate=_rate(one, started),
         )
+
+
+def _lines(table: str) -> Callable[[IngestProgress], None]:
+    """Tell where nobody watches a bar: a line for a commit, if the last line is some seconds old."""
+    started = time.monotonic()
+    told = -_LINE_SECONDS
+
+    def tell(one: IngestProgress) -> None:
+        nonlocal told
+        now = time.monotonic() - started
+        if not one.committed or now < told + _LINE_SECONDS:
+            return
+        told = now
+        share = f"{one.done_bytes / one.total_bytes:.0%} of {one.total_bytes:,} bytes"
+        rate = f"{_rate(one, started):,.0f} records/s"
+        print(f"{table}: {one.committed:,} records committed, {share}, {rate}", file=sys.stderr, flush=True)
+
+    return tell
+
+
+def _rate(one: IngestProgress, started: float) -> float:
+    return one.committed / max(time.monotonic() - started, 1e-3)
 
 
 def _told(report: IngestReport) -> str:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
+import pty
+import re
+import struct
 import subprocess
 import sys
+import termios
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -230,6 +237,49 @@ def test_files_are_ingested_once(
     arguments = ["--format", "parquet", "--name", "parquet", "--metastore", source.uri, "--json"]
     assert main(["ingest", f"{DATABASE}.filed", f"{tmp_path}/*.parquet", *arguments]) == 0
     assert [row[0] for row in rows(sql, "filed")] == ["1", "2", "3", "4", "9"]
+
+
+def test_the_command_tells_how_far_it_is(
+    client: Any, tmp_path: Path, source: EmbeddedMetastore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table(client, "told")
+    for name in "123":
+        (tmp_path / f"{name}.csv").write_text("".join(f"{number},x\n" for number in range(2_000)))
+    command = ["ingest", f"{DATABASE}.told", f"{tmp_path}/*.csv", "--metastore", source.uri]
+    shown, stdout = on_a_terminal([*command, "--commit-records", "1000"])
+    assert "\x1b[" in shown
+    assert re.search(r"6,000 records committed, [\d,]+/s", shown)
+    assert "6,000 records of 3 files" in stdout
+    # Nobody watches: a line instead.
+    assert main([*command, "--name", "again"]) == 0
+    size = sum(one.stat().st_size for one in tmp_path.iterdir())
+    line = rf"{DATABASE}\.told: [\d,]+ records committed, \d+% of {size:,} bytes, [\d,]+ records/s\n"
+    assert re.fullmatch(line, capsys.readouterr().err)
+
+
+def on_a_terminal(arguments: list[str]) -> tuple[str, str]:
+    """Run the command with its standard error on a pseudo-terminal; return that and its standard output."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
+    program = str(Path(sys.executable).with_name("hive-federation"))
+    with subprocess.Popen(
+        [program, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm"},
+        text=True,
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        # A terminal that nobody writes to any more is an error on Linux, not an end.
+        with contextlib.suppress(OSError):
+            while piece := os.read(ours, 65_536):
+                shown += piece
+        os.close(ours)
+        assert process.stdout is not None
+        stdout = process.stdout.read()
+    assert process.returncode == 0, shown
+    return shown.decode(), stdout
 
 
 def test_no_metastore(settings: MetastoreSettings) -> None:
