@@ -11,6 +11,7 @@ from airflow_hive_federation.acid.write_plan import TableLayout, table_layout
 from airflow_hive_federation.errors import ConfigurationError, NoSuchObjectError
 from airflow_hive_federation.ingest.dead_letters import DeadLetterFile, DeadLetterHandler
 from airflow_hive_federation.ingest.errors import InvalidConnection, InvalidTable, metastore_errors
+from airflow_hive_federation.ingest.hive_conf import metastore_settings, site_settings
 from airflow_hive_federation.ingest.writers import AbstractRecordWriter
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
@@ -30,7 +31,6 @@ OVERRIDDEN: Mapping[str, str] = {
     "hive.metastore.client.cache.enabled": "false",
 }
 _OPTIMIZATIONS = "hive.exec.orc.delta.streaming.optimizations.enabled"
-_URIS = ("metastore.thrift.uris", "hive.metastore.uris")
 _BUFFER_BYTES = 128 << 20
 
 
@@ -88,22 +88,18 @@ class StreamingConnectionBuilder:
         """Say who is writing; ``SHOW TRANSACTIONS`` and ``SHOW LOCKS`` show it."""
         return self._with(agent_info=agent_info)
 
-    def with_conf(self, conf: MetastoreSettings | Mapping[str, str]) -> Self:
+    def with_conf(self, conf: MetastoreSettings | Mapping[str, str] | None) -> Self:
         """Say where the metastore is.
 
-        :param conf: settings of a client, or Hive's own settings, with ``metastore.thrift.uris`` among them.
-            What :data:`OVERRIDDEN` names is overridden.
+        :param conf: settings of a client; or Hive's own settings, with ``metastore.thrift.uris`` among them;
+            or ``None`` for those of ``hive-site.xml`` in ``HIVE_CONF_DIR``. What :data:`OVERRIDDEN` names is
+            overridden.
         :raises InvalidConnection: no metastore is named.
         """
         if isinstance(conf, MetastoreSettings):
             return self._with(settings=conf)
-        uris = next((conf[key] for key in _URIS if conf.get(key)), "")
-        if not uris:
-            raise InvalidConnection(
-                "The configuration names no metastore.", remedy=f"Set {_URIS[0]} to its URIs."
-            )
-        settings = MetastoreSettings(uris=tuple(uri.strip() for uri in uris.split(",")))
-        return self._with(settings=settings, conf={**conf, **OVERRIDDEN})
+        told = site_settings() if conf is None else conf
+        return self._with(settings=metastore_settings(told), conf={**told, **OVERRIDDEN})
 
     def with_transaction_batch_size(self, size: int) -> Self:
         """Say how many transactions are opened together, and share files (1)."""

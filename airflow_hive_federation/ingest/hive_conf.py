@@ -1,0 +1,93 @@
+"""Hive's own settings (``HiveConf``) as those of a client: where the metastore is, and how to reach it.
+
+Settings have two names, that of the metastore's own configuration and the older one of Hive's; the first one
+counts (``MetastoreConf.ConfVars``).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.ingest.errors import InvalidConnection
+from airflow_hive_federation.metastore import KerberosSettings, MetastoreSettings, TlsSettings
+
+_SITE = "hive-site.xml"
+_DIRECTORY = "HIVE_CONF_DIR"
+_SECONDS = {"": 1.0, "ms": 1e-3, "msec": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def metastore_settings(conf: Mapping[str, str]) -> MetastoreSettings:
+    """Make the settings of a client.
+
+    URIs, Kerberos (the ticket is that of ``kinit``), TLS and the timeout of calls are taken over.
+
+    :raises InvalidConnection: no metastore is named, or the settings do not go together.
+    """
+    uris = [one.strip() for one in _value(conf, "thrift.uris", "uris").split(",") if one.strip()]
+    if not uris:
+        raise InvalidConnection(
+            "The configuration names no metastore.", remedy="Set metastore.thrift.uris to its URIs."
+        )
+    taken: dict[str, Any] = {"uris": tuple(uris)}
+    timeout = _value(conf, "client.socket.timeout")
+    if timeout:
+        taken["call_timeout_s"] = _seconds(timeout)
+    try:
+        if _is_true(conf, "sasl.enabled"):
+            principal = _value(conf, "kerberos.principal")
+            taken["authentication"] = KerberosSettings(server_principal=principal)
+        if _is_true(conf, "use.SSL"):
+            taken["tls"] = _tls(conf)
+        return MetastoreSettings(**taken)
+    except ConfigurationError as error:
+        raise InvalidConnection(error.message, remedy=error.remedy) from error
+
+
+def site_settings() -> dict[str, str]:
+    """Read ``hive-site.xml`` of the directory that ``HIVE_CONF_DIR`` names, as Java has it by its class path.
+
+    :raises InvalidConnection: there is none, or it cannot be read.
+    """
+    directory = os.environ.get(_DIRECTORY, "")
+    path = Path(directory) / _SITE
+    remedy = f"Set {_DIRECTORY} to the directory of {_SITE}, or give a configuration."
+    if not directory or not path.is_file():
+        raise InvalidConnection(f"No configuration is given, and there is no {_SITE}.", remedy=remedy)
+    try:
+        found = ElementTree.parse(path).getroot().iter("property")  # noqa: S314 - the administrator's own
+    except ElementTree.ParseError as error:
+        raise InvalidConnection(f"{path} is no XML: {error}.", remedy="Correct it.") from error
+    told = ((one.findtext("name"), one.findtext("value")) for one in found)
+    return {name.strip(): (value or "").strip() for name, value in told if name}
+
+
+def _tls(conf: Mapping[str, str]) -> TlsSettings:
+    store = _value(conf, "truststore.path")
+    if store and not store.endswith((".pem", ".crt")):
+        raise InvalidConnection(
+            f"{store} is a key store of Java's, which is not read here.",
+            remedy="Give MetastoreSettings with TlsSettings(ca_file=…), a PEM file.",
+        )
+    return TlsSettings(ca_file=store or None)
+
+
+def _value(conf: Mapping[str, str], name: str, older: str | None = None) -> str:
+    names = (f"metastore.{name}", f"hive.metastore.{older or name}")
+    return next((str(conf[one]).strip() for one in names if conf.get(one)), "")
+
+
+def _is_true(conf: Mapping[str, str], name: str) -> bool:
+    return _value(conf, name).lower() == "true"
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.lower())
+    if match is None or match[2] not in _SECONDS:
+        raise InvalidConnection(f"{text!r} is no time.", remedy="Write it as Hive does: 600s.")
+    return float(match[1]) * _SECONDS[match[2]]
