@@ -60,6 +60,9 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--dead-letters", metavar="FILE", help="takes bad records, a line of JSON each")
     parser.add_argument("--dead-letter-limit", type=int, metavar="N", help="bad records at most")
+    parser.add_argument(
+        "--compact", choices=["minor", "major"], help="ask for a compaction of what was written to"
+    )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
@@ -84,6 +87,7 @@ def run(args: argparse.Namespace) -> int:
         malformed="null" if args.nulls else "raise",
         dead_letters=args.dead_letters,
         dead_letter_limit=args.dead_letter_limit,
+        compaction=args.compact,
     )
     with _progress(args) as tell:
         report = ingest_files(

@@ -15,6 +15,8 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from airflow_hive_federation.acid.compaction import CompactionKind
+from airflow_hive_federation.acid.compaction_requests import CompactionRequested, request_compaction
 from airflow_hive_federation.acid.transactions import heartbeat_interval_s
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.ingest.arrow_records import conforming_batch
@@ -276,6 +278,21 @@ class HiveStreamingConnection:
             self._state = ConnectionState.ABORTED
             self.stats.aborted_transactions += 1
             self._count()
+
+    def request_compaction(self, kind: CompactionKind) -> list[CompactionRequested]:
+        """Ask for a compaction of what was written to, as the metastore's initiator does by itself.
+
+        :return: the requests, one for each partition; whoever serves the queue carries them out.
+        :raises InvalidTransactionState: a transaction is open, or the connection is closed or has failed.
+        :raises TransactionError: the metastore refuses.
+        """
+        with (
+            self._entered(Call.COMPACT),
+            metastore_errors(TransactionError, f"Compaction of {self.layout.name}"),
+        ):
+            if not self._partitions.met:
+                return []
+            return request_compaction(self._client, self.layout.name, kind, partitions=self._partitions.names)
 
     def close(self) -> None:
         """Abort what is open and end the connection. Closing twice is fine.

@@ -98,7 +98,8 @@ def ingest_files(
         left = remaining(files, start)
         for file, position in left:
             _ingest(run, file, _read(request, position, storage_options), origins, progress)
-        run.commit()
+        run.finish()
+        progress.done(run.committed)
         return run.report(began, files=len(left))
 
 
@@ -149,6 +150,10 @@ class _Progress:
         """Tell of a file that is done."""
         self._before_bytes += file.size_bytes
         self._files += 1
+        self._told(self._before_bytes, committed)
+
+    def done(self, committed: int) -> None:
+        """Tell of the end, when everything is committed."""
         self._told(self._before_bytes, committed)
 
     def _told(self, done_bytes: int, committed: int) -> None:

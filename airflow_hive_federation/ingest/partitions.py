@@ -42,6 +42,11 @@ class Partitions:
         """How many partitions were written to."""
         return len(self._locations)
 
+    @property
+    def names(self) -> list[str] | None:
+        """Names of the partitions that were written to; ``None`` for a table without partitions."""
+        return partition_names(self._layout, sorted(self._locations)) if self._layout.partition_keys else None
+
     def location(self, values: Values) -> str:
         """Where a partition that was prepared lies."""
         return self._locations[values]

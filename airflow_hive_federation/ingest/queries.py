@@ -128,7 +128,7 @@ def ingest_query(
         with closing(connect()) as database, _database_errors(database, query):
             for names, some in _fetched(database, query, parameters, request, connection.record_columns):
                 rows.write(names, some)
-        rows.run.commit()
+        rows.run.finish()
         return rows.run.report(began, dead_letters=bad.count)
 
 

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
+from airflow_hive_federation.acid.compaction import CompactionKind
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.ingest.builder import StreamingConnectionBuilder
 from airflow_hive_federation.ingest.connection import HiveStreamingConnection
@@ -33,6 +34,8 @@ class IngestTarget:
     :param commit_seconds: or so many seconds, whatever comes first.
     :param dead_letters: URI of a file that takes bad records; without, the first one fails the run.
     :param dead_letter_limit: bad records at most in a run.
+    :param compaction: the compaction to ask for, in the end, of what was written to; ``None`` leaves that to
+        the metastore's initiator.
     """
 
     table: str
@@ -44,6 +47,7 @@ class IngestTarget:
     transaction_batch_size: int = 1
     dead_letters: str | None = None
     dead_letter_limit: int | None = None
+    compaction: Literal["minor", "major"] | None = None
 
     @property
     def position_key(self) -> str:
@@ -185,6 +189,15 @@ class IngestRun:
             self._connection.commit_transaction(key=self._target.position_key, value=self._position)
         self.committed += self.pending
         self.pending = self._pending_bytes = 0
+
+    def finish(self) -> None:
+        """Commit what is left, and ask for the compaction of what was written to.
+
+        :raises TransactionError: the metastore refuses; what was committed stays.
+        """
+        self.commit()
+        if self._target.compaction is not None:
+            self._connection.request_compaction(CompactionKind(self._target.compaction))
 
     def report(self, began: float, *, files: int = 0, dead_letters: int = 0) -> IngestReport:
         """Say what was done.

@@ -41,6 +41,7 @@ class Call(StrEnum):
     WRITE = "write"
     COMMIT = "commit_transaction"
     ABORT = "abort_transaction"
+    COMPACT = "request_compaction"
     CLOSE = "close"
 
 
@@ -54,6 +55,7 @@ TRANSITIONS: dict[tuple[ConnectionState, Call], ConnectionState] = {
     (_OPEN, Call.COMMIT): _COMMITTED,
     (_OPEN, Call.ABORT): _ABORTED,
     (_FAILED, Call.ABORT): _FAILED,
+    **{(state, Call.COMPACT): state for state in (_READY, _COMMITTED, _ABORTED)},
     **{(state, Call.CLOSE): _CLOSED for state in ConnectionState},
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.providers.common.compat.sdk import BaseHook, BaseOperator
 
@@ -49,6 +49,7 @@ class StreamingIngestOperator(LineageOperator, BaseOperator):
     :param dead_letters: URI of a file that takes bad records, one of each run; without, the first one fails
         the task. (templated)
     :param dead_letter_limit: bad records at most in a run.
+    :param compaction: ``minor`` or ``major``: a compaction of what was written to is asked for in the end.
     :param metastore_conn_id: connection of the metastore. (templated)
     :raises ConfigurationError: neither files nor a query, or both.
     """
@@ -87,6 +88,7 @@ class StreamingIngestOperator(LineageOperator, BaseOperator):
         malformed: str = "raise",
         dead_letters: str | None = None,
         dead_letter_limit: int | None = None,
+        compaction: Literal["minor", "major"] | None = None,
         metastore_conn_id: str = HiveMetastoreHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
@@ -114,6 +116,7 @@ class StreamingIngestOperator(LineageOperator, BaseOperator):
         self.malformed = malformed
         self.dead_letters = dead_letters
         self.dead_letter_limit = dead_letter_limit
+        self.compaction = compaction
         self.metastore_conn_id = metastore_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:

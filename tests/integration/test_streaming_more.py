@@ -44,6 +44,7 @@ from airflow_hive_federation.ingest.files import IngestRequest, ingest_files
 from airflow_hive_federation.ingest.heartbeat import Heartbeats
 from airflow_hive_federation.ingest.states import ConnectionState
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.integration.small_source import make_table
 
@@ -235,12 +236,19 @@ def test_files_are_ingested_once(
     assert ingest_files(settings, again).records == 0
     pq.write_table(pa.table({"b": ["p"], "a": [9]}), tmp_path / "3.parquet")
     arguments = ["--format", "parquet", "--name", "parquet", "--metastore", source.uri, "--json"]
+    arguments += ["--compact", "minor"]
     assert main(["ingest", f"{DATABASE}.filed", f"{tmp_path}/*.parquet", *arguments]) == 0
     assert [row[0] for row in rows(sql, "filed")] == ["1", "2", "3", "4", "9"]
+    asked = [
+        one
+        for one in client.call("show_compact", types.ShowCompactRequest()).compacts
+        if one.tablename == "filed"
+    ]
+    assert [one.type for one in asked] == [types.CompactionType.MINOR]
 
 
 def test_the_command_tells_how_far_it_is(
-    client: Any, tmp_path: Path, source: EmbeddedMetastore, capsys: pytest.CaptureFixture[str]
+    sql: HiveSql, client: Any, tmp_path: Path, source: EmbeddedMetastore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table(client, "told")
     for name in "123":
