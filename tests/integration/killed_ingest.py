@@ -12,6 +12,7 @@ import os
 import random
 import signal
 import sys
+import traceback
 from typing import Any
 
 # Everything that a run needs is loaded before the first fork.
@@ -73,6 +74,8 @@ def main() -> None:
                 stream(run)
                 code = 0
             finally:
+                if code:
+                    traceback.print_exc()
                 sys.stderr.flush()
                 os._exit(code)
         _, status = os.waitpid(child, 0)

@@ -21,6 +21,7 @@ from tests.integration.killed_ingest import DONE, KILLED
 DATABASE = "killed_ingest"
 RECORDS = 120
 SEEDS = int(os.environ.get("INGEST_KILL_SEEDS", "24"))
+FIRST_SEED = int(os.environ.get("INGEST_KILL_FIRST_SEED", "0"))
 _MOST_ATTEMPTS = 40
 
 
@@ -59,7 +60,7 @@ def test_nothing_is_lost_or_doubled(source: EmbeddedMetastore, hive_sql_source: 
         f"CREATE TABLE {DATABASE}.{kind} ({columns} CLUSTERED BY (id) INTO 2 BUCKETS STORED AS ORC "
         "TBLPROPERTIES ('transactional'='true', 'NO_AUTO_COMPACTION'='true')"
     )
-    keys = {seed: f"_meta.seed.{seed}" for seed in range(SEEDS)}
+    keys = {seed: f"_meta.seed.{seed}" for seed in range(FIRST_SEED, FIRST_SEED + SEEDS)}
     with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
         for key in keys.values():
             # Beforehand: what was killed holds its locks until hive.txn.timeout.
