@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_hive_federation.acid.arrow_columns import arrow_type
-from airflow_hive_federation.ingest.lazy_values import INTEGER_BITS, is_null, value_of
+from airflow_hive_federation.ingest.lazy_values import INTEGER_BITS, is_null
 from airflow_hive_federation.model.types import Column, HiveType
 
-NULL_TEXT = r"\N"
 _TEXTS = {"string", "char", "varchar"}
 # So many digits always fit.
 _SAFE_DIGITS = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
@@ -40,12 +39,13 @@ class BadRecord:
 
 
 def column_of(
-    texts: pa.Array, column: Column, separators: Sequence[str] = ()
+    texts: pa.Array, column: Column, read: Callable[[str, HiveType], Any], null_text: str | None = None
 ) -> tuple[pa.Array, list[BadRecord]]:
     """Make a column of texts.
 
     :param texts: strings; null is null.
-    :param separators: those of nested values.
+    :param read: reads one, of those that are not regular; raises ``ValueError`` for what is no value.
+    :param null_text: the text that stands for null.
     :return: the column, with nulls for the texts that cannot be read, and why they cannot.
     """
     hive_type = column.type
@@ -56,7 +56,8 @@ def column_of(
     regular = _regular(_without_empty(texts, hive_type), hive_type)
     if regular is not None:
         return regular, []
-    return _one_by_one(texts, column, lambda text: value_of(text, hive_type, separators))
+    listed = [None if is_null(text, hive_type, null_text) else text for text in texts.to_pylist()]
+    return values_column(listed, column, lambda text: read(text, hive_type))
 
 
 def values_column(
@@ -76,13 +77,6 @@ def values_column(
     return _array(made, column, bad), bad
 
 
-def _one_by_one(
-    texts: pa.Array, column: Column, convert: Callable[[str], Any]
-) -> tuple[pa.Array, list[BadRecord]]:
-    listed = [None if is_null(text, column.type, NULL_TEXT) else text for text in texts.to_pylist()]
-    return values_column(listed, column, convert)
-
-
 def _array(made: list[Any], column: Column, bad: list[BadRecord]) -> pa.Array:
     wanted = arrow_type(column.type)
     try:
@@ -100,7 +94,7 @@ def _array(made: list[Any], column: Column, bad: list[BadRecord]) -> pa.Array:
 
 
 def _without_empty(texts: pa.Array, hive_type: HiveType) -> pa.Array:
-    if is_null("", hive_type, NULL_TEXT) and pc.any(pc.equal(texts, "")).as_py():
+    if is_null("", hive_type, None) and pc.any(pc.equal(texts, "")).as_py():
         return pc.if_else(pc.equal(texts, ""), pa.scalar(None, texts.type), texts)
     return texts
 

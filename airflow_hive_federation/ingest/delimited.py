@@ -7,18 +7,21 @@ empty field that is not a text.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 from pyarrow import csv
 
-from airflow_hive_federation.ingest.columns import NULL_TEXT, BadRecord
+from airflow_hive_federation.ingest.columns import BadRecord
 from airflow_hive_federation.ingest.errors import InvalidConnection
+from airflow_hive_federation.ingest.lazy_values import NULL_TEXT, value_of
 from airflow_hive_federation.ingest.writers import AbstractRecordWriter, Malformed, Parsed, check_names
-from airflow_hive_federation.model.types import Column
+from airflow_hive_federation.model.types import Column, HiveType
 
 # LazySerDeParameters.DefaultSeparators
 _DEFAULTS = ("\x01", "\x02", "\x03")
+# LazyUtils.isDateMaybe takes no shorter ones.
+_DATE_CHARS = 8
 _DEEPER = tuple(chr(code) for code in range(4, 9))
 
 
@@ -76,7 +79,7 @@ class StrictDelimitedInputWriter(AbstractRecordWriter):
         blob = b"\n".join(records)
         texts = self._at_once(blob, len(records)) if self._is_plain(blob, len(records)) else None
         if texts is not None:
-            return self.of_texts(texts, [], self._separators)
+            return self.of_texts(texts, [], self._read, NULL_TEXT)
         return self._each(records)
 
     def _is_plain(self, blob: bytes, count: int) -> bool:
@@ -129,7 +132,12 @@ class StrictDelimitedInputWriter(AbstractRecordWriter):
                 rows.append(nothing)
                 bad.append(BadRecord(index=index, column="", reason=str(error)))
         texts = [pa.array([row[place] for row in rows], pa.string()) for place in range(len(self.columns))]
-        return self.of_texts(texts, bad, self._separators)
+        return self.of_texts(texts, bad, self._read, NULL_TEXT)
+
+    def _read(self, text: str, hive_type: HiveType) -> Any:
+        if hive_type.name == "date" and len(text) < _DATE_CHARS:
+            raise ValueError(f"{text!r} is not a date like 2026-01-31")
+        return value_of(text, hive_type, self._separators, lenient=self.malformed == "null")
 
     def _column_at(self, record: bytes, byte: int) -> str:
         place = record[:byte].count(self._delimiter.encode())

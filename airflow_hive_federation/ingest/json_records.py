@@ -8,10 +8,10 @@ Where Hive's reader makes 0 of what is no number, the record is bad here.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
+import re
 from collections.abc import Callable, Sequence
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import Any, Self
 
 import pyarrow as pa
@@ -25,7 +25,11 @@ from airflow_hive_federation.model.types import HiveType
 
 # Types of which Arrow's reader takes what we take, or fails.
 _AT_ONCE = {"boolean", "tinyint", "smallint", "int", "bigint", "double", "string", "varchar", "char"}
+_EXPONENT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)[eE][+-]?\d{1,3}\Z", re.ASCII)
 _TEXTS = {"string", "char", "varchar"}
+_ESCAPES = {code: f"\\u{code:04X}" for code in range(32)} | {
+    ord(one): f"\\{name}" for one, name in zip('\b\t\n\f\r"\\', 'btnfr"\\', strict=True)
+}
 
 
 class StrictJsonWriter(AbstractRecordWriter):
@@ -131,7 +135,7 @@ def _value(value: Any, hive_type: HiveType) -> Any:
     if hive_type.name in _NESTED:
         return _NESTED[hive_type.name](value, hive_type)
     if hive_type.name in _TEXTS:
-        return _text(value)
+        return _text(value, hive_type)
     if isinstance(value, dict | list):
         raise ValueError(f"an object or array is no {hive_type}")
     if hive_type.name == "binary":
@@ -140,28 +144,43 @@ def _value(value: Any, hive_type: HiveType) -> Any:
         if hive_type.name != "boolean":
             raise ValueError(f"{str(value).lower()} is no {hive_type}")
         return value
-    if hive_type.name in INTEGER_BITS and isinstance(value, Decimal):
-        value = int(value)
-    return value_of(str(value), hive_type)
+    return value_of(_whole(value) if hive_type.name in INTEGER_BITS else str(value), hive_type)
 
 
-def _text(value: Any) -> str:
+def _whole(value: Any) -> str:
+    """Cut the fraction off, and blanks; of a text with an exponent, too (``NumberInput.parseAsInt``)."""
+    text = str(value).strip()
+    return str(int(Decimal(text))) if _EXPONENT.match(text) else text
+
+
+def _text(value: Any, hive_type: HiveType) -> str:
+    if isinstance(value, dict | list) and hive_type.name != "string":
+        raise ValueError(f"an object or array is no {hive_type}")
+    return value if isinstance(value, str) else _json_text(value)
+
+
+def _json_text(value: Any) -> str:
+    """Write JSON as Jackson does, with numbers without zeros at their ends (``BigDecimal``)."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_json_text(key)}:{_json_text(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_json_text, value)) + "]"
     if isinstance(value, str):
-        return value
-    return json.dumps(value, default=_number, ensure_ascii=False, separators=(",", ":"))
-
-
-def _number(value: Any) -> Any:
+        return f'"{value.translate(_ESCAPES)}"'
     if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    raise TypeError(type(value).__name__)
+        with localcontext(prec=max(1, len(value.as_tuple().digits))):
+            return str(value.normalize()) if value else "0"
+    return "null" if value is None else str(value).lower()
 
 
 def _binary(value: Any) -> bytes:
+    """Take Base64 with its padding; anything else is the bytes themselves."""
+    if not isinstance(value, str):
+        return _json_text(value).encode()
     try:
-        return base64.b64decode(str(value), validate=True)
-    except binascii.Error as error:
-        raise ValueError("it is not Base64") from error
+        return base64.b64decode(value, validate=True)
+    except ValueError:
+        return value.encode()
 
 
 def _array(value: Any, hive_type: HiveType) -> list[Any]:

@@ -1,17 +1,18 @@
 """Texts as values, one at a time, by the rules of Hive's ``LazySimpleSerDe``: pure.
 
-What the ``Lazy…`` classes of Hive do, and may surprise: numbers may be surrounded by blanks; a whole number
-may have a fraction, which is cut off; a decimal is rounded half up to its scale; ``true`` and ``false`` know
-no case; binary is Base64 if it can be, and the bytes themselves otherwise. What cannot be read is null in
-Hive; here it is a ``ValueError``, and whoever calls decides.
+What the ``Lazy…`` classes of Hive do, and may surprise: a whole number may have a fraction, which is cut
+off, but no blanks around it, as other numbers may; a decimal is rounded half up to its scale; ``true`` and
+``false`` know no case; a timestamp has a time of day; binary is Base64 if it can be, and the bytes themselves
+otherwise. What cannot be read is null in Hive; here it is a ``ValueError``, and whoever calls decides. Years
+are those from 1 to 9999.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from typing import Any
@@ -19,25 +20,34 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from airflow_hive_federation.model.types import HiveType
 
+NULL_TEXT = r"\N"
 INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-_INTEGER = re.compile(r"([+-]?)(\d*)(?:\.\d*)?\Z", re.ASCII)
+_INTEGER = re.compile(r"([+-]?)(?:(\d+)(?:\.\d*)?|\.\d+)\Z", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?0*\d{1,2})?\Z", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?)\Z", re.ASCII)
+_HEX = re.compile(
+    r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+)[fFdD]?\Z", re.ASCII
+)
 _DATE = re.compile(r"(\d{1,4})-(\d{1,2})-(\d{1,2})(?:[ T].*)?\Z", re.ASCII)
 _TIMESTAMP = re.compile(
+    r"(\d{1,4})-(\d{1,2})-(\d{1,2})[ T](\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,9}))?\Z", re.ASCII
+)
+_ZONED_WALL = re.compile(
     r"(\d{1,4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?\Z", re.ASCII
 )
 _ZONED = re.compile(r"(.*?)\s*(Z|[+-]\d\d:?\d\d|[A-Za-z][A-Za-z_]+(?:/[A-Za-z_+\-0-9/]+)?)\Z", re.ASCII)
-_BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*\Z", re.ASCII)
+_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?\Z", re.ASCII)
 
 
-def value_of(text: str, hive_type: HiveType, separators: Sequence[str] = ()) -> Any:
+def value_of(text: str, hive_type: HiveType, separators: Sequence[str] = (), *, lenient: bool = False) -> Any:
     """Read a text.
 
     :param separators: of the elements, of keys and values, and of what lies deeper.
+    :param lenient: what inside a nested value cannot be read is null, as in Hive.
     :raises ValueError: it is no value of the type; the message says why.
     """
     if hive_type.name in _NESTED:
-        return _NESTED[hive_type.name](text, hive_type, separators)
+        return _NESTED[hive_type.name](text, hive_type, _Nesting(separators, lenient))
     if hive_type.name in INTEGER_BITS:
         return _integer(text, INTEGER_BITS[hive_type.name])
     if hive_type.name == "decimal":
@@ -45,7 +55,7 @@ def value_of(text: str, hive_type: HiveType, separators: Sequence[str] = ()) -> 
     return _SCALARS[hive_type.name](text)
 
 
-def is_null(text: str | None, hive_type: HiveType, null_text: str) -> bool:
+def is_null(text: str | None, hive_type: HiveType, null_text: str | None) -> bool:
     """Whether a text stands for null: the null sequence does, and nothing at all where that is no value."""
     return text is None or text == null_text or (not text and hive_type.name not in _EMPTY_IS_A_VALUE)
 
@@ -54,10 +64,10 @@ _EMPTY_IS_A_VALUE = {"string", "char", "varchar", "binary", "array", "map", "str
 
 
 def _integer(text: str, bits: int) -> int:
-    match = _INTEGER.match(text.strip())
-    if match is None or not match[2]:
+    match = _INTEGER.match(text)
+    if match is None:
         raise ValueError(f"{_shown(text)} is not a whole number")
-    value = int(match[1] + match[2])
+    value = int(match[1] + (match[2] or "0"))
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise ValueError(f"{_shown(text)} does not fit into {bits} bits")
     return value
@@ -65,6 +75,8 @@ def _integer(text: str, bits: int) -> int:
 
 def _number(text: str) -> float:
     stripped = text.strip()
+    if hexadecimal := _HEX.match(stripped):
+        return float.fromhex(hexadecimal[1])
     if not _NUMBER.match(stripped):
         raise ValueError(f"{_shown(text)} is not a number")
     return float(stripped.rstrip("fFdD") if stripped[-1:] in "fFdD" else stripped)
@@ -76,6 +88,8 @@ def decimal_of(text: str, hive_type: HiveType) -> Decimal:
     :raises ValueError: it is none, or has more digits before the point than the type.
     """
     precision, scale = hive_type.arguments
+    if not _DECIMAL.match(text):
+        raise ValueError(f"{_shown(text)} is not a decimal")
     try:
         with localcontext(prec=200):
             value = Decimal(text).quantize(Decimal(1).scaleb(-scale), rounding=ROUND_HALF_UP)
@@ -104,7 +118,11 @@ def _date(text: str) -> date:
 
 
 def _timestamp(text: str) -> datetime:
-    match = _TIMESTAMP.match(text.strip())
+    return _wall_clock(text, _TIMESTAMP)
+
+
+def _wall_clock(text: str, pattern: re.Pattern[str]) -> datetime:
+    match = pattern.match(text.strip())
     if match is None:
         raise ValueError(f"{_shown(text)} is not a timestamp like 2026-01-31 12:00:00.5")
     fraction = (match[7] or "").ljust(9, "0")
@@ -121,7 +139,7 @@ def _instant(text: str) -> datetime:
     match = _ZONED.match(text.strip())
     if match is None:
         raise ValueError(f"{_shown(text)} is not a timestamp with a time zone")
-    wall, zone = _timestamp(match[1]), match[2]
+    wall, zone = _wall_clock(match[1], _ZONED_WALL), match[2]
     if zone[0] in "+-":
         offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
         return (wall - (offset if zone[0] == "+" else -offset)).replace(tzinfo=UTC)
@@ -132,12 +150,10 @@ def _instant(text: str) -> datetime:
 
 
 def _binary(text: str) -> bytes:
-    if _BASE64.match(text):
-        try:
-            return base64.b64decode("".join(text.split()), validate=True)
-        except binascii.Error:
-            return text.encode()
-    return text.encode()
+    """``java.util.Base64``, which does not need the padding at the end."""
+    if not _BASE64.match(text):
+        return text.encode()
+    return base64.b64decode(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4))
 
 
 _SCALARS: dict[str, Callable[[str], Any]] = {
@@ -157,50 +173,61 @@ _SCALARS: dict[str, Callable[[str], Any]] = {
 # Nested: levels of separators ------------------------------------------------------------------------------
 
 
-def _element(text: str | None, hive_type: HiveType, separators: Sequence[str]) -> Any:
-    if is_null(text, hive_type, r"\N"):
-        return None
-    return value_of(text or "", hive_type, separators)
+@dataclass(frozen=True)
+class _Nesting:
+    separators: Sequence[str]
+    lenient: bool
+
+    def separator(self, level: int) -> str:
+        if level >= len(self.separators):
+            raise ValueError("it is nested deeper than there are separators")
+        return self.separators[level]
+
+    def element(self, text: str | None, hive_type: HiveType, levels: int) -> Any:
+        """Read what lies so many levels deeper."""
+        if is_null(text, hive_type, NULL_TEXT):
+            return None
+        try:
+            return value_of(text or "", hive_type, self.separators[levels:], lenient=self.lenient)
+        except ValueError:
+            if self.lenient:
+                return None
+            raise
 
 
-def _array(text: str, hive_type: HiveType, separators: Sequence[str]) -> list[Any]:
-    parts = text.split(_separator(separators, 0)) if text else []
-    return [_element(part, hive_type.children[0], separators[1:]) for part in parts]
+def _array(text: str, hive_type: HiveType, nesting: _Nesting) -> list[Any]:
+    parts = text.split(nesting.separator(0)) if text else []
+    return [nesting.element(part, hive_type.children[0], 1) for part in parts]
 
 
-def _map(text: str, hive_type: HiveType, separators: Sequence[str]) -> list[tuple[Any, Any]]:
+def _map(text: str, hive_type: HiveType, nesting: _Nesting) -> list[tuple[Any, Any]]:
     key_type, item_type = hive_type.children
     found: dict[Any, Any] = {}
-    for part in text.split(_separator(separators, 0)) if text else []:
-        key, between, item = part.partition(_separator(separators, 1))
-        name = _element(key, key_type, separators[2:])
+    for part in text.split(nesting.separator(0)) if text else []:
+        key, between, item = part.partition(nesting.separator(1))
+        name = nesting.element(key, key_type, 2)
         if name is not None and name not in found:
-            found[name] = _element(item, item_type, separators[2:]) if between else None
+            found[name] = nesting.element(item, item_type, 2) if between else None
     return list(found.items())
 
 
-def _struct(text: str, hive_type: HiveType, separators: Sequence[str]) -> dict[str, Any]:
-    parts: list[str | None] = [*text.split(_separator(separators, 0))]
-    if len(parts) > len(hive_type.fields):
+def _struct(text: str, hive_type: HiveType, nesting: _Nesting) -> dict[str, Any]:
+    parts: list[str | None] = [*text.split(nesting.separator(0))]
+    wanted = len(hive_type.fields)
+    if len(parts) > wanted and not nesting.lenient:
         raise ValueError(f"{_shown(text)} has more parts than {hive_type} has fields")
-    parts += [None] * (len(hive_type.fields) - len(parts))
+    parts = [*parts[:wanted], *[None] * (wanted - len(parts))]
     return {
-        field.name: _element(part, field.type, separators[1:])
+        field.name: nesting.element(part, field.type, 1)
         for field, part in zip(hive_type.fields, parts, strict=True)
     }
 
 
-_NESTED: dict[str, Callable[[str, HiveType, Sequence[str]], Any]] = {
+_NESTED: dict[str, Callable[[str, HiveType, _Nesting], Any]] = {
     "array": _array,
     "map": _map,
     "struct": _struct,
 }
-
-
-def _separator(separators: Sequence[str], level: int) -> str:
-    if level >= len(separators):
-        raise ValueError("it is nested deeper than there are separators")
-    return separators[level]
 
 
 def _shown(text: str) -> str:

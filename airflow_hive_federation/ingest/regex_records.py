@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 
 from airflow_hive_federation.ingest.columns import BadRecord
 from airflow_hive_federation.ingest.errors import InvalidColumn, InvalidConnection
+from airflow_hive_federation.ingest.lazy_values import INTEGER_BITS, value_of
 from airflow_hive_federation.ingest.writers import AbstractRecordWriter, Malformed, Parsed
-from airflow_hive_federation.model.types import Column
+from airflow_hive_federation.model.types import Column, HiveType
+
+_WHOLE = re.compile(r"[+-]?\d{1,100}\Z")
 
 
 class StrictRegexWriter(AbstractRecordWriter):
@@ -31,7 +34,7 @@ class StrictRegexWriter(AbstractRecordWriter):
     ) -> None:
         super().__init__(line_delimiter=line_delimiter, malformed=malformed)
         try:
-            self._regex = re.compile(regex)
+            self._regex = re.compile(regex, re.DOTALL)
         except re.error as error:
             raise InvalidConnection(f"{regex!r} is no regular expression: {error}.") from error
 
@@ -70,7 +73,7 @@ class StrictRegexWriter(AbstractRecordWriter):
                 rows.append(nothing)
                 bad.append(BadRecord(index=index, column="", reason=str(error)))
         texts = [pa.array([row[place] for row in rows], pa.string()) for place in range(len(self.columns))]
-        return self.of_texts(texts, bad)
+        return self.of_texts(texts, bad, _value)
 
 
 class StrictRegexWriterBuilder:
@@ -102,3 +105,13 @@ class StrictRegexWriterBuilder:
         :raises InvalidConnection: the expression is none.
         """
         return StrictRegexWriter(self._regex, line_delimiter=self._line, malformed=self._malformed)
+
+
+def _value(text: str, hive_type: HiveType) -> Any:
+    """Read a group as ``valueOf`` of Java's classes does: whole numbers have no fractions."""
+    if hive_type.name in INTEGER_BITS:
+        if not _WHOLE.match(text):
+            raise ValueError(f"{text[:80]!r} is not a whole number")
+        # Digits may be those of any script.
+        text = str(int(text))
+    return value_of(text, hive_type)

@@ -8,7 +8,7 @@ and says how one record becomes a sequence of values; one that can parse many at
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from airflow_hive_federation.acid.orc_timestamps import has_unstorable_timestamp
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.ingest.columns import BadRecord, column_of, values_column
 from airflow_hive_federation.ingest.errors import InvalidColumn, InvalidConnection
-from airflow_hive_federation.model.types import Column
+from airflow_hive_federation.model.types import Column, HiveType
 
 Malformed = Literal["raise", "null"]
 
@@ -89,15 +89,20 @@ class AbstractRecordWriter(ABC):
         """
 
     def of_texts(
-        self, texts: Sequence[pa.Array], bad: Sequence[BadRecord], separators: Sequence[str] = ()
+        self,
+        texts: Sequence[pa.Array],
+        bad: Sequence[BadRecord],
+        read: Callable[[str, HiveType], Any],
+        null_text: str | None = None,
     ) -> Parsed:
-        """Make rows of columns of texts, by the rules of ``LazySimpleSerDe``.
+        """Make rows of columns of texts.
 
         :param bad: records that are known to be bad already.
+        :param read: reads a text; see :func:`.columns.column_of`.
         """
         arrays, found = [], [*bad]
         for text, column in zip(texts, self.columns, strict=True):
-            array, wrong = column_of(text, column, separators)
+            array, wrong = column_of(text, column, read, null_text)
             arrays.append(array)
             if self.malformed == "raise":
                 found += wrong

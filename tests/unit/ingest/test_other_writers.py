@@ -82,6 +82,34 @@ def test_regex() -> None:
     assert [(bad.index, bad.column) for bad in parsed.bad] == [(2, ""), (3, "id")]
 
 
+def test_a_regex_reads_whole_numbers_as_java_does() -> None:
+    made = StrictRegexWriter.new_builder().with_regex(r"(.*)!(.*)").build()
+    made.bind(ALERTS)
+    parsed = made.parse([b"+7!a\nb", "\u0663!".encode(), b" 1!c", b"1.0!d", b"!e"])
+    assert rows(parsed) == [(7, "a\nb"), (3, ""), (None, "e")]
+    assert [bad.index for bad in parsed.bad] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("1.50", "1.5"),
+        ("1e3", "1E+3"),
+        ("1E400", "1E+400"),
+        ("-0.0", "0"),
+        ("12345678901234567890.10", "12345678901234567890.1"),
+        ('{"a":[true,null,"\\u001f\\"\\u00e9/"]}', '{"a":[true,null,"\\u001F\\"é/"]}'),
+    ],
+)
+def test_json_as_a_text(value: str, text: str) -> None:
+    assert rows(json_writer(Column.of("s", "string")).parse([f'{{"s":{value}}}'.encode()])) == [(text,)]
+
+
+def test_an_object_is_no_varchar() -> None:
+    (bad,) = json_writer(Column.of("v", "varchar(9)")).parse([b'{"v":{}}']).bad
+    assert "no varchar(9)" in bad.reason
+
+
 def test_a_regex_has_a_group_for_each_column() -> None:
     made = StrictRegexWriter.new_builder().with_regex(r"(\d+)").build()
     with pytest.raises(InvalidColumn, match="1 groups, but there are 2 columns"):
