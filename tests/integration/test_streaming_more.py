@@ -63,7 +63,7 @@ def sql(hive_sql_source: HiveSql) -> HiveSql:
 
 
 @pytest.fixture
-def client(settings: MetastoreSettings) -> Any:
+def client(settings: MetastoreSettings, sql: HiveSql) -> Any:
     with MetastoreClient(settings) as client:
         yield client
 
@@ -248,7 +248,7 @@ def test_files_are_ingested_once(
 
 
 def test_the_command_tells_how_far_it_is(
-    sql: HiveSql, client: Any, tmp_path: Path, source: EmbeddedMetastore, capsys: pytest.CaptureFixture[str]
+    client: Any, tmp_path: Path, source: EmbeddedMetastore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table(client, "told")
     for name in "123":
