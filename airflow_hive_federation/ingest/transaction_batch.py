@@ -41,6 +41,7 @@ from airflow_hive_federation.ingest.delta_files import DeltaFile, acid_types, en
 from airflow_hive_federation.ingest.errors import (
     CommitOutcomeUnknown,
     HeartBeatFailure,
+    StreamingIOFailure,
     TransactionError,
     io_errors,
     metastore_errors,
@@ -100,6 +101,7 @@ class TransactionBatch:
         self._touched: dict[tuple[Values, int], DeltaFile] = {}
         self._rows: list[pa.RecordBatch] = []
         self._rows_bytes = 0
+        self._is_torn = False
         self.auto_flushes = 0
         self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, 8), thread_name_prefix="hive-ingest-encode")
         self._hearts = Heartbeats(
@@ -127,6 +129,7 @@ class TransactionBatch:
         :raises TransactionError: the lock is not granted.
         """
         self._place += 1
+        self._is_torn = False
         self.check()
         self._partitions.begin()
         self._touched.clear()
@@ -139,10 +142,17 @@ class TransactionBatch:
             self._lock()
 
     def check(self) -> None:
-        """Make sure that the transaction is alive.
+        """Make sure that the transaction is alive and whole.
 
         :raises HeartBeatFailure: the metastore has given it up.
+        :raises StreamingIOFailure: an error has come between its rows and its files.
         """
+        if self._is_torn:
+            raise StreamingIOFailure(
+                f"Rows of transaction {self.txn_id} are missing from its files: writing them has failed.",
+                remedy="Close the connection, connect again, and send the transaction's records again.",
+                txn_id=self.txn_id,
+            )
         if self.txn_id in self._hearts.lost:
             raise HeartBeatFailure(
                 f"The metastore has aborted transaction {self.txn_id}: heartbeats were missing for longer "
@@ -179,6 +189,7 @@ class TransactionBatch:
             values = {static} if static is not None else divided.result()[0]
             self._partitions.prepare(values, txn_id=self.txn_id, write_id=self.write_id)
             self._settings.at("prepared")
+            tasks = divided.result()[1]
         except BaseException as error:
             # The rows are kept: when no metastore answers, the commit may be called again.
             prepared.set_exception(error)
@@ -187,9 +198,11 @@ class TransactionBatch:
                 wait(divided.result()[1])
             raise
         self._forget_rows()
+        self._is_torn = True
         prepared.set_result(None)
         with io_errors(f"Rows of {layout.name}"):
-            _all_done(divided.result()[1])
+            _all_done(tasks)
+        self._is_torn = False
 
     def _divide(
         self, batches: Sequence[pa.RecordBatch], prepared: Future[None]

@@ -30,6 +30,7 @@ from airflow_hive_federation.ingest import (
     StrictDelimitedInputWriter,
     StrictJsonWriter,
     StrictRegexWriter,
+    transaction_batch,
 )
 from airflow_hive_federation.ingest.builder import StreamingConnectionBuilder
 from airflow_hive_federation.ingest.errors import (
@@ -39,6 +40,7 @@ from airflow_hive_federation.ingest.errors import (
     HeartBeatFailure,
     InvalidTransactionState,
     SerializationError,
+    StreamingIOFailure,
 )
 from airflow_hive_federation.ingest.files import IngestRequest, ingest_files
 from airflow_hive_federation.ingest.heartbeat import Heartbeats
@@ -144,6 +146,26 @@ def test_a_transaction_aborted_by_somebody_else_is_told(settings: MetastoreSetti
     with pytest.raises(InvalidTransactionState, match="failed"):
         connection.begin_transaction()
     connection.close()
+
+
+def test_rows_that_never_came_to_the_files_are_not_forgotten(
+    settings: MetastoreSettings, sql: HiveSql, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def out_of_memory(*_args: Any, **_named: Any) -> Any:
+        raise MemoryError
+
+    table(client, "torn")
+    with builder(settings, "torn").connect() as connection:
+        connection.begin_transaction()
+        connection.write(b"1,a")
+        with monkeypatch.context() as patch:
+            patch.setattr(transaction_batch, "encoded", out_of_memory)
+            with pytest.raises(MemoryError):
+                connection.commit_transaction()
+        with pytest.raises(StreamingIOFailure, match="are missing"):
+            connection.commit_transaction()
+        assert connection.state is ConnectionState.FAILED
+    assert rows(sql, "torn") == []
 
 
 def test_heartbeats_notice_a_lost_transaction(client: Any) -> None:
