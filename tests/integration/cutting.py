@@ -59,7 +59,15 @@ def cut_at(last: int | None) -> Iterator[Steps]:
     def opening(path: str, mode: str = "rb", **_: Any) -> str:
         return "" if mode.startswith("r") else f"open {path}"
 
+    uncaught = threading.excepthook
+
+    def without_cuts(args: threading.ExceptHookArgs) -> None:
+        if not isinstance(args.exc_value, Cut):
+            uncaught(args)
+
     with ExitStack() as patches:
+        # A thread that is cut off ends without a word, as in a process that is killed.
+        patches.enter_context(patch.object(threading, "excepthook", without_cuts))
         call = counted(MetastoreClient._call, lambda method, *_: str(method))
         patches.enter_context(patch.object(MetastoreClient, "_call", call))
         for change in _CHANGES:
