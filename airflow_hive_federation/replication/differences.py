@@ -6,12 +6,13 @@ first, for files need not be compared where the tables are not the same.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.metastore.calls.partitions import PARTITIONS_AN_ANSWER
+from airflow_hive_federation.metastore.calls.partitions import PARTITIONS_A_CALL
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_json
 from airflow_hive_federation.model.write_ids import ValidWriteIds
@@ -177,10 +178,7 @@ class _Comparison:
         if self._found.partitionKeys:
             names = self._client.list_partition_names(self._found.dbName, self._name)
             yield from self._partition_names(names)
-            # So many at a time, however many there are.
-            lines = self._lines()
-            while some := list(islice(lines, PARTITIONS_AN_ANSWER)):
-                yield from self._partitions(some, whole=len(names) <= PARTITIONS_AN_ANSWER)
+            yield from self._partitions()
 
     def _table(self) -> Iterator[Difference]:
         policy = self._layout.policy.name
@@ -236,23 +234,41 @@ class _Comparison:
         for one in sorted(set(found) - wanted):
             yield Difference(table=self._name, where=one, what="partition", expected="none", found="present")
 
-    def _partitions(self, lines: Sequence[Mapping[str, Any]], *, whole: bool) -> Iterator[Difference]:
-        asked = None if whole else [line["name"] for line in lines]
-        answer = self._client.iter_partitions(self._found.dbName, self._name, names=asked)
-        found: dict[str, Any] = {name_of(self._found, one): one for one in answer}
-        for line in lines:
-            if line["name"] in found:
-                source: Any = from_json(types.Partition, line["partition"])
-                location = self._layout.directory(self._document, source.sd.location, line["name"])
-                made = target_partition(
-                    source, database=self._layout.policy.target_database, location=location, parameters={}
-                )
-                wanted = with_honest_statistics(made, self._document["write_ids"])
-                yield from _field_differences(self._name, line["name"], wanted, found[line["name"]])
-                yield from _wrong_statistics(self._name, line["name"], wanted, found[line["name"]])
+    def _partitions(self) -> Iterator[Difference]:
+        # Digests first: of a million partitions only those are kept that differ.
+        found = {name_of(self._found, one): _claims(one) for one in self._on_target(None)}
+        wanted = {
+            line["name"]: line
+            for line in self._lines()
+            if line["name"] in found and _claims(self._wanted(line)) != found[line["name"]]
+        }
+        del found
+        for one in self._on_target(list(wanted) if len(wanted) <= PARTITIONS_A_CALL else None):
+            name = name_of(self._found, one)
+            if name in wanted:
+                expected = self._wanted(wanted[name])
+                yield from _field_differences(self._name, name, expected, one)
+                yield from _wrong_statistics(self._name, name, expected, one)
+
+    def _on_target(self, names: Sequence[str] | None) -> Iterator[Any]:
+        return self._client.iter_partitions(self._found.dbName, self._name, names=names)
+
+    def _wanted(self, line: Mapping[str, Any]) -> Any:
+        source: Any = from_json(types.Partition, line["partition"])
+        location = self._layout.directory(self._document, source.sd.location, line["name"])
+        made = target_partition(
+            source, database=self._layout.policy.target_database, location=location, parameters={}
+        )
+        return with_honest_statistics(made, self._document["write_ids"])
 
     def _lines(self) -> Iterator[Mapping[str, Any]]:
         return self._directory.read_lines(table_file("partitions", self._name, ".jsonl"))
+
+
+def _claims(one: Any) -> bytes:
+    """Digest of all that is compared of a wire ``Partition``."""
+    text = json.dumps([definition(one), statistics.accurate_claims(one)], sort_keys=True)
+    return blake2b(text.encode(), digest_size=16).digest()
 
 
 def _field_differences(table: str, where: str, expected: Any, found: Any) -> list[Difference]:

@@ -30,6 +30,7 @@ from airflow_hive_federation.metastore import (
 from airflow_hive_federation.metastore.calls import partitions as partition_calls
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_bytes, from_json, to_bytes, to_json
+from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 
 if TYPE_CHECKING:
     from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
@@ -195,9 +196,12 @@ def test_partitions(client: MetastoreClient, monkeypatch: pytest.MonkeyPatch) ->
     names = client.list_partition_names(DATABASE, "parts")
     assert len(names) == 22
     at_once = {tuple(one.values or []): one for one in client.iter_partitions(DATABASE, "parts")}
-    monkeypatch.setattr(partition_calls, "PARTITIONS_AN_ANSWER", 0)
-    by_name = {tuple(one.values or []): one for one in client.iter_partitions(DATABASE, "parts", batch=5)}
-    assert at_once == by_name
+    by_name = client.iter_partitions(DATABASE, "parts", names=names, batch=5)
+    assert at_once == {tuple(one.values or []): one for one in by_name}
+    _in_pages(monkeypatch, 3)
+    in_pages = list(client.iter_partitions(DATABASE, "parts"))
+    assert len(in_pages) == len(names)
+    assert at_once == {tuple(one.values or []): one for one in in_pages}
     assert set(at_once) == {(day, str(h)) for day in days for h in range(7)} | {(days[0], "7")}
 
     gone = [name for name in names if name.endswith("h=3")]
@@ -212,6 +216,36 @@ def test_partitions(client: MetastoreClient, monkeypatch: pytest.MonkeyPatch) ->
     client.alter_partitions(DATABASE, "parts", [one])
     again = next(client.iter_partitions(DATABASE, "parts", names=["day=2026-01-01/h=7"]))
     assert (again.parameters or {})["v"] == "new"
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("string", ["a", "B", "é", "z", "it's", "10", "9", DEFAULT_PARTITION]),
+        ("int", ["-3", "9", "10", "007", DEFAULT_PARTITION]),
+        ("date", ["2026-01-09", "2026-01-10", "1969-12-31", DEFAULT_PARTITION]),
+        ("varchar(9)", ["a", "b", "c"]),
+        ("timestamp", ["2026-01-09 00:00:00", "2026-01-10 10:00:00"]),
+    ],
+)
+def test_pages_have_all_partitions(
+    kind: str, values: list[str], client: MetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By conditions that a metastore understands, and by name where it does not."""
+    name = f"paged_{kind[:4]}"
+    client.create_table(table(name, keys=[types.FieldSchema(name="k", type=kind)]))
+    made = client.get_table(DATABASE, name)
+    client.add_partitions([partition(made, value) for value in values])
+    at_once = list(client.iter_partitions(DATABASE, name))
+    _in_pages(monkeypatch, 2)
+    in_pages = list(client.iter_partitions(DATABASE, name))
+    assert len(at_once) == len(in_pages) == len(values)
+    assert all(one in in_pages for one in at_once)
+
+
+def _in_pages(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(partition_calls, "ONE_PAGE", 0)
+    monkeypatch.setattr(partition_calls, "page_size", lambda _: size)
 
 
 def test_partitions_of_several_write_ids(client: MetastoreClient) -> None:
@@ -258,7 +292,7 @@ def test_column_statistics(client: MetastoreClient, monkeypatch: pytest.MonkeyPa
         return {(one.values or [""])[0]: one.colStats and one.colStats.statsObj for one in found}
 
     at_once = attached()
-    monkeypatch.setattr(partition_calls, "PARTITIONS_AN_ANSWER", 0)
+    _in_pages(monkeypatch, 1)
     assert at_once == attached()
     assert at_once["x"] == told["d=x"]
 

@@ -8,13 +8,13 @@ from typing import cast
 
 from airflow_hive_federation.errors import MetastoreServerError, NoSuchObjectError
 from airflow_hive_federation.metastore.calls.base import ENGINE, batches, environment_context
+from airflow_hive_federation.metastore.calls.partition_pages import ONE_PAGE, Page, page_size, pages
 from airflow_hive_federation.metastore.calls.statistics import StatisticsCalls
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
 
 ALL = -1  # as max_parts, an i16: no limit, where a number could not exceed 32,767
 PARTITIONS_A_CALL = 500
-PARTITIONS_AN_ANSWER = 20_000
 #: What a metastore says whose listener writes a second event of one call (``ListenerEvent.putParameter``).
 _SECOND_EVENT = "overwrite a read-only parameter: DB_NOTIFICATION_EVENT_ID_KEY_NAME"
 
@@ -36,21 +36,39 @@ class PartitionCalls(StatisticsCalls):
         valid_write_ids: str | None = None,
         batch: int = PARTITIONS_A_CALL,
     ) -> Iterator[types.Partition]:
-        """Yield partitions, ``batch`` a call; names that do not exist (any more) are left out.
+        """Yield partitions; names that do not exist (any more) are left out.
 
-        :param names: which; ``None`` means all, which come in one answer if they are not too many: asking by
-            name costs a database without statistics (Derby) a scan of all its partitions for every batch.
+        :param names: which; ``None`` means all, which come in answers of bounded size.
         :param with_column_stats: fill ``colStats`` with each partition's column statistics.
         :param valid_write_ids: the table's valid write ids in Hive's text form, by which the server tells
             whether the statistics of an ACID table fit.
+        :param batch: names a call.
         """
-        if names is None:
-            names = self.list_partition_names(database, table)
-            if len(names) <= PARTITIONS_AN_ANSWER and (found := self.get_partitions(database, table)):
-                if with_column_stats:
-                    self._attach_column_stats(database, table, found, valid_write_ids)
-                yield from found
-                return
+        if names is not None:
+            yield from self._partitions_by_name(
+                database,
+                table,
+                names,
+                with_column_stats=with_column_stats,
+                valid_write_ids=valid_write_ids,
+                batch=batch,
+            )
+            return
+        for found in self._pages(database, table):
+            if with_column_stats:
+                self._attach_column_stats(database, table, found, valid_write_ids)
+            yield from found
+
+    def _partitions_by_name(
+        self,
+        database: str,
+        table: str,
+        names: Sequence[str],
+        *,
+        with_column_stats: bool = False,
+        valid_write_ids: str | None = None,
+        batch: int = PARTITIONS_A_CALL,
+    ) -> Iterator[types.Partition]:
         for some in batches(names, batch):
             request = types.GetPartitionsByNamesRequest(
                 db_name=self._database_name(database),
@@ -63,14 +81,32 @@ class PartitionCalls(StatisticsCalls):
             )
             yield from self.call("get_partitions_by_names_req", request).partitions
 
-    def get_partitions(self, database: str, table: str) -> list[types.Partition]:
-        """Read all partitions in one answer; empty if the server limits how many it gives at a time."""
-        try:
-            found = self.call("get_partitions", self._database_name(database), table, ALL)
-        except MetastoreServerError:
-            # metastore.limit.partition.request. Anything else comes up again when they are asked by name.
-            return []
-        return cast("list[types.Partition]", found)
+    def _pages(self, database: str, table: str) -> Iterator[list[types.Partition]]:
+        """Read all partitions, so many at a time that they do not take much memory."""
+        names = self.list_partition_names(database, table)
+        described = self.get_table(database, table) if len(names) > ONE_PAGE else types.Table()
+        size = page_size(len((described.sd and described.sd.cols) or ()))
+        if len(names) > size:
+            keys = [(key.name or "", key.type or "") for key in described.partitionKeys or ()]
+            for page in pages(keys, names, size):
+                yield self._page(database, table, [key for key, _ in keys], page)
+        elif names:
+            found = self.get_partitions(database, table)
+            yield found or list(self._partitions_by_name(database, table, names))
+
+    def _page(self, database: str, table: str, keys: Sequence[str], page: Page) -> list[types.Partition]:
+        """Read a page by its condition, and those that it does not hold for by name."""
+        by_name: dict[str, types.Partition] = {}
+        if page.condition:
+            try:
+                found = self.find_partitions(database, table, page.condition)
+            except MetastoreServerError:
+                # It does not understand the condition. Anything else comes up again when asked by name.
+                found = []
+            by_name = {partition_name(keys, one.values or []): one for one in found}
+        here = [by_name[name] for name in page.names if name in by_name]
+        missing = [name for name in page.names if name not in by_name]
+        return here + list(self._partitions_by_name(database, table, missing))
 
     def find_partitions(self, database: str, table: str, where: str) -> list[types.Partition]:
         """Read the partitions that a condition on partition keys holds for, ``day >= '2026-01-01'``.
@@ -78,6 +114,15 @@ class PartitionCalls(StatisticsCalls):
         :raises MetastoreServerError: if the metastore cannot read the condition.
         """
         found = self.call("get_partitions_by_filter", self._database_name(database), table, where, ALL)
+        return cast("list[types.Partition]", found)
+
+    def get_partitions(self, database: str, table: str) -> list[types.Partition]:
+        """Read all partitions in one answer; empty if the server limits how many it gives at a time."""
+        try:
+            found = self.call("get_partitions", self._database_name(database), table, ALL)
+        except MetastoreServerError:
+            # metastore.limit.partition.request. Anything else comes up again when they are asked by name.
+            return []
         return cast("list[types.Partition]", found)
 
     def _attach_column_stats(

@@ -1,0 +1,66 @@
+"""Partitions are divided into pages by a condition that holds for them, as the metastore understands it."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+
+import pytest
+
+from airflow_hive_federation.metastore.calls.partition_pages import ONE_PAGE, Page, page_size, pages
+from airflow_hive_federation.model.partitions import DEFAULT_PARTITION, partition_name
+
+
+def held(page: Page, names: list[str], read: Callable[[str], object]) -> list[str]:
+    """What a metastore answers that orders values as ``read`` makes them."""
+    match = re.fullmatch(r"(\w+) >= (\S+) and \1 <= (\S+)", page.condition)
+    assert match
+    key, low, high = match[1], read(match[2].strip("'")), read(match[3].strip("'"))
+    values = {name: dict(part.split("=", 1) for part in name.split("/"))[key] for name in names}
+    return [
+        name
+        for name, value in values.items()
+        if value != DEFAULT_PARTITION and low <= read(value) <= high  # type: ignore[operator]
+    ]
+
+
+@pytest.mark.parametrize(("kind", "read"), [("string", str), ("int", int)])
+def test_a_page_has_what_its_condition_holds_for(kind: str, read: Callable[[str], object]) -> None:
+    rng = random.Random(3)
+    names = [f"year={rng.randrange(3)}/n={rng.randrange(-500, 500)}" for _ in range(3000)]
+    names = list(dict.fromkeys(names))
+    found = list(pages([("year", "int"), ("n", kind)], names, 100))
+    assert sorted(name for page in found for name in page.names) == sorted(names)
+    assert all(len(page.names) <= 100 for page in found)
+    assert len(found) < len(names) / 80
+    for page in found:
+        assert sorted(held(page, names, read)) == sorted(page.names)
+
+
+def test_more_than_a_page_of_one_value_stay_together() -> None:
+    names = [f"a=x/b={number}" for number in range(10)] + ["a=y/b=1"]
+    found = list(pages([("a", "string"), ("b", "decimal(3,0)")], names, 4))
+    assert [(len(page.names), page.condition) for page in found] == [
+        (10, "a >= 'x' and a <= 'x'"),
+        (1, "a >= 'y' and a <= 'y'"),
+    ]
+
+
+@pytest.mark.parametrize("value", [DEFAULT_PARTITION, "it's", 'say "x"', "back\\slash", "tab\t"])
+def test_values_that_no_condition_can_name_go_by_name(value: str) -> None:
+    names = [partition_name(["a"], [one]) for one in ("x", value, "y")]
+    assert list(pages([("a", "string")], names, 2)) == [
+        Page(names=[names[0], names[2]], condition="a >= 'x' and a <= 'y'"),
+        Page(names=[names[1]]),
+    ]
+
+
+@pytest.mark.parametrize(("key", "kind"), [("a", "timestamp"), ("a b", "string"), ("a", "boolean")])
+def test_keys_without_a_condition_go_by_name(key: str, kind: str) -> None:
+    names = [partition_name([key], [str(number)]) for number in range(5)]
+    assert [page.condition for page in pages([(key, kind)], names, 2)] == ["", "", ""]
+
+
+def test_wide_tables_have_smaller_pages() -> None:
+    assert page_size(1) > 10_000 > page_size(100) > ONE_PAGE == page_size(10_000)
