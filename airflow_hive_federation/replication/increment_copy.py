@@ -8,7 +8,8 @@ hide what it replaces. Such a directory is copied to a hidden place beside, and 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,7 +83,7 @@ def plan_copy(
         for root, entries in listings.items()
         for entry in entries
     }
-    directories = {uri.rpartition("/")[0] for uri in there}
+    directories = _directories(there)
     copy = TableCopy()
     wanted = set()
     for file in dumped_files(directory, document["table"]["tableName"]):
@@ -97,7 +98,8 @@ def plan_copy(
         staged = _stage(layout, document, file) if visible is not None else None
         if staged and _begins_at_or_below(file.target_path, visible or 0):
             home = target.rpartition("/")[0]
-            if canonical(home) not in directories:
+            parent, _, name = canonical(home).rpartition("/")
+            if name not in directories.get(parent, ()):
                 copy.staged[staged] = home
                 target = join(staged, file.target_path.partition("/")[2])
         copy.items.append(
@@ -162,23 +164,32 @@ def _stage(layout: TargetLayout, document: Mapping[str, Any], file: VisibleFile)
     return join(layout.directory(document, file.directory, file.partition), STAGE, first)
 
 
-def _is_covered(target: str, complete: int, directories: Collection[str]) -> bool:
+def _directories(files: Iterable[str]) -> Mapping[str, Collection[str]]:
+    """Canonical URI of a directory → names of those in it that hold files."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for uri in files:
+        parent, _, name = uri.rpartition("/")[0].rpartition("/")
+        found[parent].add(name)
+    return found
+
+
+def _is_covered(target: str, complete: int, directories: Mapping[str, Collection[str]]) -> bool:
     """Whether the target has these rows in a directory of its own: it has compacted, or it was the source.
 
     Where a delta is gone although the target is complete beyond it, the cleaner has taken it away, and never
     does so before the compaction that replaced it is committed.
 
     :param complete: write id up to which the target has everything.
-    :param directories: canonical URIs of the directories there.
+    :param directories: see :func:`_directories`.
     """
     home, _, name = target.rpartition("/")[0].rpartition("/")
     if not is_acid_directory(name) or parse_directory(name).max_write_id > complete:
         return False
-    wanted, prefix = parse_directory(name), f"{canonical(home)}/"
-    there = [uri.removeprefix(prefix) for uri in directories if uri.startswith(prefix)]
+    there = directories.get(canonical(home), ())
     if name in there:
         return False
-    found = [parse_directory(one) for one in there if is_acid_directory(one) and "/" not in one]
+    wanted = parse_directory(name)
+    found = [parse_directory(one) for one in there if is_acid_directory(one)]
     return any(_covers(one, wanted) for one in found if one.max_write_id <= complete)
 
 

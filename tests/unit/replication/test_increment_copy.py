@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from airflow_hive_federation.replication.increment_copy import STAGE, TableCopy, _is_covered, place_staged
+from airflow_hive_federation.replication.increment_copy import (
+    STAGE,
+    TableCopy,
+    _directories,
+    _is_covered,
+    place_staged,
+)
 
 
 def test_all_directories_of_a_partition_are_placed(tmp_path: Path) -> None:
@@ -62,5 +68,5 @@ HOME = "file:/w/t/p=1"
 def test_rows_that_the_target_has_in_directories_of_its_own(
     wanted: str, there: list[str], covered: bool
 ) -> None:
-    directories = {f"{HOME}/{name}" for name in there} | {"file:/w/t/p=2/base_0000005"}
-    assert _is_covered(f"{HOME}/{wanted}/bucket_00000", 5, directories) is covered
+    files = [f"{HOME}/{name}/bucket_00000" for name in there] + ["file:/w/t/p=2/base_0000005/bucket_00000"]
+    assert _is_covered(f"{HOME}/{wanted}/bucket_00000", 5, _directories(files)) is covered
