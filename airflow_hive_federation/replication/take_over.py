@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import posixpath
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from airflow_hive_federation.errors import (
     TunnelUnreachableError,
 )
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.replication import increment_dump, markers
+from airflow_hive_federation.replication import markers
 from airflow_hive_federation.replication.contents import readable_write_ids
 from airflow_hive_federation.replication.cycle_lock import CycleLock
 from airflow_hive_federation.replication.definitions import TableKind, table_kind
@@ -41,6 +41,7 @@ from airflow_hive_federation.replication.position import loaded_dump
 from airflow_hive_federation.replication.replay import Replay
 from airflow_hive_federation.replication.target import find_layout
 from airflow_hive_federation.replication.transactions import valid_transactions
+from airflow_hive_federation.replication.unfinished import COPY_PLAN, unfinished_loads
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.plan_files import read_outcomes, read_plan
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_COPY_PLAN = "load/copy_plan.jsonl"
 #: What a source that is lost answers with.
 _SILENCE = (MetastoreUnreachableError, MetastoreTimeoutError, TunnelUnreachableError)
 
@@ -99,13 +99,14 @@ def take_over(
     :param source: connections to the source, which is asked whether it is there.
     :param target: connections to the target.
     :param on_step: told each step before it is taken; tests kill there.
-    :raises FailoverError: the source answers, and has the database.
+    :raises FailoverError: the source answers, whether it has the database or not.
     :raises TargetNotOursError: the target is not the policy's, or was never published.
     :raises CycleRunningError: a cycle works on the target.
     """
     _refuse_living(source, policy)
     with CycleLock(target, policy, progress=progress):
-        unfinished = list(_unfinished_loads(target, policy))
+        with target.client() as client:
+            unfinished = list(unfinished_loads(policy, loaded_dump(client, policy)))
         for dump in unfinished:
             if _is_copied(dump):
                 on_step("end load")
@@ -125,34 +126,28 @@ def take_over(
 
 
 def _refuse_living(source: MetastorePool, policy: ReplicationPolicy) -> None:
+    database = policy.source_database
     try:
         with source.client() as client:
-            client.get_database(policy.source_database)
-    except (*_SILENCE, NoSuchObjectError):
+            client.get_database(database)
+    except _SILENCE:
         return
+    except NoSuchObjectError as error:
+        # Another metastore answers, or the policy names another database: nothing tells that it is lost.
+        raise FailoverError(
+            f"The source of policy {policy.name!r} answers, but has no database {database}.",
+            remedy="Check the connection to the source, and the name. If the database is gone for good, stop "
+            "that metastore, or have the connection lead nowhere, and take over again.",
+        ) from error
     raise FailoverError(
-        f"The source of policy {policy.name!r} answers, and has database {policy.source_database}.",
+        f"The source of policy {policy.name!r} answers, and has database {database}.",
         remedy="Fail over as planned, which loses nothing; or stop that metastore.",
     )
 
 
-def _unfinished_loads(target: MetastorePool, policy: ReplicationPolicy) -> Iterator[DumpDirectory]:
-    """Increments that go on from where the target stands, and whose load has begun to copy."""
-    with target.client() as client:
-        loaded = loaded_dump(client, policy)
-    filesystem, path = open_filesystem(policy.directory, policy.storage_options)
-    with storage_errors(policy.directory):
-        found = sorted(filesystem.glob(f"{path}/*/{_COPY_PLAN}"))
-    for plan in found:
-        dump = DumpDirectory(join(policy.directory, plan.split("/")[-3]), policy.storage_options)
-        manifest = dump.manifest()
-        if manifest["kind"] == increment_dump.KIND and manifest["previous"] == loaded:
-            yield dump
-
-
 def _is_copied(dump: DumpDirectory) -> bool:
     outcomes = read_outcomes(f"{dump.uri}/load/outcomes", options=dump.options)
-    plan = read_plan(f"{dump.uri}/{_COPY_PLAN}", options=dump.options)
+    plan = read_plan(f"{dump.uri}/{COPY_PLAN}", options=dump.options)
     return all(item.target in outcomes for item in plan)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,8 @@ def test_a_lost_source(
     assert guarded.execute("SELECT id FROM lost_none.t") == [("1",)]
     with pytest.raises(FailoverError, match="answers, and has database lost"):
         take_over(one.source, one.target, one.policy)
+    with pytest.raises(FailoverError, match="answers, but has no database mislaid"):
+        take_over(one.source, one.target, replace(one.policy, source_database="mislaid"))
 
     rows, removed = {}, {}
     for scene, cycle in scenes.items():
