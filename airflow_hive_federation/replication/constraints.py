@@ -109,6 +109,11 @@ def converge_constraints(client: MetastoreClient, policy: ReplicationPolicy, tab
     _add(client, wanted, {key for key in asked if key[0] != _FOREIGN and asked[key] != found.get(key)})
 
 
+def is_constrained(client: MetastoreClient, policy: ReplicationPolicy, table: str, wanted: Any) -> bool:
+    """Whether a table of the target has the constraints it should have, and no others."""
+    return claims(wanted) == claims(found_constraints(client, policy, table))
+
+
 def add_foreign_keys(client: MetastoreClient, policy: ReplicationPolicy, table: str, wanted: Any) -> None:
     """Add the foreign keys that a table of the target has not."""
     found = claims(found_constraints(client, policy, table))

@@ -21,6 +21,7 @@ from airflow_hive_federation.replication import definitions, markers, statistics
 from airflow_hive_federation.replication.constraints import (
     add_foreign_keys,
     converge_constraints,
+    is_constrained,
     target_constraints,
     without_foreign_keys,
 )
@@ -68,6 +69,29 @@ class TableConvergence:
         text = document["write_ids"]
         self._write_ids = ValidWriteIds.parse(text) if text else None
         self._surplus: list[str] = []
+
+    def keep_shape(self) -> bool:
+        """Take back what is said of the rows of a table that keeps its shape; return whether it keeps it.
+
+        Nobody who reads the table can tell, so this may be done before its new files have arrived. A column
+        that is another one now would be read from old files, for as long as it takes a copy to succeed.
+        """
+        wanted = _without_statistics(self._table())
+        found = self._client.get_table(self._database, self._name)
+        there = self._there() if wanted.partitionKeys else {}
+        stale = []
+        for name, one in self._partitions() if wanted.partitionKeys else ():
+            if name not in there or definition(one) != definition(there[name]):
+                return False
+            if not _same(one, there[name], columns=False):
+                stale.append(_without_statistics(_kept(one, there[name])))
+            del there[name]
+        same_constraints = is_constrained(self._client, self._layout.policy, self._name, self._constraints)
+        if there or definition(wanted) != definition(found) or not same_constraints:
+            return False
+        self._alter(found, wanted)
+        self._alter_partitions(stale)
+        return True
 
     def shape(self) -> None:
         """Create the table or alter it; add partitions, alter those that changed. No statistics yet."""
@@ -194,11 +218,14 @@ class TableConvergence:
                 for name, one in some
                 if name in there and not _same(one, there[name], columns=False)
             ]
-            if changed:
-                self._client.alter_partitions(
-                    self._database, self._name, changed, environment=statistics.KEEP_STATISTICS
-                )
+            self._alter_partitions(changed)
         self._surplus = sorted(surplus)
+
+    def _alter_partitions(self, changed: Sequence[Any]) -> None:
+        if changed:
+            self._client.alter_partitions(
+                self._database, self._name, changed, environment=statistics.KEEP_STATISTICS
+            )
 
     def _describe_partitions(self, valid: str | None) -> None:
         there = self._there(with_statistics=True, valid=valid)

@@ -4,6 +4,8 @@
 
     <dump_root>/<policy>/<from>-<to>-<lease>/
         events.jsonl     the cycle's events: id, type, database, table
+        ends.jsonl       transactions that ended, in their order
+        writes/<table>.jsonl  transactions and write ids to replay
         …                as a bootstrap's dump, for the tables concerned only
 
 One moment for all tables, as at bootstrap: a list of the source's transactions, and the events up to it (see
@@ -17,9 +19,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any
 
@@ -52,11 +55,13 @@ from airflow_hive_federation.replication.increment_plan import (
 )
 from airflow_hive_federation.replication.lease import end_lease, lease_of_a_dump
 from airflow_hive_federation.replication.mends import Mend
+from airflow_hive_federation.replication.merging import leaders
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import policy_changes
 from airflow_hive_federation.replication.position import TargetPosition
 from airflow_hive_federation.replication.source_history import check_history, is_another, note_event
 from airflow_hive_federation.replication.transactions import valid_transactions
+from airflow_hive_federation.replication.unfinished import unfinished_loads
 from airflow_hive_federation.storage.filesystem import canonical
 
 if TYPE_CHECKING:
@@ -65,6 +70,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 KIND = "INCREMENT"
+#: Transactions that ended, in the source's order; whether they were committed; which one leads each on the
+#: target (see :mod:`.merging`).
+ENDS = "ends.jsonl"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +145,7 @@ def dump_increment(
             "event_id": folded.to_id,
             "previous": position.dump,
             "lease": lease,
-            "ends": [*lost_ends(moment.plans.values()), *folded.ends],
+            "transactions": dump.write_ends(),
             "last_event": moment.last_event,
             "open_writes": [[txn, dict(writes)] for txn, writes in sorted(folded.open_writes.items())],
             "functions_changed": folded.functions_changed,
@@ -161,7 +169,7 @@ def summary_of(uri: str, manifest: Mapping[str, Any]) -> IncrementSummary:
         tables=len(concerned),
         files=sum(facts["files"] for facts in concerned),
         size_bytes=sum(facts["size_bytes"] for facts in concerned),
-        transactions=len(manifest["ends"]),
+        transactions=manifest["transactions"],
         lease=manifest["lease"],
         lost=manifest["lost"],
     )
@@ -336,6 +344,22 @@ class _Dump:
             "partitions": sum(facts["partitions"] for facts in tables),
         }
 
+    def write_ends(self) -> int:
+        """Write which transactions ended, in their order, and how they are replayed; return how many."""
+        folded, lost = self._moment.folded, lost_ends(self._moment.plans.values())
+        # A load that was killed has opened transactions that had not ended by then.
+        unfinished = unfinished_loads(self._policy, self._position.dump)
+        alone = chain(self._moment.open_before, *map(open_transactions, unfinished))
+        led = leaders((txn for txn, _ in folded.ends), folded.writes, set(alone))
+        lines = chain(
+            ([txn, True, txn] for txn, _ in lost),
+            (
+                [txn, bool(committed), leader]
+                for (txn, committed), leader in zip(folded.ends, led, strict=True)
+            ),
+        )
+        return self._directory.write_lines(ENDS, lines)
+
     def _table(self, named: Any) -> dict[str, Any] | None:
         name = named.tableName
         plan = self._moment.plans[name]
@@ -374,6 +398,8 @@ class _Dump:
         lines = ({"name": name_of(table, one), "partition": to_json(one)} for one in partitions)
         self._directory.write_lines(table_file("partitions", name, ".jsonl"), lines)
         self._directory.write_lines(table_file("files", name, ".jsonl"), map(asdict, files))
+        if plan.writes:
+            self._directory.write_lines(writes_file(name), plan.writes)
         document = {
             "table": to_json(table),
             "kind": kind.value,
@@ -394,12 +420,22 @@ class _Dump:
             "dump": self._directory.uri,
             "work": plan.work.value,
             "seed": plan.seed,
-            "writes": list(plan.writes),
+            "writes": len(plan.writes),
             "renewed": sorted(gone & {name_of(table, one) for one in partitions}) if gone else [],
             "external": external_tables.entries(table, data_places(table, partitions))
             if kind is TableKind.EXTERNAL
             else [],
         }
+
+
+def open_transactions(dump: DumpDirectory) -> Iterator[int]:
+    """Transactions of the source that had not ended at a dump."""
+    return (txn for txn, _ in dump.manifest().get("open_writes", ()))
+
+
+def writes_file(table: str) -> str:
+    """Where a dump has a table's pairs of transaction and write id."""
+    return table_file("writes", table, ".jsonl")
 
 
 def _event_line(event: Event) -> str:

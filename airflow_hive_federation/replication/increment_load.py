@@ -4,11 +4,12 @@ Steps, in this order; each can be killed and repeated:
 
 1. tables whose names stand for others now are dropped;
 2. files are copied. What readers could see too early waits in hidden places (see :mod:`.increment_copy`).
-   Meanwhile, the source's transactions are opened on the target, and transactional tables that are there get
-   their new shape and write ids: nothing of it shows a reader what has not arrived;
-3. functions and the other tables get their new shape, new tables their write ids;
+   Meanwhile, the source's transactions are opened on the target, transactional tables that are there get
+   their write ids, and of those that keep their shape is taken back what was said of their rows: readers see
+   nothing of it, however long the copy takes to succeed;
+3. functions and tables get their new shape, new tables their write ids;
 4. the transactions end in the source's order: with each, its rows become visible, in all tables at once (see
-   :mod:`.replay`);
+   :mod:`.replay`); those that follow each other and wrote to different tables are one (see :mod:`.merging`);
 5. what the source has no more is dropped: partitions, tables, files;
 6. statistics are written; transactions that dangle are aborted;
 7. ``repl.last.id`` moves: published.
@@ -22,6 +23,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import TargetChangedError
@@ -49,10 +51,13 @@ from airflow_hive_federation.replication.increment_copy import (
     plan_copy,
     remove_extraneous,
 )
+from airflow_hive_federation.replication.increment_dump import ENDS, writes_file
 from airflow_hive_federation.replication.increment_plan import TableState, TableWork
 from airflow_hive_federation.replication.lease import LeaseKeeper
 from airflow_hive_federation.replication.load import CopyRunner, LoadSummary, acknowledge
 from airflow_hive_federation.replication.mends import Mend
+from airflow_hive_federation.replication.merging import Merging
+from airflow_hive_federation.replication.pairs import Pairs
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.position import read_position
 from airflow_hive_federation.replication.replay import Replay
@@ -138,6 +143,7 @@ class _Load:
         self._copies: dict[str, TableCopy] = {}
         self._states: Mapping[str, TableState] = {}
         self._convergences: dict[str, TableConvergence] = {}
+        self._shaped: set[str] = set()
         self._began_s = time.time()
 
     def is_published(self) -> bool:
@@ -205,10 +211,11 @@ class _Load:
         functions = [target_function(one, self._layout) for one in self._functions()]
         converge_functions(self._client, self._database, functions, kept=self._functions_kept())
         for facts in self._concerned:
-            if not self._goes_on(facts):
+            if facts["name"] not in self._shaped:
                 self._on_step(f"seed {facts['name']}")
                 self._seed(facts)
-                self._shape(facts)
+                self._on_step(f"shape {facts['name']}")
+                self._table(facts["name"]).shape()
         for facts in self._concerned:
             if self._documents[facts["name"]]["constraints"].get("foreignKeys"):
                 self._on_step(f"foreign keys {facts['name']}")
@@ -217,7 +224,9 @@ class _Load:
     def replay(self) -> None:
         others = [facts for facts in self._concerned if not self._goes_on(facts)]
         self._replay.allocate(self._writes(others), self._on_step)
-        for txn, _ in self._manifest["ends"]:
+        # What an earlier run has opened, with other tables to look at, is ended in its place too.
+        every = self._replay.has_others()
+        for txn in self._ends() if every else self._merging.leaders:
             self._on_step(f"end {txn}")
             self._replay.end(txn)
 
@@ -295,29 +304,36 @@ class _Load:
         """What can be done while files are copied."""
         self._replay.open(self._writes(self._concerned), self._on_step)
         going_on = [facts for facts in self._concerned if self._goes_on(facts)]
-        for facts in going_on:
-            self._shape(facts)
+        for name in [facts["name"] for facts in going_on]:
+            self._on_step(f"keep shape {name}")
+            if self._table(name).keep_shape():
+                self._shaped.add(name)
         self._replay.allocate(self._writes(going_on), self._on_step)
-
-    def _shape(self, facts: Mapping[str, Any]) -> None:
-        self._on_step(f"shape {facts['name']}")
-        self._table(facts["name"]).shape()
 
     def _goes_on(self, facts: Mapping[str, Any]) -> bool:
         """Whether the target has the table, and its readers see nothing but what is committed."""
         return facts["work"] == TableWork.CONTINUE.value and TableKind(facts["kind"]).transactional
 
-    def _writes(self, tables: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[int, int]]]:
-        """Pairs of transaction and write id that the target's tables have not got yet."""
+    def _writes(self, tables: Iterable[Mapping[str, Any]]) -> dict[str, Pairs]:
+        """Pairs of transaction and write id to replay, which the target's tables have not got yet."""
         new = TableState(loaded_id=0)
-        return {
-            facts["name"]: [
-                (txn, write)
-                for txn, write in facts["writes"]
-                if write > self._states.get(facts["name"], new).high_watermark
-            ]
-            for facts in tables
-        }
+        return self._merging.merged(
+            {
+                facts["name"]: self._writes_above(self._states.get(facts["name"], new).high_watermark, facts)
+                for facts in tables
+            }
+        )
+
+    @cached_property
+    def _merging(self) -> Merging:
+        return Merging((txn, leader) for txn, _, leader in self._directory.read_lines(ENDS))
+
+    def _ends(self) -> Iterator[int]:
+        return (txn for txn, *_ in self._directory.read_lines(ENDS))
+
+    def _writes_above(self, write_id: int, facts: Mapping[str, Any]) -> Pairs:
+        lines = self._directory.read_lines(writes_file(facts["name"])) if facts["writes"] else ()
+        return Pairs((txn, write) for txn, write in lines if write > write_id)
 
     def _record(self) -> cycle_history.CycleRecord:
         now_s = time.time()
@@ -330,7 +346,7 @@ class _Load:
             tables=len(self._concerned),
             files=sum(len(copy.items) for copy in self._copies.values()),
             size_bytes=sum(item.size_bytes for copy in self._copies.values() for item in copy.items),
-            transactions=len(self._manifest["ends"]),
+            transactions=self._manifest["transactions"],
         )
 
     def _table(self, name: str) -> TableConvergence:

@@ -15,6 +15,7 @@ from airflow_hive_federation.errors import EventsLostError, SourceWentBackError,
 from airflow_hive_federation.model import events as ev
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.contents import cut_below_open
+from airflow_hive_federation.replication.pairs import Pairs
 from airflow_hive_federation.storage.filesystem import canonical
 
 #: Transaction → table → write id.
@@ -22,6 +23,7 @@ OpenWrites = Mapping[int, Mapping[str, int]]
 
 #: Above all transactions of a source: stand-ins for those whose events are lost.
 _LOST = 1 << 62
+_ALLOCATED_A_CALL = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +34,7 @@ class EventFold:
     :param to_id: last event of the cycle.
     :param writes: table → pairs of transaction and write id, ascending by write id, of the table that bears
         the name now; transactions left open by earlier cycles included.
-    :param ends: transactions that wrote to the database and ended, in the source's order; whether committed.
+    :param ends: transactions that wrote to the database and ended, in the source's order; 1 if committed.
     :param open_writes: those that have not ended.
     :param looked_at: tables whose definition, partitions, statistics or plain files may have changed.
     :param created: table → event that made the table that bears the name now.
@@ -47,7 +49,7 @@ class EventFold:
     from_id: int
     to_id: int
     writes: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
-    ends: Sequence[tuple[int, bool]] = ()
+    ends: Sequence[tuple[int, int]] = ()
     open_writes: OpenWrites = field(default_factory=dict)
     looked_at: frozenset[str] = frozenset()
     created: Mapping[str, int] = field(default_factory=dict)
@@ -241,7 +243,7 @@ def plan_table(
     looked_at = always or folded.lost or name in folded.looked_at
     if source is None:
         return TablePlan(work=TableWork.CONTINUE if looked_at else TableWork.NOTHING)
-    writes = [(txn, write) for txn, write in folded.writes.get(name, ()) if write > target.high_watermark]
+    writes = _above(target.high_watermark, folded.writes.get(name, ()))
     if folded.lost:
         writes = _with_lost(writes, target.high_watermark, source)
     known = _contiguous(writes, target.high_watermark)
@@ -254,10 +256,10 @@ def plan_table(
     return TablePlan(work=TableWork.CONTINUE, write_ids=seen, writes=known)
 
 
-def lost_ends(plans: Iterable[TablePlan]) -> list[tuple[int, bool]]:
+def lost_ends(plans: Iterable[TablePlan]) -> list[tuple[int, int]]:
     """The stand-ins of transactions that no event tells of, which end first."""
     found = {txn for plan in plans for txn, _ in plan.writes if txn > _LOST}
-    return [(txn, True) for txn in sorted(found)]
+    return [(txn, 1) for txn in sorted(found)]
 
 
 def allocation_runs(
@@ -273,7 +275,8 @@ def allocation_runs(
     """
     run: list[tuple[int, int]] = []
     for txn, write in writes:
-        if run and not (txn > run[-1][0] and target_txns[txn] > target_txns[run[-1][0]]):
+        ascends = run and txn > run[-1][0] and target_txns[txn] > target_txns[run[-1][0]]
+        if run and (not ascends or len(run) == _ALLOCATED_A_CALL):
             yield run
             run = []
         run.append((txn, write))
@@ -285,11 +288,11 @@ class _Folding:
     def __init__(self, database: str, open_writes: OpenWrites) -> None:
         self._database = database
         self._open: dict[int, dict[str, int]] = {txn: dict(writes) for txn, writes in open_writes.items()}
-        self._writes: dict[str, dict[int, int]] = {}  # table → write id → transaction
+        self._writes: dict[str, Pairs] = {}  # table → transactions and write ids
         for txn, writes in self._open.items():
             for table, write in writes.items():
-                self._writes.setdefault(table, {})[write] = txn
-        self._ends: list[tuple[int, bool]] = []
+                self._writes.setdefault(table, Pairs()).append(txn, write)
+        self._ends = Pairs()
         self._looked_at: set[str] = set()
         self._created: dict[str, int] = {}
         self._partitions_gone: dict[str, set[str]] = {}
@@ -302,7 +305,7 @@ class _Folding:
         if isinstance(event, ev.TxnEnded):
             if event.txn_id in self._open:
                 del self._open[event.txn_id]
-                self._ends.append((event.txn_id, event.committed))
+                self._ends.append(event.txn_id, int(event.committed))
         elif isinstance(event, ev.TableAltered) and event.renamed:
             self._renamed(event)
         elif isinstance(event, ev.UnknownEvent) and event.database in {"", self._database}:
@@ -313,22 +316,18 @@ class _Folding:
     def end_unseen(self, transactions: ValidTxns) -> None:
         for txn in sorted(self._open.keys() - set(transactions.open_ids)):
             del self._open[txn]
-            self._ends.append((txn, not transactions.is_aborted(txn)))
+            self._ends.append(txn, int(not transactions.is_aborted(txn)))
 
     def result(self, from_id: int, to_id: int, *, lost: bool) -> EventFold:
         for txn in [txn for txn, writes in self._open.items() if not writes]:
             # What it wrote to is gone: nobody on the target waits for its end.
             del self._open[txn]
-            self._ends.append((txn, True))
+            self._ends.append(txn, 1)
         return EventFold(
             from_id=from_id,
             to_id=to_id,
-            writes={
-                table: [(txn, write) for write, txn in sorted(writes.items())]
-                for table, writes in self._writes.items()
-                if writes
-            },
-            ends=tuple(self._ends),
+            writes={table: writes.ascending() for table, writes in self._writes.items() if writes},
+            ends=self._ends,
             open_writes=self._open,
             looked_at=frozenset(self._looked_at),
             created=self._created,
@@ -342,7 +341,7 @@ class _Folding:
     def _of_ours(self, event: ev.Event) -> None:
         if isinstance(event, ev.WriteIdsAllocated):
             for txn, write in event.write_ids:
-                self._writes.setdefault(event.table, {})[write] = txn
+                self._writes.setdefault(event.table, Pairs()).append(txn, write)
                 self._open.setdefault(txn, {})[event.table] = write
         elif isinstance(event, ev.TableCreated | ev.TableDropped):
             self._forget(event.table)
@@ -368,7 +367,7 @@ class _Folding:
 
     def _forget(self, table: str) -> None:
         """The name stands for nothing, or for another table, from here on."""
-        for write, txn in self._writes.pop(table, {}).items():
+        for txn, write in self._writes.pop(table, ()):
             if self._open.get(txn, {}).get(table) == write:
                 del self._open[txn][table]
         self._partitions_gone.pop(table, None)
@@ -387,7 +386,7 @@ def _new_table(work: TableWork, name: str, source: ValidWriteIds | None, folded:
     if source is None:
         return TablePlan(work=work)
     seed = cut_below_open(source).high_watermark
-    writes = [(txn, write) for txn, write in folded.writes.get(name, ()) if write > seed]
+    writes = _above(seed, folded.writes.get(name, ()))
     known = _contiguous(writes, seed)
     reached = known[-1][1] if known else seed
     if _committed_above(source, reached):
@@ -409,12 +408,13 @@ def _seen(source: ValidWriteIds, reached: int, folded: EventFold, name: str) -> 
     """
     if reached <= source.high_watermark:
         return source.cut(reached)
-    txns = {write: txn for txn, write in folded.writes.get(name, ())}
     above = range(source.high_watermark + 1, reached + 1)
+    txns = {write: txn for txn, write in folded.writes.get(name, ()) if write in above}
     still_open = [write for write in above if txns.get(write) in folded.open_writes]
     ended = [write for write in above if write not in still_open]
     top = ended[-1] if ended else source.high_watermark
-    committed = {txn for txn, was_committed in folded.ends if was_committed}
+    concerned = set(txns.values())
+    committed = {txn for txn, was_committed in folded.ends if was_committed and txn in concerned}
     open_ids = (*source.open_ids, *(write for write in still_open if write <= top))
     return ValidWriteIds(
         table=source.table,
@@ -425,7 +425,11 @@ def _seen(source: ValidWriteIds, reached: int, folded: EventFold, name: str) -> 
     )
 
 
-def _with_lost(writes: Sequence[tuple[int, int]], after: int, source: ValidWriteIds) -> list[tuple[int, int]]:
+def _above(write_id: int, writes: Sequence[tuple[int, int]]) -> Pairs:
+    return Pairs((txn, write) for txn, write in writes if write > write_id)
+
+
+def _with_lost(writes: Sequence[tuple[int, int]], after: int, source: ValidWriteIds) -> Pairs:
     """Fill in the write ids that no event tells of and that are not open: their transactions have ended.
 
     Which those were is lost with the events, so each write id gets a stand-in. An open one gets none: nobody
@@ -435,17 +439,17 @@ def _with_lost(writes: Sequence[tuple[int, int]], after: int, source: ValidWrite
     open_ids = set(source.open_ids)
     lost = [one for one in range(after + 1, source.high_watermark + 1) if one not in open_ids]
     filled = {**{write: _LOST + write for write in lost}, **known}
-    return [(txn, write) for write, txn in sorted(filled.items())]
+    return Pairs((txn, write) for write, txn in sorted(filled.items()))
 
 
-def _contiguous(writes: Sequence[tuple[int, int]], after: int) -> list[tuple[int, int]]:
+def _contiguous(writes: Pairs, after: int) -> Pairs:
     """The writes that follow ``after`` without a hole."""
-    found: list[tuple[int, int]] = []
-    for txn, write in writes:
-        if write != after + len(found) + 1:
+    count = 0
+    for _, write in writes:
+        if write != after + count + 1:
             break
-        found.append((txn, write))
-    return found
+        count += 1
+    return writes[:count]
 
 
 def _committed_above(source: ValidWriteIds, write_id: int) -> bool:

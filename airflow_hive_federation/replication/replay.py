@@ -1,7 +1,8 @@
 """The source's transactions on the target.
 
-A transaction of the target stands for each of the source's that wrote to the database, and has its write ids;
-the metastore keeps the map between the two while it is open (``REPL_TXN_MAP``). All are opened and all write
+A transaction of the target stands for one of the source's that wrote to the database, or for several (see
+:mod:`.merging`), and has its write ids; the metastore keeps the map between the two while it is open
+(``REPL_TXN_MAP``). All are opened and all write
 ids allocated before the first is ended, and only write ids above a table's highest one are. So a replay that
 was killed and is repeated opens nothing that it has ended: opened again, a transaction would be a new one,
 which nobody ends, and which holds back the target's cleaner.
@@ -14,8 +15,12 @@ statistic of it, would mean one thing now and another a moment later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from airflow_hive_federation.errors import TargetChangedError
 from airflow_hive_federation.metastore.idl import types
@@ -44,17 +49,17 @@ class Replay:
         # As Hive's own loads name it (HiveUtils.getReplPolicy).
         self._repl_policy = f"{policy.target_database}.*"
         self._host = f"hive-federation replication {policy.name}"
-        self._target_txns: dict[int, int] = {}
+        self._target_txns = _TxnMap()
 
     def open(self, writes: Writes, on_step: Callable[[str], None] = lambda _: None) -> None:
         """Open the transactions of write ids, all of a cycle's at once: the target's then ascend as they do.
 
         :param writes: write ids above what their tables have.
         """
-        source_txns = sorted({txn for pairs in writes.values() for txn, _ in pairs})
+        source_txns = np.unique(np.fromiter(_transactions(writes), np.int64))
         for first in range(0, len(source_txns), _OPENED_A_CALL):
             on_step("open transactions")
-            self._target_txns.update(self._opened(source_txns[first : first + _OPENED_A_CALL]))
+            self._target_txns.add(self._opened(source_txns[first : first + _OPENED_A_CALL].tolist()))
 
     def allocate(self, writes: Writes, on_step: Callable[[str], None] = lambda _: None) -> None:
         """Allocate write ids to the transactions that were opened.
@@ -76,6 +81,10 @@ class Replay:
             # There are no conflicts to look for: the source has decided.
             excl_write_enabled=True,
         )
+
+    def has_others(self) -> bool:
+        """Whether transactions of this policy are open that this replay has not opened."""
+        return not self._ours() <= set(self._target_txns.values())
 
     def sweep(self, still_open: Sequence[int]) -> list[int]:
         """Abort transactions of this policy that stand for none of the source's open ones; return their ids.
@@ -134,3 +143,33 @@ class Replay:
                 remedy="Stop the writer, drop the table on the target, and run the cycle again.",
                 differences=[table],
             )
+
+
+class _TxnMap(Mapping[int, int]):
+    """The source's transactions → the target's, in sixteen bytes each."""
+
+    def __init__(self) -> None:
+        self._sources: array[int] = array("q")
+        self._targets: array[int] = array("q")
+
+    def add(self, found: Mapping[int, int]) -> None:
+        """Add transactions above those that are there."""
+        for source in sorted(found):
+            self._sources.append(source)
+            self._targets.append(found[source])
+
+    def __getitem__(self, source: int) -> int:
+        place = bisect_left(self._sources, source)
+        if place == len(self._sources) or self._sources[place] != source:
+            raise KeyError(source)
+        return self._targets[place]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+
+def _transactions(writes: Writes) -> Iterator[int]:
+    return (txn for pairs in writes.values() for txn, _ in pairs)

@@ -31,7 +31,13 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.status import read_lag
 from airflow_hive_federation.replication.transactions import begin_drain
 from tests.integration.incrementing import run_copy
-from tests.integration.small_source import commit_files, connected, make_small_source, make_table
+from tests.integration.small_source import (
+    add_partition,
+    commit_files,
+    connected,
+    make_small_source,
+    make_table,
+)
 from tests.integration.test_bad_input import disk
 from tests.integration.test_kills import pool
 
@@ -228,6 +234,37 @@ def test_a_target_out_of_space_goes_on_when_there_is_room(site: Site, tmp_path: 
         site.load(dump)
         replica = next((tmp_path / "base").rglob("data"))
         assert replica.stat().st_size == 100_000
+
+
+class CopyFailedError(Exception):
+    """What a copy job fails with."""
+
+
+def test_definitions_wait_for_their_data(site: Site) -> None:
+    """A column that is another one now is not read from old files while the copy of the new ones fails."""
+
+    def failing(plan: str, outcomes: str) -> None:
+        raise CopyFailedError
+
+    def definition(one: EmbeddedMetastore) -> tuple[list[str], list[str]]:
+        with connected(one) as client:
+            table: Any = client.get_table(DATABASE, "acid")
+            names = client.list_partition_names(DATABASE, "acid")
+            return [column.name for column in table.sd.cols], sorted(names)
+
+    site.bootstrap()
+    with connected(site.source) as client:
+        table: Any = client.get_table(DATABASE, "acid")
+        table.sd.cols[1].name = "renamed"
+        client.alter_table(DATABASE, "acid", table)
+        add_partition(client, DATABASE, "later")
+    site.commit()
+    dump, before = site.dump().dump, definition(site.target)
+    with pytest.raises(CopyFailedError):
+        site.load(dump, failing)
+    assert definition(site.target) == before
+    site.load(dump)
+    assert definition(site.target) == definition(site.source) != before
 
 
 def test_clocks_that_differ(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

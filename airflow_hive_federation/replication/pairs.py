@@ -1,0 +1,63 @@
+"""Pairs of numbers, sixteen bytes each: a cycle may have millions, and as tuples they take ten times it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, overload
+
+_LONG = "q"
+
+
+class Pairs(Sequence[tuple[int, int]]):
+    """A sequence of pairs of 64-bit numbers.
+
+    :param pairs: what it begins with.
+    """
+
+    def __init__(self, pairs: Iterable[tuple[int, int]] = ()) -> None:
+        self._firsts: array[int] = array(_LONG)
+        self._seconds: array[int] = array(_LONG)
+        for first, second in pairs:
+            self.append(first, second)
+
+    def append(self, first: int, second: int) -> None:
+        """Add a pair at the end."""
+        self._firsts.append(first)
+        self._seconds.append(second)
+
+    def ascending(self) -> Pairs:
+        """The same by their second numbers; of equal ones, the last pair."""
+        if all(self._seconds[place] < self._seconds[place + 1] for place in range(len(self) - 1)):
+            return self
+        by_second = dict(zip(self._seconds, self._firsts, strict=True))
+        return Pairs((by_second[second], second) for second in sorted(by_second))
+
+    def __len__(self) -> int:
+        return len(self._firsts)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[int, int]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Pairs: ...
+
+    def __getitem__(self, index: int | slice) -> tuple[int, int] | Pairs:
+        if isinstance(index, int):
+            return self._firsts[index], self._seconds[index]
+        some = Pairs()
+        some._firsts, some._seconds = self._firsts[index], self._seconds[index]
+        return some
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self._firsts, self._seconds, strict=True)
+
+    def __eq__(self, other: Any) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(one == two for one, two in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Pairs({list(self)})"

@@ -1,0 +1,256 @@
+"""Random histories replayed with kills between any two calls: the target always shows a past of the source.
+
+The metastore is a model of what Hive's does with replayed transactions (``OpenTxnsFunction``,
+``AllocateTableWriteIdsFunction``, ``CommitTxnFunction``): hundreds of seeds take seconds. Real ones are
+judged by ``test_increment_kills`` and ``test_histories``.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model import events as ev
+from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
+from airflow_hive_federation.replication.increment_plan import (
+    EventReading,
+    OpenWrites,
+    TableState,
+    fold,
+    plan_table,
+)
+from airflow_hive_federation.replication.merging import Merging, leaders
+from airflow_hive_federation.replication.pairs import Pairs
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replay import Replay
+
+DATABASE = "db"
+TABLES = ("a", "b", "c", "d")
+#: Table → its write ids that readers see.
+Visible = dict[str, frozenset[int]]
+
+
+class KilledError(Exception):
+    """The process was killed before this call."""
+
+
+class Metastore:
+    """The target: transactions of a policy, and write ids."""
+
+    def __init__(self) -> None:
+        self.calls_left: int | None = None
+        self.shown: list[Visible] = []
+        self.write_ids: dict[str, dict[int, int]] = {table: {} for table in TABLES}  # write id → transaction
+        self.open: dict[int, str] = {}
+        self._map: dict[int, int] = {}
+        self._last = 0
+
+    def visible(self) -> Visible:
+        return {
+            table: frozenset(write for write, txn in given.items() if txn not in self.open)
+            for table, given in self.write_ids.items()
+        }
+
+    def state(self, table: str) -> TableState:
+        given = self.write_ids[table]
+        open_ids = tuple(sorted(write for write, txn in given.items() if txn in self.open))
+        return TableState(loaded_id=0, high_watermark=max(given, default=0), open_ids=open_ids)
+
+    def get_open_txns(self) -> Any:
+        self._count()
+        return SimpleNamespace(txn_high_water_mark=self._last)
+
+    def call(self, method: str) -> Any:
+        self._count()
+        assert method == "get_open_txns_info"
+        state = types.TxnState.OPEN
+        return SimpleNamespace(
+            open_txns=[SimpleNamespace(id=txn, hostname=host, state=state) for txn, host in self.open.items()]
+        )
+
+    def open_txns(self, count: int, *, host: str, source_txn_ids: Sequence[int], **_: Any) -> list[int]:
+        self._count()
+        there = [self._map[txn] for txn in source_txn_ids if txn in self._map]
+        if there:
+            return there
+        for txn in source_txn_ids:
+            self._last += 1
+            self._map[txn] = self._last
+            self.open[self._last] = host
+        return [self._map[txn] for txn in source_txn_ids]
+
+    def allocate_table_write_ids(
+        self, _: str, table: str, *, source_write_ids: Mapping[int, int], **__: Any
+    ) -> dict[int, int]:
+        self._count()
+        given = dict(
+            zip(
+                sorted(self._map[txn] for txn in source_write_ids),
+                range(min(source_write_ids.values()), 1 << 62),
+                strict=False,
+            )
+        )
+        for txn, write in given.items():
+            assert self.write_ids[table].get(write, txn) == txn, "two transactions with one write id"
+            assert txn not in set(self.write_ids[table].values()), "two write ids of one table"
+            self.write_ids[table][write] = txn
+        return given
+
+    def commit_txn(self, txn_id: int, **_: Any) -> None:
+        self._count()
+        if txn_id in self._map:
+            del self.open[self._map.pop(txn_id)]
+            self.shown.append(self.visible())
+
+    def abort_txns(self, txn_ids: Sequence[int]) -> None:
+        self._count()
+        for txn in txn_ids:
+            assert all(txn not in given.values() for given in self.write_ids.values()), "rows are lost"
+            del self.open[txn]
+            self._map = {source: target for source, target in self._map.items() if target != txn}
+
+    def _count(self) -> None:
+        if self.calls_left is not None:
+            self.calls_left -= 1
+            if self.calls_left < 0:
+                raise KilledError
+
+
+class Source:
+    """Transactions that write to one table or to several, and end in another order."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self.events: list[ev.Event] = []
+        self.pasts: list[Visible] = [dict.fromkeys(TABLES, frozenset())]
+        self._open: dict[int, dict[str, int]] = {}
+        self._last_txn = 0
+        self._last_write = dict.fromkeys(TABLES, 0)
+
+    def go_on(self, steps: int) -> None:
+        for _ in range(steps):
+            if self._open and self._rng.random() < 0.5:
+                self._end(self._rng.choice(list(self._open)))
+            else:
+                self._begin()
+
+    def _add(self, kind: type[ev.Event], **fields: Any) -> None:
+        self.events.append(kind(event_id=len(self.events) + 1, event_type="?", **fields))
+
+    def _begin(self) -> None:
+        self._last_txn += 1
+        self._open[self._last_txn] = {}
+        for table in self._rng.sample(TABLES, self._rng.choice([1, 1, 1, 2, 3])):
+            self._last_write[table] += 1
+            self._open[self._last_txn][table] = self._last_write[table]
+            write_ids = ((self._last_txn, self._last_write[table]),)
+            self._add(ev.WriteIdsAllocated, database=DATABASE, table=table, write_ids=write_ids)
+
+    def _end(self, txn: int) -> None:
+        past = dict(self.pasts[-1])
+        for table, write in self._open.pop(txn).items():
+            past[table] |= {write}
+        self.pasts.append(past)
+        self._add(ev.TxnEnded, txn_id=txn, committed=self._rng.random() < 0.9)
+
+    @property
+    def transactions(self) -> ValidTxns:
+        return ValidTxns(high_watermark=self._last_txn, open_ids=tuple(sorted(self._open)))
+
+    def write_ids(self, table: str) -> ValidWriteIds:
+        open_ids = tuple(sorted(writes[table] for writes in self._open.values() if table in writes))
+        return ValidWriteIds(
+            table=f"{DATABASE}.{table}",
+            high_watermark=self._last_write[table],
+            open_ids=open_ids,
+            aborted_ids=(),
+            min_open_id=open_ids[0] if open_ids else None,
+        )
+
+
+class Dump:
+    """What a cycle dumps, as far as transactions go."""
+
+    def __init__(
+        self,
+        source: Source,
+        target: Metastore,
+        from_id: int,
+        open_before: OpenWrites,
+        unfinished: Sequence[Dump] = (),
+    ) -> None:
+        to_id = len(source.events)
+        reading = EventReading(source.events[from_id:], from_id, source.transactions)
+        self.folded = fold(
+            reading, DATABASE, source_id=to_id, open_writes=open_before, transactions=source.transactions
+        )
+        plans = {
+            table: plan_table(table, source.write_ids(table), target.state(table), self.folded)
+            for table in TABLES
+        }
+        self.writes = {table: Pairs(plan.writes) for table, plan in plans.items()}
+        self._alone = {*open_before, *(txn for one in unfinished for txn in one.folded.open_writes)}
+
+    def load(self, target: Metastore, kill_before: int | None) -> None:
+        """As :mod:`.increment_load` does it."""
+        target.calls_left = None
+        states = {table: target.state(table).high_watermark for table in TABLES}
+        target.calls_left = kill_before
+        ends = [txn for txn, _ in self.folded.ends]
+        merging = Merging(zip(ends, leaders(ends, self.folded.writes, self._alone), strict=True))
+        writes = merging.merged(
+            {
+                table: Pairs((txn, write) for txn, write in pairs if write > states[table])
+                for table, pairs in self.writes.items()
+            }
+        )
+        policy = ReplicationPolicy(name="p", source_database=DATABASE, dump_root="file:/nowhere")
+        replay = Replay(target, policy)  # type: ignore[arg-type]
+        replay.open(writes)
+        replay.allocate(writes)
+        for txn in ends if replay.has_others() else merging.leaders:
+            replay.end(txn)
+        replay.sweep(list(self.folded.open_writes))
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_what_the_target_shows_is_a_past_of_the_source(seed: int) -> None:
+    rng = random.Random(seed)
+    source, target = Source(rng), Metastore()
+    from_id = 0
+    open_before: OpenWrites = {}
+    for _ in range(4):
+        source.go_on(rng.randrange(1, 30))
+        dump = Dump(source, target, from_id, open_before)
+        unfinished = [dump]
+        while not loaded(dump, target, rng.choice([None, rng.randrange(40)])):
+            if rng.random() < 0.5:
+                # The next run dumps anew, and there is more by now.
+                source.go_on(rng.randrange(10))
+                dump = Dump(source, target, from_id, open_before, unfinished)
+                unfinished.append(dump)
+        from_id, open_before = dump.folded.to_id, dump.folded.open_writes
+        target.calls_left = None
+        assert target.visible() == source.pasts[-1]
+        assert len(target.open) == len(open_before)
+    pasts = iter(source.pasts)
+    assert all(any(shown == past for past in pasts) for shown in distinct(target.shown))
+
+
+def loaded(dump: Dump, target: Metastore, kill_before: int | None) -> bool:
+    """Whether a load came to its end."""
+    try:
+        dump.load(target, kill_before)
+    except KilledError:
+        return False
+    return True
+
+
+def distinct(shown: list[Visible]) -> Iterator[Visible]:
+    """Without what a commit of nothing shows again."""
+    return (one for place, one in enumerate(shown) if not place or one != shown[place - 1])
