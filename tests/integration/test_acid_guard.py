@@ -98,6 +98,7 @@ attempts = {
     "insert": lambda: spark.sql("insert into acid values (1)"),
     "overwrite": lambda: spark.sql("insert overwrite table acid select 1"),
     "insertInto": lambda: rows.write.insertInto("acid"),
+    "saveAsTable overwrite": lambda: rows.write.mode("overwrite").saveAsTable("acid"),
     "subquery": lambda: spark.sql("select * from plain where id in (select id from acid)"),
     "with": lambda: spark.sql("with a as (select * from acid) select count(*) from a"),
     "create as": lambda: spark.sql("create table copied using parquet as select * from acid"),

@@ -33,11 +33,11 @@ from airflow_hive_federation.acid.reader import read_table
 from airflow_hive_federation.acid.transactions import Transaction
 from airflow_hive_federation.acid.writer import append, merge
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.embedded.sql import HiveSql, HiveSqlError
 from airflow_hive_federation.errors import TransactionAbortedError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 
-#: Of our writer; a writer of files makes some twenty meanwhile for each.
+#: Of our writer; meanwhile a writer of files makes some twenty for each, and Hive some.
 TXNS = int(os.environ.get("HIVE_FEDERATION_SOAK_TXNS", "20"))
 SEED = int(os.environ.get("HIVE_FEDERATION_SOAK_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 #: See docs/compaction.md: with it, Hive's cleaner removes what readers still need.
@@ -90,10 +90,11 @@ def test_no_anomaly(spark: SparkSession) -> None:
             "tblproperties ('transactional'='true', 'no_auto_compaction'='true')"
         )
         location = metastore.warehouse / f"{DATABASE}.db" / TABLE
-        with ThreadPoolExecutor(5) as threads:
+        with ThreadPoolExecutor(6) as threads:
             ours = threads.submit(write_by_spark, spark, settings, ledger, random.Random(SEED + 1))
             others = [
                 threads.submit(write_files, settings, location, ledger, random.Random(SEED), ended),
+                threads.submit(write_by_hive, hive, ledger, random.Random(SEED + 2), ended),
                 threads.submit(repeat, ended, lambda: read(spark, settings, ledger)),
                 threads.submit(repeat, ended, compaction(settings, ledger)),
             ]
@@ -111,6 +112,8 @@ def test_no_anomaly(spark: SparkSession) -> None:
             assert paired((int(pair or 0), int(amount or 0)) for pair, amount in seen) == ledger.amounts()
     for kind in ("files: insert", "files: delete", "files: abort", "spark: insert", "spark: change", "read"):
         assert ledger.counts[kind], ledger.counts
+    assert ledger.counts["hive: insert"], ledger.counts
+    assert ledger.counts["hive: update"] + ledger.counts["hive: delete"], ledger.counts
     assert ledger.counts["compaction: compacted"], ledger.counts
 
 
@@ -242,6 +245,39 @@ def write_bucket(
     orc.write_table(table, directory / "bucket_00000_0", compression="zlib")
 
 
+# Hive -------------------------------------------------------------------------------------------------------
+
+
+def write_by_hive(hive: HiveSql, ledger: Ledger, chance: random.Random, ended: threading.Event) -> None:
+    """Insert, update and delete pairs of negative odd numbers, which nobody else changes."""
+    mine: list[int] = []
+    for number in itertools.count(1):
+        if ended.is_set():
+            return
+        kind = chance.choices(["insert", "update", "delete"], [4, 4 if mine else 0, 1 if mine else 0])[0]
+        pair, amount = (
+            (1 - 2 * number if kind == "insert" else chance.choice(mine)),
+            chance.randrange(1, 1000),
+        )
+        statement = {
+            "insert": f"insert into {NAME} values ({pair}, {amount}), ({pair}, {-amount})",
+            "update": f"update {NAME} set amount = if(amount > 0, {amount}, {-amount}) where pair = {pair}",
+            "delete": f"delete from {NAME} where pair = {pair}",
+        }[kind]
+        try:
+            hive.execute(statement)
+        except HiveSqlError as error:
+            # Somebody committed between Hive's beginning and its lock.
+            if "write conflict" not in str(error):
+                raise
+            ledger.count("hive: conflict")
+            continue
+        if kind != "update":
+            (mine.append if kind == "insert" else mine.remove)(pair)
+        # Hive does not tell the write id: the order of its own changes is enough.
+        ledger.committed(f"hive: {kind}", -(10**9) + number, {pair: None if kind == "delete" else amount})
+
+
 # Our writer -------------------------------------------------------------------------------------------------
 
 
@@ -258,8 +294,14 @@ def write_by_spark(
                 frame = spark.createDataFrame(rows, "pair bigint, amount bigint")
                 done = append(spark, client, NAME, frame)
                 ledger.committed("spark: insert", done.write_id, dict(changes))
-            else:
-                change(spark, client, ledger, chance)
+                continue
+            while True:
+                try:
+                    change(spark, client, ledger, chance)
+                    break
+                except TransactionAbortedError:
+                    # Again and again somebody committed between the beginning and the lock.
+                    ledger.count("spark: conflict")
 
 
 def change(spark: SparkSession, client: MetastoreClient, ledger: Ledger, chance: random.Random) -> None:
