@@ -229,7 +229,6 @@ names = st.text(min_size=1, max_size=12).filter(lambda one: one.strip() and "." 
 
 
 @given(name=names, value=st.text(max_size=30))
-@settings(deadline=None)
 def test_what_is_written_is_read_back(name: str, value: str) -> None:
     text = f"CREATE REMOTE TABLE {quoted(name.lower())} 'k' = {literal(value)}"
     statement = parse_statement(text)
@@ -269,7 +268,7 @@ def places(text: str, seed: int) -> tuple[int, int]:
 
 
 @given(text=st.text(max_size=200))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_any_text_gives_only_typed_errors(text: str) -> None:
     with contextlib.suppress(StatementError):
         parse_script(text)
