@@ -34,7 +34,7 @@ from range(2000)
 """
 TABLES = {
     "typed": (f"({TYPED})", ["*"]),
-    "bucketed": ("(id int, x string) clustered by (x) into 3 buckets", ["id", "x"]),
+    "bucketed": ("(id int, x string) clustered by (id) into 3 buckets", ["id", "x"]),
     "parted": ("(id int, x string) partitioned by (t tinyint)", ["id", "x", "cast(id % 2 as tinyint) t"]),
 }
 
