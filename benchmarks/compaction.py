@@ -18,14 +18,14 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
-from airflow_hive_federation.acid.compaction import CompactionKind
-from airflow_hive_federation.acid.compaction_requests import (
+from airflow_hive_federation.acid.compaction.plan import CompactionKind
+from airflow_hive_federation.acid.compaction.requests import (
     DONE_STATES,
     compact_table,
     queue_entry,
     request_compaction,
 )
-from airflow_hive_federation.acid.compaction_runners import in_threads
+from airflow_hive_federation.acid.compaction.runners import in_threads
 from airflow_hive_federation.embedded.configuration import site_xml, sql_settings
 from airflow_hive_federation.embedded.jars import sql_jars
 from airflow_hive_federation.embedded.java import find_java

@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import orc
 
-from airflow_hive_federation.acid.orc_tail import read_tail, replace_footer
+from airflow_hive_federation.acid.orc.tail import read_tail, replace_footer
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 

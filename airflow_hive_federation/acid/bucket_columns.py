@@ -18,7 +18,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql.pandas.functions import arrow_udf
 
 from airflow_hive_federation.acid.bucketing import bucket_numbers
-from airflow_hive_federation.acid.write_columns import stored
+from airflow_hive_federation.acid.write.columns import stored
 from airflow_hive_federation.model.types import HiveType
 
 _TO_HIVES_SEED = 1867871456

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_hive_federation.acid.names import side_file
-from airflow_hive_federation.acid.orc_batches import Head, OrcBatches
-from airflow_hive_federation.acid.orc_tail import OrcTail, read_tail, replace_footer
+from airflow_hive_federation.acid.orc.batches import Head, OrcBatches
+from airflow_hive_federation.acid.orc.tail import OrcTail, read_tail, replace_footer
 from airflow_hive_federation.acid.side_files import read_flushed_length
-from airflow_hive_federation.acid.write_assembling import OrcFileWriter
+from airflow_hive_federation.acid.write.assembling import OrcFileWriter
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.storage.filesystem import open_filesystem, reading, storage_errors
@@ -72,7 +72,7 @@ def drop_rows(
     :return: how many rows were left out.
     :raises AcidFormatError: if the source is truncated, is no ACID bucket file, or holds what pyarrow cannot
         carry over (timestamps outside the years 1677 to 2262, union types), or what ORC cannot store (see
-        :func:`.orc_early_timestamps.storable`).
+        :func:`.orc.early_timestamps.storable`).
     """
     if not source.seek(0, io.SEEK_END):
         return 0

@@ -27,8 +27,8 @@ from airflow_hive_federation.acid.locks import TableWrite, WriteKind
 from airflow_hive_federation.acid.moments import take_snapshots
 from airflow_hive_federation.acid.reader import ROW_ID_COLUMN, read_table
 from airflow_hive_federation.acid.transactions import Transaction, joined
-from airflow_hive_federation.acid.write_files import RESULT_SCHEMA, Writing, write_deletes, write_inserts
-from airflow_hive_federation.acid.write_plan import (
+from airflow_hive_federation.acid.write.files import RESULT_SCHEMA, Writing, write_deletes, write_inserts
+from airflow_hive_federation.acid.write.plan import (
     StagedFile,
     TableLayout,
     check_one_file_per_bucket,
@@ -36,9 +36,9 @@ from airflow_hive_federation.acid.write_plan import (
     partition_names,
     table_layout,
 )
-from airflow_hive_federation.acid.write_publish import Statement, publish
-from airflow_hive_federation.acid.write_rows import arranged, as_texts, flagged, prepared, row_keys, union
-from airflow_hive_federation.acid.write_staging import staging_directory, sweep
+from airflow_hive_federation.acid.write.publish import Statement, publish
+from airflow_hive_federation.acid.write.rows import arranged, as_texts, flagged, prepared, row_keys, union
+from airflow_hive_federation.acid.write.staging import staging_directory, sweep
 from airflow_hive_federation.errors import ConfigurationError, SparkJobError, TransactionAbortedError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.model.write_ids import ValidWriteIds

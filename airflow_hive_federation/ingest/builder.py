@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow_hive_federation.acid.transactions import LOCK_POLICY
-from airflow_hive_federation.acid.write_plan import TableLayout, table_layout
+from airflow_hive_federation.acid.write.plan import TableLayout, table_layout
 from airflow_hive_federation.errors import ConfigurationError, NoSuchObjectError
 from airflow_hive_federation.ingest.dead_letters import DeadLetterFile, DeadLetterHandler
 from airflow_hive_federation.ingest.errors import InvalidConnection, InvalidTable, metastore_errors

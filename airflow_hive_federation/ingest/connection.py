@@ -15,8 +15,8 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from airflow_hive_federation.acid.compaction import CompactionKind
-from airflow_hive_federation.acid.compaction_requests import CompactionRequested, request_compaction
+from airflow_hive_federation.acid.compaction.plan import CompactionKind
+from airflow_hive_federation.acid.compaction.requests import CompactionRequested, request_compaction
 from airflow_hive_federation.acid.transactions import heartbeat_interval_s
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.ingest.arrow_records import conforming_batch

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_hive_federation.acid.bucketing import bucket_numbers
-from airflow_hive_federation.acid.write_columns import stored
-from airflow_hive_federation.acid.write_plan import TableLayout
+from airflow_hive_federation.acid.write.columns import stored
+from airflow_hive_federation.acid.write.plan import TableLayout
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from airflow_hive_federation.model.types import Column
 

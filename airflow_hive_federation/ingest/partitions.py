@@ -12,8 +12,8 @@ from typing import Any
 
 from airflow_hive_federation.acid.locks import WriteKind, operation_type
 from airflow_hive_federation.acid.moments import take_snapshots
-from airflow_hive_federation.acid.write_plan import TableLayout, partition_names
-from airflow_hive_federation.acid.write_publish import claiming_accuracy, new_partition, withdraw_accuracy
+from airflow_hive_federation.acid.write.plan import TableLayout, partition_names
+from airflow_hive_federation.acid.write.publish import claiming_accuracy, new_partition, withdraw_accuracy
 from airflow_hive_federation.errors import MetastoreServerError
 from airflow_hive_federation.ingest.errors import PartitionCreationFailed, TransactionError, metastore_errors
 from airflow_hive_federation.ingest.grouping import Values

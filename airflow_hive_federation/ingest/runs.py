@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from airflow_hive_federation.acid.compaction import CompactionKind
+from airflow_hive_federation.acid.compaction.plan import CompactionKind
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.ingest.builder import StreamingConnectionBuilder
 from airflow_hive_federation.ingest.connection import HiveStreamingConnection

@@ -28,7 +28,7 @@ import pyarrow as pa
 from airflow_hive_federation.acid.locks import TableWrite, WriteKind, lock_components
 from airflow_hive_federation.acid.names import DirectoryKind, DirectoryName
 from airflow_hive_federation.acid.transactions import LOCK_POLICY
-from airflow_hive_federation.acid.write_plan import TableLayout, partition_names
+from airflow_hive_federation.acid.write.plan import TableLayout, partition_names
 from airflow_hive_federation.errors import (
     MetastoreError,
     NoSuchTransactionError,

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from airflow_hive_federation.acid.orc_early_timestamps import storable
-from airflow_hive_federation.acid.orc_timestamps import has_unstorable_timestamp
+from airflow_hive_federation.acid.orc.early_timestamps import storable
+from airflow_hive_federation.acid.orc.timestamps import has_unstorable_timestamp
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.ingest.columns import BadRecord, column_of, values_column
 from airflow_hive_federation.ingest.errors import InvalidColumn, InvalidConnection

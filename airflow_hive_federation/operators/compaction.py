@@ -16,7 +16,7 @@ from airflow_hive_federation.operators.lineage import Lineage, LineageOperator, 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_hive_federation.acid.compaction_queue import CompactionReport, MergeRunner
+    from airflow_hive_federation.acid.compaction.worker import CompactionReport, MergeRunner
 
 
 class _CompactionOperator(LineageOperator, BaseOperator):
@@ -48,7 +48,7 @@ class _CompactionOperator(LineageOperator, BaseOperator):
         """What merges the bucket files."""
         options = hook.storage_options
         if self.spark_conn_id is None:
-            from airflow_hive_federation.acid.compaction_runners import in_threads
+            from airflow_hive_federation.acid.compaction.runners import in_threads
 
             return in_threads(options=options, compression=self.compression)
         from airflow_hive_federation.spark.compact import by_spark
@@ -131,8 +131,8 @@ class CompactTableOperator(_CompactionOperator):
         self.pool_name = pool_name
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        from airflow_hive_federation.acid.compaction import CompactionKind
-        from airflow_hive_federation.acid.compaction_requests import compact_table, request_compaction
+        from airflow_hive_federation.acid.compaction.plan import CompactionKind
+        from airflow_hive_federation.acid.compaction.requests import compact_table, request_compaction
 
         hook = HiveMetastoreHook(self.metastore_conn_id)
         with as_airflow_error():
@@ -199,8 +199,8 @@ class CompactionWorkerOperator(_CompactionOperator):
     def execute(self, context: Context) -> dict[str, int]:
         from collections import Counter
 
-        from airflow_hive_federation.acid.compaction_queue import CompactionWorker
-        from airflow_hive_federation.acid.compaction_requests import revoke_dead_workers
+        from airflow_hive_federation.acid.compaction.requests import revoke_dead_workers
+        from airflow_hive_federation.acid.compaction.worker import CompactionWorker
 
         hook = HiveMetastoreHook(self.metastore_conn_id)
         with as_airflow_error():

@@ -11,8 +11,8 @@ from pyarrow import orc
 
 from airflow_hive_federation.acid.locks import WriteKind, operation_type
 from airflow_hive_federation.acid.transactions import Transaction
-from airflow_hive_federation.acid.write_plan import table_layout
-from airflow_hive_federation.acid.write_publish import claiming_accuracy, new_partition, withdraw_accuracy
+from airflow_hive_federation.acid.write.plan import table_layout
+from airflow_hive_federation.acid.write.publish import claiming_accuracy, new_partition, withdraw_accuracy
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name

@@ -13,7 +13,7 @@ from pyarrow import orc
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hive_federation.acid.moments import Snapshot
-from airflow_hive_federation.acid.orc_tail import read_tail, replace_footer
+from airflow_hive_federation.acid.orc.tail import read_tail, replace_footer
 from airflow_hive_federation.acid.reader import read_table
 from airflow_hive_federation.errors import AcidFormatError, ConfigurationError, FileVanishedError
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds

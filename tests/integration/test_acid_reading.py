@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_hive_federation.acid.compaction import CompactionKind
-from airflow_hive_federation.acid.compaction_requests import compact_table
-from airflow_hive_federation.acid.compaction_runners import in_threads
+from airflow_hive_federation.acid.compaction.plan import CompactionKind
+from airflow_hive_federation.acid.compaction.requests import compact_table
+from airflow_hive_federation.acid.compaction.runners import in_threads
 from airflow_hive_federation.acid.moments import take_snapshots
 from airflow_hive_federation.acid.reader import read_table
 from airflow_hive_federation.acid.reading import read_tables, reading, register

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyarrow import orc
 
-from airflow_hive_federation.acid.orc_tail import read_tail
+from airflow_hive_federation.acid.orc.tail import read_tail
 from airflow_hive_federation.acid.rewrite import drop_rows, rewrite_file
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql

@@ -25,9 +25,9 @@ from pyarrow import orc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 
-from airflow_hive_federation.acid.compaction import CompactionKind
-from airflow_hive_federation.acid.compaction_requests import compact_table
-from airflow_hive_federation.acid.compaction_runners import in_threads
+from airflow_hive_federation.acid.compaction.plan import CompactionKind
+from airflow_hive_federation.acid.compaction.requests import compact_table
+from airflow_hive_federation.acid.compaction.runners import in_threads
 from airflow_hive_federation.acid.locks import TableWrite, WriteKind
 from airflow_hive_federation.acid.reader import read_table
 from airflow_hive_federation.acid.transactions import Transaction

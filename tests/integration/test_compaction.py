@@ -17,15 +17,15 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from airflow_hive_federation.acid.compaction import CompactionKind
-from airflow_hive_federation.acid.compaction_queue import CompactionReport, CompactionWorker
-from airflow_hive_federation.acid.compaction_requests import (
+from airflow_hive_federation.acid.compaction.plan import CompactionKind
+from airflow_hive_federation.acid.compaction.requests import (
     compact_table,
     queue_entry,
     request_compaction,
     wait_for_compactions,
 )
-from airflow_hive_federation.acid.compaction_runners import in_threads
+from airflow_hive_federation.acid.compaction.runners import in_threads
+from airflow_hive_federation.acid.compaction.worker import CompactionReport, CompactionWorker
 from airflow_hive_federation.acid.locks import TableWrite, WriteKind
 from airflow_hive_federation.acid.transactions import Transaction
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
@@ -343,10 +343,10 @@ def compacting(settings: MetastoreSettings, table: str) -> Iterator[list[str]]:
 
 KILLED = """
 import os, sys
-from airflow_hive_federation.acid import compaction_queue
-from airflow_hive_federation.acid.compaction import CompactionKind
-from airflow_hive_federation.acid.compaction_requests import compact_table
-from airflow_hive_federation.acid.compaction_runners import in_threads
+from airflow_hive_federation.acid.compaction import worker as compaction_queue
+from airflow_hive_federation.acid.compaction.plan import CompactionKind
+from airflow_hive_federation.acid.compaction.requests import compact_table
+from airflow_hive_federation.acid.compaction.runners import in_threads
 from airflow_hive_federation.metastore import MetastoreSettings
 from tests.integration.history_files import insert_rows
 from tests.integration.hives_worker import hives_worker

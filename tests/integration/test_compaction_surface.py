@@ -12,8 +12,8 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from pyspark.sql import SparkSession
 
-from airflow_hive_federation.acid.compaction import CompactionKind
-from airflow_hive_federation.acid.compaction_requests import compact_table
+from airflow_hive_federation.acid.compaction.plan import CompactionKind
+from airflow_hive_federation.acid.compaction.requests import compact_table
 from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql, Row

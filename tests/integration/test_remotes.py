@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.acid.compaction_tables import compacted_table
-from airflow_hive_federation.acid.write_plan import table_layout
+from airflow_hive_federation.acid.compaction.tables import compacted_table
+from airflow_hive_federation.acid.write.plan import table_layout
 from airflow_hive_federation.catalog.factories import Factory
 from airflow_hive_federation.catalog.memory import MemoryCatalog
 from airflow_hive_federation.catalog.open import Catalogs

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_hive_federation.acid.compaction import CompactionKind
-from airflow_hive_federation.acid.compaction_requests import compact_table
-from airflow_hive_federation.acid.compaction_runners import in_threads
+from airflow_hive_federation.acid.compaction.plan import CompactionKind
+from airflow_hive_federation.acid.compaction.requests import compact_table
+from airflow_hive_federation.acid.compaction.runners import in_threads
 from airflow_hive_federation.catalog.hive import HiveCatalog
 from airflow_hive_federation.catalog.roles import EventSource, MetastoreOwner, Reader
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_hive_federation.acid.compaction import CompactionKind
-from airflow_hive_federation.acid.compaction_requests import compact_table
-from airflow_hive_federation.acid.compaction_runners import in_threads
+from airflow_hive_federation.acid.compaction.plan import CompactionKind
+from airflow_hive_federation.acid.compaction.requests import compact_table
+from airflow_hive_federation.acid.compaction.runners import in_threads
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastoreSettings

@@ -17,18 +17,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from airflow_hive_federation.acid import compaction_merge
-from airflow_hive_federation.acid.compaction import (
+from airflow_hive_federation.acid.compaction import merge as compaction_merge
+from airflow_hive_federation.acid.compaction.files import publish
+from airflow_hive_federation.acid.compaction.merge import merge_bucket
+from airflow_hive_federation.acid.compaction.plan import (
     CompactedTable,
     CompactionKind,
     CompactionPlan,
     plan_compaction,
 )
-from airflow_hive_federation.acid.compaction_files import publish
-from airflow_hive_federation.acid.compaction_merge import merge_bucket
-from airflow_hive_federation.acid.compaction_rows import Keys, kept
-from airflow_hive_federation.acid.orc_batches import Head
-from airflow_hive_federation.acid.orc_tail import read_tail
+from airflow_hive_federation.acid.compaction.rows import Keys, kept
+from airflow_hive_federation.acid.orc.batches import Head
+from airflow_hive_federation.acid.orc.tail import read_tail
 from airflow_hive_federation.acid.snapshot import acid_state
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.write_ids import ValidWriteIds
@@ -272,8 +272,10 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
-from airflow_hive_federation.acid import compaction_merge, compaction_rows, orc_batches
-from airflow_hive_federation.acid.compaction import BucketMerge, CompactedTable, MergeInput
+from airflow_hive_federation.acid.compaction import merge as compaction_merge
+from airflow_hive_federation.acid.compaction import rows as compaction_rows
+from airflow_hive_federation.acid.orc import batches as orc_batches
+from airflow_hive_federation.acid.compaction.plan import BucketMerge, CompactedTable, MergeInput
 
 directory, rows = Path(sys.argv[1]), int(sys.argv[2])
 compaction_merge.STRIPE_ROWS, orc_batches._BATCH_ROWS, compaction_rows._TABLE_ROWS = 20_000, 2_000, 2_000

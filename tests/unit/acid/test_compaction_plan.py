@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from airflow_hive_federation.acid.compaction import (
+from airflow_hive_federation.acid.compaction.plan import (
     BucketMerge,
     CompactedTable,
     CompactionKind,

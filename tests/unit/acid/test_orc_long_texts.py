@@ -13,9 +13,9 @@ import pytest
 from pyarrow import orc
 
 from airflow_hive_federation.acid.bucketing import bucket_hash_codes
-from airflow_hive_federation.acid.orc_assembly import AssembledFile, encode, type_messages
-from airflow_hive_federation.acid.orc_long_texts import LONG_BYTES, without_long_texts
-from airflow_hive_federation.acid.orc_tail import _all, _fields, _locate, _number
+from airflow_hive_federation.acid.orc.assembly import AssembledFile, encode, type_messages
+from airflow_hive_federation.acid.orc.long_texts import LONG_BYTES, without_long_texts
+from airflow_hive_federation.acid.orc.tail import _all, _fields, _locate, _number
 from airflow_hive_federation.model.types import parse_type
 
 LONG = LONG_BYTES + 1
@@ -95,7 +95,7 @@ def test_few_long_values_hash_as_many_do() -> None:
 def test_the_memory_of_a_long_text_is_some_times_its_length() -> None:
     program = """
 import resource, sys, pyarrow as pa
-from airflow_hive_federation.acid.orc_assembly import encode
+from airflow_hive_federation.acid.orc.assembly import encode
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 encode(pa.table({"a": ["x"]}), "uncompressed")
 rows = pa.table({"a": ["x" * (32 << 20)]})

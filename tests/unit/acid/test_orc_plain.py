@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from airflow_hive_federation.acid.orc_assembly import AssembledFile, encode, type_messages
-from airflow_hive_federation.acid.orc_plain import columns_of, constant, counting, plain_stripe, structs
-from airflow_hive_federation.acid.orc_tail import _all, _fields
+from airflow_hive_federation.acid.orc.assembly import AssembledFile, encode, type_messages
+from airflow_hive_federation.acid.orc.plain import columns_of, constant, counting, plain_stripe, structs
+from airflow_hive_federation.acid.orc.tail import _all, _fields
 from airflow_hive_federation.model.types import Field, HiveType, parse_type
 
 INTEGERS = {"smallint": (pa.int16(), 16), "int": (pa.int32(), 32), "bigint": (pa.int64(), 64)}

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_hive_federation.acid.orc_timestamps import has_unstorable_timestamp
+from airflow_hive_federation.acid.orc.timestamps import has_unstorable_timestamp
 
 BAD = datetime(1969, 12, 31, 23, 59, 58, 500000)  # noqa: DTZ001 - Hive's timestamps have no zone
 GOOD = [datetime(1969, 12, 31, 23, 59, 58), datetime(1970, 1, 1, 0, 0, 0, 500000), None]  # noqa: DTZ001

@@ -6,7 +6,7 @@ import datetime as dt
 
 import pyarrow as pa
 
-from airflow_hive_federation.acid.write_columns import orc_types, stored
+from airflow_hive_federation.acid.write.columns import orc_types, stored
 from airflow_hive_federation.model.types import parse_type
 
 

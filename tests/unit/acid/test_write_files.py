@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from airflow_hive_federation.acid import write_files
-from airflow_hive_federation.acid.orc_tail import read_tail
-from airflow_hive_federation.acid.write_files import Writing, write_deletes, write_inserts
+from airflow_hive_federation.acid.orc.tail import read_tail
+from airflow_hive_federation.acid.write import files as write_files
+from airflow_hive_federation.acid.write.files import Writing, write_deletes, write_inserts
 from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.model.types import Column
 

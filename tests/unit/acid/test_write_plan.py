@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.acid.write_plan import (
+from airflow_hive_federation.acid.write.plan import (
     StagedFile,
     check_one_file_per_bucket,
     match_columns,

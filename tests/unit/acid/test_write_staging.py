@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from airflow_hive_federation.acid import write_publish
-from airflow_hive_federation.acid.write_publish import remove_trees
-from airflow_hive_federation.acid.write_staging import staging_directory, staging_txn, sweep
+from airflow_hive_federation.acid.write import publish as write_publish
+from airflow_hive_federation.acid.write.publish import remove_trees
+from airflow_hive_federation.acid.write.staging import staging_directory, staging_txn, sweep
 from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.model.write_ids import ValidTxns
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from airflow_hive_federation.acid.orc_tail import read_tail
-from airflow_hive_federation.acid.write_plan import TableLayout
+from airflow_hive_federation.acid.orc.tail import read_tail
+from airflow_hive_federation.acid.write.plan import TableLayout
 from airflow_hive_federation.ingest.delta_files import DeltaFile, acid_types, encoded
 from airflow_hive_federation.model.types import Column
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_hive_federation.acid.arrow_columns import arrow_type
-from airflow_hive_federation.acid.write_plan import TableLayout
+from airflow_hive_federation.acid.write.plan import TableLayout
 from airflow_hive_federation.ingest.grouping import grouped, value_texts
 from airflow_hive_federation.model.types import Column
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_hive_federation import __version__
-from airflow_hive_federation.acid.compaction import CompactionKind
-from airflow_hive_federation.acid.compaction_queue import CompactionReport, CompactionWorker, MergeRunner
+from airflow_hive_federation.acid.compaction.plan import CompactionKind
+from airflow_hive_federation.acid.compaction.worker import CompactionReport, CompactionWorker, MergeRunner
 from airflow_hive_federation.errors import ConfigurationError, InvalidOperationError, MetastoreServerError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types

@@ -20,7 +20,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_hive_federation import __version__
-from airflow_hive_federation.acid.compaction import (
+from airflow_hive_federation.acid.compaction.files import placed, publish, remove_leftovers, remove_staging
+from airflow_hive_federation.acid.compaction.merge import MergeOutcome
+from airflow_hive_federation.acid.compaction.plan import (
     BucketMerge,
     CompactedTable,
     CompactionKind,
@@ -28,9 +30,7 @@ from airflow_hive_federation.acid.compaction import (
     Decision,
     plan_compaction,
 )
-from airflow_hive_federation.acid.compaction_files import placed, publish, remove_leftovers, remove_staging
-from airflow_hive_federation.acid.compaction_merge import MergeOutcome
-from airflow_hive_federation.acid.compaction_tables import compacted_table, run_as
+from airflow_hive_federation.acid.compaction.tables import compacted_table, run_as
 from airflow_hive_federation.acid.moments import Snapshot, take_snapshots
 from airflow_hive_federation.acid.snapshot import acid_state
 from airflow_hive_federation.errors import (
@@ -93,7 +93,7 @@ class CompactionWorker:
     """Serves the queue of one metastore.
 
     :param settings: of the metastore.
-    :param run_merges: what merges bucket files; see :func:`.compaction_runners.in_threads` and the Spark job.
+    :param run_merges: what merges bucket files; see :func:`.runners.in_threads` and the Spark job.
     :param pool_name: the worker pool to serve (``ALTER TABLE … COMPACT … POOL 'name'``); ``None`` serves the
         requests that name none.
     :param batch: requests served together, whose bucket files are merged side by side.

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from airflow_hive_federation.acid.compaction import BucketMerge, FileFormat, MergeInput
-from airflow_hive_federation.acid.compaction_rows import BucketReader
-from airflow_hive_federation.acid.orc_assembly import AssembledFile, encode, type_messages
+from airflow_hive_federation.acid.compaction.plan import BucketMerge, FileFormat, MergeInput
+from airflow_hive_federation.acid.compaction.rows import BucketReader
+from airflow_hive_federation.acid.orc.assembly import AssembledFile, encode, type_messages
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.storage.filesystem import join, publishing, reading
 

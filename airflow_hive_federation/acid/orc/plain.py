@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_hive_federation.acid.arrow_columns import orc_width
-from airflow_hive_federation.acid.orc_assembly import Stripe, encode
-from airflow_hive_federation.acid.orc_tail import _all, _fields, _message, _number, _varint_bytes
+from airflow_hive_federation.acid.orc.assembly import Stripe, encode
+from airflow_hive_federation.acid.orc.tail import _all, _fields, _message, _number, _varint_bytes
 
 _Stream = tuple[int, "bytes | memoryview"]
 _Numbers = np.ndarray[Any, np.dtype[Any]]
@@ -76,7 +76,7 @@ def structs(count: int) -> EncodedColumn:
 def columns_of(rows: pa.RecordBatch) -> list[EncodedColumn]:
     """Encode rows, each of their columns with those below it.
 
-    :raises AcidFormatError: some timestamp cannot be stored; see :mod:`.orc_early_timestamps`.
+    :raises AcidFormatError: some timestamp cannot be stored; see :mod:`.early_timestamps`.
     """
     made = [_plain(array) for array in rows.columns]
     others = [place for place, one in enumerate(made) if one is None]

@@ -11,7 +11,7 @@ from pyspark.sql import functions as fn
 from airflow_hive_federation.acid.bucket_columns import bucket_column
 from airflow_hive_federation.acid.reader import ROW_ID_COLUMN
 from airflow_hive_federation.acid.spark_types import spark_type
-from airflow_hive_federation.acid.write_plan import MAX_BUCKET, ColumnMatch, TableLayout
+from airflow_hive_federation.acid.write.plan import MAX_BUCKET, ColumnMatch, TableLayout
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from airflow_hive_federation.model.types import Column, HiveType

@@ -17,7 +17,7 @@ from typing import Any
 from airflow_hive_federation.acid.locks import WriteKind, operation_type
 from airflow_hive_federation.acid.names import VERSION_FILE, bucket_file
 from airflow_hive_federation.acid.transactions import Transaction
-from airflow_hive_federation.acid.write_plan import (
+from airflow_hive_federation.acid.write.plan import (
     StagedFile,
     TableLayout,
     partition_names,

@@ -1,4 +1,4 @@
-"""ORC files with timestamps that pyarrow's writer would store wrongly; see :mod:`.orc_early_timestamps`."""
+"""ORC files with timestamps that pyarrow's writer would store wrongly; see :mod:`..orc.early_timestamps`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Self
 import pyarrow as pa
 from pyarrow import orc
 
-from airflow_hive_federation.acid.orc_assembly import AssembledFile, encode, stripes_of
-from airflow_hive_federation.acid.orc_timestamps import has_unstorable_timestamp
-from airflow_hive_federation.acid.write_columns import PROLEPTIC
+from airflow_hive_federation.acid.orc.assembly import AssembledFile, encode, stripes_of
+from airflow_hive_federation.acid.orc.timestamps import has_unstorable_timestamp
+from airflow_hive_federation.acid.write.columns import PROLEPTIC
 
 _STRIDE_ROWS = 10_000  # Hive's row index stride
 _STRIPE_BYTES = 64 * 1024 * 1024
@@ -24,7 +24,7 @@ class OrcFileWriter:
 
     :param path: the file, which is not there or empty.
     :param types: gives serialized ``Type`` messages; asked only if they are needed.
-    :param compression: of :data:`.orc_assembly.COMPRESSIONS`.
+    :param compression: of :data:`..orc.assembly.COMPRESSIONS`.
     """
 
     def __init__(self, path: Path, types: Callable[[], Sequence[bytes]], compression: str) -> None:
@@ -66,7 +66,7 @@ class AssemblingWriter:
 
     :param path: the file; what is in it, if it is there, is a whole ORC file and stays.
     :param types: serialized ``Type`` messages.
-    :param compression: of :data:`.orc_assembly.COMPRESSIONS`.
+    :param compression: of :data:`..orc.assembly.COMPRESSIONS`.
     """
 
     def __init__(self, path: Path, types: Sequence[bytes], compression: str) -> None:

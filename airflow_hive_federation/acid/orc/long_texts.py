@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_hive_federation.acid.arrow_columns import orc_width
-from airflow_hive_federation.acid.orc_tail import _all, _fields, _message, _number
+from airflow_hive_federation.acid.orc.tail import _all, _fields, _message, _number
 
 LONG_BYTES = 64 << 10
 """Texts that are longer than this are long."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from airflow_hive_federation.acid.compaction import BucketMerge
-from airflow_hive_federation.acid.compaction_merge import MergeOutcome, merge_bucket
-from airflow_hive_federation.acid.compaction_queue import MergeRunner
+from airflow_hive_federation.acid.compaction.merge import MergeOutcome, merge_bucket
+from airflow_hive_federation.acid.compaction.plan import BucketMerge
+from airflow_hive_federation.acid.compaction.worker import MergeRunner
 from airflow_hive_federation.errors import HiveFederationError
 
 

@@ -1,7 +1,7 @@
 """Timestamps that pyarrow's ORC writer stores wrongly.
 
 Of an instant before 1970 with a fraction of a second it rounds the seconds towards zero and stores negative
-nanoseconds, on which Hive's readers fail. Rows with those are encoded by :mod:`.orc_early_timestamps`.
+nanoseconds, on which Hive's readers fail. Rows with those are encoded by :mod:`.early_timestamps`.
 """
 
 from __future__ import annotations

@@ -21,19 +21,19 @@ import pyarrow.parquet as pq
 
 from airflow_hive_federation.acid.arrow_columns import arrow_type
 from airflow_hive_federation.acid.arrow_rows import bucket_property
-from airflow_hive_federation.acid.orc_assembly import type_messages
-from airflow_hive_federation.acid.orc_early_timestamps import storable
-from airflow_hive_federation.acid.orc_tail import read_tail, replace_footer
-from airflow_hive_federation.acid.orc_timestamps import has_unstorable_timestamp
+from airflow_hive_federation.acid.orc.assembly import type_messages
+from airflow_hive_federation.acid.orc.early_timestamps import storable
+from airflow_hive_federation.acid.orc.tail import read_tail, replace_footer
+from airflow_hive_federation.acid.orc.timestamps import has_unstorable_timestamp
 from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
 from airflow_hive_federation.acid.text_tables import TextForm
-from airflow_hive_federation.acid.write_assembling import OrcFileWriter
-from airflow_hive_federation.acid.write_columns import (
+from airflow_hive_federation.acid.write.assembling import OrcFileWriter
+from airflow_hive_federation.acid.write.columns import (
     PROLEPTIC,
     orc_types,
     stored,
 )
-from airflow_hive_federation.acid.write_plan import MAX_BUCKET
+from airflow_hive_federation.acid.write.plan import MAX_BUCKET
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.types import Column, Field, HiveType
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors

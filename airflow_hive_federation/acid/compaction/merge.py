@@ -12,9 +12,9 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from airflow_hive_federation.acid.compaction import BucketMerge, FileFormat
-from airflow_hive_federation.acid.compaction_plain import append_files
-from airflow_hive_federation.acid.compaction_rows import (
+from airflow_hive_federation.acid.compaction.plain import append_files
+from airflow_hive_federation.acid.compaction.plan import BucketMerge, FileFormat
+from airflow_hive_federation.acid.compaction.rows import (
     BucketReader,
     DeleteEvents,
     Integers,
@@ -23,7 +23,7 @@ from airflow_hive_federation.acid.compaction_rows import (
     joined_keys,
     kept,
 )
-from airflow_hive_federation.acid.orc_assembly import AssembledFile, Stripe, encode, type_messages
+from airflow_hive_federation.acid.orc.assembly import AssembledFile, Stripe, encode, type_messages
 from airflow_hive_federation.model.types import Field, HiveType
 from airflow_hive_federation.storage.filesystem import join, publishing
 
@@ -62,7 +62,7 @@ def merge_bucket(
 
     :param merge: what to read and to make.
     :param options: storage options.
-    :param compression: of :data:`.orc_assembly.COMPRESSIONS`.
+    :param compression: of :data:`..orc.assembly.COMPRESSIONS`.
     :param threads: stripes encoded side by side.
     :raises AcidFormatError: a file is truncated, has other columns than the table, or breaks Hive's layout;
         it names table, partition and file.

@@ -15,7 +15,8 @@ from typing import BinaryIO, NamedTuple
 import pyarrow as pa
 from pyarrow import orc
 
-from airflow_hive_federation.acid.orc_early_timestamps import (
+from airflow_hive_federation.acid.orc.column_statistics import merged_statistics
+from airflow_hive_federation.acid.orc.early_timestamps import (
     Nanoseconds,
     split,
     storable,
@@ -23,14 +24,13 @@ from airflow_hive_federation.acid.orc_early_timestamps import (
     with_nanoseconds,
     without_bounds,
 )
-from airflow_hive_federation.acid.orc_long_texts import (
+from airflow_hive_federation.acid.orc.long_texts import (
     Bounds,
     stripe_with_bounds,
     with_bounds,
     without_long_texts,
 )
-from airflow_hive_federation.acid.orc_statistics import merged_statistics
-from airflow_hive_federation.acid.orc_tail import (
+from airflow_hive_federation.acid.orc.tail import (
     _all,
     _decompressed,
     _fields,
@@ -83,7 +83,7 @@ def encode(rows: pa.Table, compression: str, *, dictionaries: bool = True) -> li
 
     :param compression: of :data:`COMPRESSIONS`.
     :param dictionaries: whether texts that repeat are worth the time to find them.
-    :raises AcidFormatError: some timestamp cannot be stored; see :mod:`.orc_early_timestamps`.
+    :raises AcidFormatError: some timestamp cannot be stored; see :mod:`.early_timestamps`.
     """
     rows, nanoseconds = storable(rows)
     rows, bounds = without_long_texts(rows)

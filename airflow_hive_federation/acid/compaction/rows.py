@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_hive_federation.acid.arrow_columns import arrow_type, conforming, conforms
-from airflow_hive_federation.acid.compaction import BucketMerge, MergeInput
-from airflow_hive_federation.acid.orc_batches import Head, OrcBatches
-from airflow_hive_federation.acid.orc_tail import OrcTail, read_tail
+from airflow_hive_federation.acid.compaction.plan import BucketMerge, MergeInput
+from airflow_hive_federation.acid.orc.batches import Head, OrcBatches
+from airflow_hive_federation.acid.orc.tail import OrcTail, read_tail
 from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
 from airflow_hive_federation.acid.side_files import read_flushed_length
 from airflow_hive_federation.errors import AcidFormatError

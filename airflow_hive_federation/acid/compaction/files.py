@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from airflow_hive_federation.acid.compaction import CompactionPlan, FileFormat, staging_txn
+from airflow_hive_federation.acid.compaction.plan import CompactionPlan, FileFormat, staging_txn
 from airflow_hive_federation.acid.names import VERSION_FILE
 from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.model.write_ids import ValidTxns

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_hive_federation.acid.compaction import CompactedTable, FileFormat
+from airflow_hive_federation.acid.compaction.plan import CompactedTable, FileFormat
 from airflow_hive_federation.errors import ConfigurationError, NoSuchObjectError, StorageError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.model.remote_links import WRITE_THERE, remote_of

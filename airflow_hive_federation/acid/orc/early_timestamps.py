@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_hive_federation.acid.arrow_columns import orc_width
-from airflow_hive_federation.acid.orc_tail import (
+from airflow_hive_federation.acid.orc.tail import (
     _all,
     _decompressed,
     _fields,
@@ -29,7 +29,7 @@ from airflow_hive_federation.acid.orc_tail import (
     _varint,
     _varint_bytes,
 )
-from airflow_hive_federation.acid.orc_timestamps import has_unstorable_timestamp
+from airflow_hive_federation.acid.orc.timestamps import has_unstorable_timestamp
 from airflow_hive_federation.errors import AcidFormatError
 
 Nanoseconds = np.ndarray[Any, np.dtype[np.uint64]]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from airflow_hive_federation.acid.orc_tail import (
+from airflow_hive_federation.acid.orc.tail import (
     _all,
     _fields,
     _message,

@@ -1,0 +1,1 @@
+"""The steps of writing an ACID table: planned, arranged, written by tasks, published."""
