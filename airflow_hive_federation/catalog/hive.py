@@ -14,8 +14,6 @@ _LISTENER = "DbNotificationListener"
 _LISTENERS = ("hive.metastore.transactional.event.listeners", "hive.metastore.event.listeners")
 #: Connections to one remote. What is slow is the remote's database: more would not make it faster.
 POOL_SIZE = 4
-#: Asking by name costs a metastore on Derby a scan of all its partitions for each call.
-_NAMES_A_CALL = 5_000
 #: Others may hold a connection while they write 100,000 partitions; each of their calls has its own deadline.
 _WAIT_S = 3600.0
 
@@ -76,9 +74,10 @@ class HiveCatalog:
     ) -> list[types.Partition]:
         """See :meth:`.roles.Reader.get_partitions`."""
         with self.client() as client:
-            everything = client.get_partitions(database, table) if names is None else []
-            asked = client.iter_partitions(database, table, names=names, batch=_NAMES_A_CALL)
-            return everything or list(asked)
+            if names is not None:
+                return client.get_partitions_of(database, table, names)
+            everything = client.get_partitions(database, table)
+            return everything or list(client.iter_partitions(database, table))
 
     def find_partitions(self, database: str, table: str, where: str) -> list[types.Partition]:
         """See :meth:`.roles.PartitionFilter.find_partitions`."""

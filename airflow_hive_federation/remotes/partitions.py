@@ -9,7 +9,8 @@ from typing import Any
 
 from airflow_hive_federation.catalog.roles import PartitionStatistics
 from airflow_hive_federation.metastore import MetastoreClient
-from airflow_hive_federation.metastore.calls.base import ENGINE, batches
+from airflow_hive_federation.metastore.calls.base import ENGINE
+from airflow_hive_federation.metastore.calls.partition_pages import pages
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.remotes import definitions
@@ -17,8 +18,7 @@ from airflow_hive_federation.remotes.changes import TableChange
 from airflow_hive_federation.remotes.ends import KEEP_STATISTICS, Ends, names_of
 from airflow_hive_federation.remotes.links import Link
 
-#: Read at a time: each takes some 10 kB of memory on either side. Not fewer: to be asked by name costs a
-#: metastore on Derby a scan of all partitions for each batch.
+#: Read at a time: each takes some 10 kB of memory on either side.
 PARTITIONS_A_BATCH = 5_000
 
 
@@ -33,9 +33,9 @@ def refresh(ends: Ends, link: Link, remote: Any, names: Sequence[str] | None) ->
     if names is None:
         with ends.local.client() as client:
             here = client.list_partition_names(*names_of(link.local))
-        parts = _in_batches({*here, *_names_at_the_remote(ends, link)})
+        parts = _all_in_batches(remote, {*here, *_names_at_the_remote(ends, link)})
     else:
-        parts = list(batches(names, PARTITIONS_A_BATCH))
+        parts = _in_batches(remote, names)
     for some, found in _read_ahead(ends, link, remote, parts):
         added, altered, dropped = _bring(ends, link, remote, some, found)
         counts = (counts[0] + added, counts[1] + altered, counts[2] + dropped)
@@ -48,7 +48,7 @@ def at_the_remote(ends: Ends, link: Link, remote: Any) -> Iterator[list[Any]]:
     :param remote: wire ``Table`` of the remote.
     """
     if remote.partitionKeys:
-        parts = _in_batches(_names_at_the_remote(ends, link))
+        parts = _all_in_batches(remote, _names_at_the_remote(ends, link))
         for _, found in _read_ahead(ends, link, remote, parts):
             yield found
 
@@ -58,11 +58,16 @@ def _names_at_the_remote(ends: Ends, link: Link) -> list[str]:
         return ends.remote.list_partition_names(*names_of(link.remote))
 
 
-def _in_batches(names: Collection[str]) -> list[list[str] | None]:
-    """Cut the names of all partitions; ``None`` is all at once, which costs less than asking by name."""
-    if len(names) <= PARTITIONS_A_BATCH:
-        return [None] if names else []
-    return list(batches(sorted(names), PARTITIONS_A_BATCH))
+def _all_in_batches(remote: Any, names: Collection[str]) -> list[list[str] | None]:
+    """Divide the names of all partitions; ``None`` is all at once."""
+    few = len(names) <= PARTITIONS_A_BATCH
+    return [None] if names and few else _in_batches(remote, names)
+
+
+def _in_batches(remote: Any, names: Collection[str]) -> list[list[str] | None]:
+    """Divide names so that a metastore finds those of a batch by a range of a partition key."""
+    keys = [(key.name or "", key.type or "") for key in remote.partitionKeys]
+    return [list(page.names) for page in pages(keys, sorted(names), PARTITIONS_A_BATCH)]
 
 
 def _read_ahead(

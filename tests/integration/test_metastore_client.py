@@ -30,7 +30,7 @@ from airflow_hive_federation.metastore import (
 from airflow_hive_federation.metastore.calls import partitions as partition_calls
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_bytes, from_json, to_bytes, to_json
-from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
+from airflow_hive_federation.model.partitions import DEFAULT_PARTITION, partition_name
 
 if TYPE_CHECKING:
     from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
@@ -241,6 +241,13 @@ def test_pages_have_all_partitions(
     in_pages = list(client.iter_partitions(DATABASE, name))
     assert len(at_once) == len(in_pages) == len(values)
     assert all(one in in_pages for one in at_once)
+    # Of known names: those that a range holds for, and those among which lie many others.
+    monkeypatch.setattr(partition_calls, "PARTITIONS_A_CALL", 1)
+    names = sorted(client.list_partition_names(DATABASE, name))
+    for some in (names, names[1:], [names[0], names[-1]], [*names[:2], "k=gone"]):
+        found = client.get_partitions_of(DATABASE, name, some)
+        wanted = [one for one in at_once if partition_name(["k"], one.values or []) in some]
+        assert sorted(map(repr, found)) == sorted(map(repr, wanted)), some
 
 
 def _in_pages(monkeypatch: pytest.MonkeyPatch, size: int) -> None:

@@ -15,6 +15,8 @@ from airflow_hive_federation.model.partitions import partition_name
 
 ALL = -1  # as max_parts, an i16: no limit, where a number could not exceed 32,767
 PARTITIONS_A_CALL = 500
+#: How many partitions a condition may hold for, for each one that is wanted.
+_FEW_OTHERS = 2
 #: What a metastore says whose listener writes a second event of one call (``ListenerEvent.putParameter``).
 _SECOND_EVENT = "overwrite a read-only parameter: DB_NOTIFICATION_EVENT_ID_KEY_NAME"
 
@@ -107,6 +109,38 @@ class PartitionCalls(StatisticsCalls):
         here = [by_name[name] for name in page.names if name in by_name]
         missing = [name for name in page.names if name not in by_name]
         return here + list(self._partitions_by_name(database, table, missing))
+
+    def get_partitions_of(self, database: str, table: str, names: Sequence[str]) -> list[types.Partition]:
+        """Read partitions of known names, thousands of them; names that do not exist (any more) are left out.
+
+        Names that follow each other by a partition key are asked for by a range of it: by name, some
+        databases compare each partition of the table with each name.
+        """
+        if len(names) <= PARTITIONS_A_CALL:
+            return list(self._partitions_by_name(database, table, names))
+        keys = [
+            (key.name or "", key.type or "") for key in self.get_table(database, table).partitionKeys or ()
+        ]
+        found: list[types.Partition] = []
+        for page in pages(keys, names, len(names)):
+            if self._holds_few_others(database, table, page):
+                found += self._page(database, table, [key for key, _ in keys], page)
+            else:
+                found += self._partitions_by_name(database, table, page.names, batch=len(page.names))
+        return found
+
+    def _holds_few_others(self, database: str, table: str, page: Page) -> bool:
+        """Whether a page's condition holds for hardly more partitions than its own."""
+        if not page.condition:
+            return False
+        try:
+            held = self.call(
+                "get_num_partitions_by_filter", self._database_name(database), table, page.condition
+            )
+        except MetastoreServerError:
+            # It does not understand the condition. Anything else comes up again when asked by name.
+            return False
+        return bool(held <= _FEW_OTHERS * len(page.names))
 
     def find_partitions(self, database: str, table: str, where: str) -> list[types.Partition]:
         """Read the partitions that a condition on partition keys holds for, ``day >= '2026-01-01'``.
