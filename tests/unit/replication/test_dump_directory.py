@@ -53,6 +53,16 @@ def test_a_damaged_file_is_named(dump: DumpDirectory, tmp_path: Path, name: str,
         read_everything(dump)
 
 
+@pytest.mark.parametrize("broken", ["{", "1, 2", "", "1]"])
+def test_a_broken_line_is_named(tmp_path: Path, broken: str) -> None:
+    """However many lines are parsed together."""
+    (tmp_path / "report.jsonl").write_text("".join(f"[{n}]\n" for n in range(2500)) + broken + "\n[7]\n")
+    lines = DumpDirectory(f"file:{tmp_path}").read_report("report.jsonl")
+    assert [next(lines) for _ in range(2500)] == [[n] for n in range(2500)]
+    with pytest.raises(DumpCorruptError, match="line 2501 is not JSON"):
+        next(lines)
+
+
 def test_a_dump_of_another_format_is_refused(tmp_path: Path) -> None:
     directory = DumpDirectory(f"file:{tmp_path}/dump")
     directory.finish_dump({})
