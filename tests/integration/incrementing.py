@@ -19,14 +19,17 @@ from airflow_hive_federation.replication.load import LoadSummary, load_bootstrap
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.position import read_position
 from airflow_hive_federation.replication.transactions import begin_drain, drain
-from airflow_hive_federation.storage.copying import CopySettings, copy_file
+from airflow_hive_federation.storage.copying import CopySettings, copy_file, survey_targets
 from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
 
 
 def run_copy(plan: str, outcomes: str) -> None:
     """The copy job without Spark, which has tests of its own."""
     settings = CopySettings(rewrite=rewrite_file)
-    found = [copy_file(item, settings) for item in read_plan(plan)]
+    items = list(read_plan(plan))
+    # As the job does with what a killed run has left.
+    survey_targets(sorted({item.target.rpartition("/")[0] for item in items}), sweep_runs_before="0~")
+    found = [copy_file(item, settings) for item in items]
     write_outcomes(f"{outcomes}/run.jsonl", found)
 
 
