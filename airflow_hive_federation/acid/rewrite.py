@@ -12,6 +12,7 @@ import itertools
 import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,9 +21,9 @@ import pyarrow.compute as pc
 
 from airflow_hive_federation.acid.names import side_file
 from airflow_hive_federation.acid.orc.batches import Head, OrcBatches
+from airflow_hive_federation.acid.orc.file_writer import OrcFileWriter
 from airflow_hive_federation.acid.orc.tail import OrcTail, read_tail, replace_footer
 from airflow_hive_federation.acid.side_files import read_flushed_length
-from airflow_hive_federation.acid.write.assembling import OrcFileWriter
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.storage.filesystem import open_filesystem, reading, storage_errors
@@ -120,7 +121,7 @@ def _filter(file: BinaryIO, made: Path, tail: OrcTail, write_ids: ValidWriteIds,
 
 def _write_visible(reader: OrcBatches, made: Path, tail: OrcTail, write_ids: ValidWriteIds) -> int:
     kept = 0
-    with OrcFileWriter(made, lambda: tail.types, tail.compression) as writer:
+    with closing(OrcFileWriter(made, lambda: tail.types, tail.compression)) as writer:
         writer.write(reader.schema.empty_table())
         for batch in reader.batches():
             visible = batch.filter(_visible(batch, write_ids))

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from airflow_hive_federation.acid.arrow_columns import arrow_type, conforming, conforms
 from airflow_hive_federation.acid.compaction.plan import BucketMerge, MergeInput
+from airflow_hive_federation.acid.orc.assembly import HYBRID, PROLEPTIC
 from airflow_hive_federation.acid.orc.batches import Head, OrcBatches
 from airflow_hive_federation.acid.orc.tail import OrcTail, read_tail
 from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
@@ -31,7 +32,6 @@ from airflow_hive_federation.storage.filesystem import join, local_path, reading
 _BUCKET_VERSION = 0x20000000
 _DELETE_COLUMNS = ["operation", "originalTransaction", "bucket", "rowId", "currentTransaction"]
 _NANOSECOND_MILLIS = (-(2**63) // 10**6, 2**63 // 10**6)
-_HYBRID, _PROLEPTIC = 1, 2
 _TABLE_ROWS = 128 * 1024
 _TABLE_BYTES = 16 * 1024 * 1024
 
@@ -298,7 +298,7 @@ class BucketReader:
             )
         if not _has_dates(self.row_type):
             return
-        calendar = _PROLEPTIC if tail.calendar == _PROLEPTIC else _HYBRID
+        calendar = PROLEPTIC if tail.calendar == PROLEPTIC else HYBRID
         if self.calendar not in {None, calendar}:
             raise self.wrong(
                 source,

@@ -44,6 +44,9 @@ from airflow_hive_federation.model.types import HiveType
 #: Compressions that are written, and their numbers in a postscript; zstd may be unreadable for Hive 3.
 COMPRESSIONS = {"uncompressed": 0, "zlib": 1, "snappy": 2, "lz4": 4, "zstd": 5}
 
+#: ORC's ``CalendarKind`` of dates and timestamps: Julian before 1582, or Gregorian for all times, as Arrow's.
+HYBRID, PROLEPTIC = 1, 2
+
 _MAGIC = b"ORC"
 _VARINT, _BYTES = 0, 2
 _BLOCK_BYTES = 262_144

@@ -14,8 +14,6 @@ import pyarrow.compute as pc
 from airflow_hive_federation.acid.arrow_columns import arrow_type
 from airflow_hive_federation.model.types import HiveType
 
-PROLEPTIC = 2
-"""ORC's ``CalendarKind`` of Arrow's dates and timestamps: Gregorian for all times."""
 _CHAR, _VARCHAR = 17, 16
 _NESTED = {"array", "map", "struct"}
 

@@ -21,15 +21,14 @@ import pyarrow.parquet as pq
 
 from airflow_hive_federation.acid.arrow_columns import arrow_type
 from airflow_hive_federation.acid.arrow_rows import bucket_property
-from airflow_hive_federation.acid.orc.assembly import type_messages
+from airflow_hive_federation.acid.orc.assembly import PROLEPTIC, type_messages
 from airflow_hive_federation.acid.orc.early_timestamps import storable
+from airflow_hive_federation.acid.orc.file_writer import OrcFileWriter
 from airflow_hive_federation.acid.orc.tail import read_tail, replace_footer
 from airflow_hive_federation.acid.orc.timestamps import has_unstorable_timestamp
 from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
 from airflow_hive_federation.acid.text_tables import TextForm
-from airflow_hive_federation.acid.write.assembling import OrcFileWriter
 from airflow_hive_federation.acid.write.columns import (
-    PROLEPTIC,
     orc_types,
     stored,
 )

@@ -11,7 +11,7 @@ import pytest
 from pyarrow import orc
 
 from airflow_hive_federation.acid.orc.assembly import AssembledFile, encode, type_messages
-from airflow_hive_federation.acid.write.assembling import AssemblingWriter
+from airflow_hive_federation.acid.orc.file_writer import AssemblingWriter
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.types import parse_type
 

@@ -1,19 +1,16 @@
-"""ORC files with timestamps that pyarrow's writer would store wrongly; see :mod:`..orc.early_timestamps`."""
+"""ORC files with timestamps that pyarrow's writer would store wrongly; see :mod:`.early_timestamps`."""
 
 from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import pyarrow as pa
 from pyarrow import orc
 
-from airflow_hive_federation.acid.orc.assembly import AssembledFile, encode, stripes_of
+from airflow_hive_federation.acid.orc.assembly import PROLEPTIC, AssembledFile, encode, stripes_of
 from airflow_hive_federation.acid.orc.timestamps import has_unstorable_timestamp
-from airflow_hive_federation.acid.write.columns import PROLEPTIC
 
 _STRIDE_ROWS = 10_000  # Hive's row index stride
 _STRIPE_BYTES = 64 * 1024 * 1024
@@ -24,7 +21,7 @@ class OrcFileWriter:
 
     :param path: the file, which is not there or empty.
     :param types: gives serialized ``Type`` messages; asked only if they are needed.
-    :param compression: of :data:`..orc.assembly.COMPRESSIONS`.
+    :param compression: of :data:`.assembly.COMPRESSIONS`.
     """
 
     def __init__(self, path: Path, types: Callable[[], Sequence[bytes]], compression: str) -> None:
@@ -52,21 +49,13 @@ class OrcFileWriter:
         if self._writer is not None:
             self._writer.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
 
 class AssemblingWriter:
     """Writes a file stripe by stripe, and goes on where another writer has ended.
 
     :param path: the file; what is in it, if it is there, is a whole ORC file and stays.
     :param types: serialized ``Type`` messages.
-    :param compression: of :data:`..orc.assembly.COMPRESSIONS`.
+    :param compression: of :data:`.assembly.COMPRESSIONS`.
     """
 
     def __init__(self, path: Path, types: Sequence[bytes], compression: str) -> None:
