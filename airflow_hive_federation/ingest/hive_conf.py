@@ -7,7 +7,6 @@ counts (``MetastoreConf.ConfVars``).
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,10 @@ from xml.etree import ElementTree
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.ingest.errors import InvalidConnection
 from airflow_hive_federation.metastore import KerberosSettings, MetastoreSettings, TlsSettings
+from airflow_hive_federation.metastore.doctor import parse_duration_s
 
 _SITE = "hive-site.xml"
 _DIRECTORY = "HIVE_CONF_DIR"
-_SECONDS = {"": 1.0, "ms": 1e-3, "msec": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
 def metastore_settings(conf: Mapping[str, str]) -> MetastoreSettings:
@@ -87,7 +86,7 @@ def _is_true(conf: Mapping[str, str], name: str) -> bool:
 
 
 def _seconds(text: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.lower())
-    if match is None or match[2] not in _SECONDS:
+    seconds = parse_duration_s(text)
+    if seconds is None:
         raise InvalidConnection(f"{text!r} is no time.", remedy="Write it as Hive does: 600s.")
-    return float(match[1]) * _SECONDS[match[2]]
+    return seconds
