@@ -78,16 +78,10 @@ class TableConvergence:
         """
         wanted = _without_statistics(self._table())
         found = self._client.get_table(self._database, self._name)
-        there = self._there() if wanted.partitionKeys else {}
-        stale = []
-        for name, one in self._partitions() if wanted.partitionKeys else ():
-            if name not in there or definition(one) != definition(there[name]):
-                return False
-            if not _same(one, there[name], columns=False):
-                stale.append(_without_statistics(_kept(one, there[name])))
-            del there[name]
-        same_constraints = is_constrained(self._client, self._layout.policy, self._name, self._constraints)
-        if there or definition(wanted) != definition(found) or not same_constraints:
+        if definition(wanted) != definition(found) or not self._is_constrained():
+            return False
+        stale = self._stale_partitions() if wanted.partitionKeys else []
+        if stale is None:
             return False
         self._alter(found, wanted)
         self._alter_partitions(stale)
@@ -145,6 +139,9 @@ class TableConvergence:
     def add_foreign_keys(self) -> None:
         """Add the foreign keys the table has not: every table they may refer to is there by now."""
         add_foreign_keys(self._client, self._layout.policy, self._name, self._constraints)
+
+    def _is_constrained(self) -> bool:
+        return is_constrained(self._client, self._layout.policy, self._name, self._constraints)
 
     # -- the table -------------------------------------------------------------------------------------
 
@@ -220,6 +217,23 @@ class TableConvergence:
             ]
             self._alter_partitions(changed)
         self._surplus = sorted(surplus)
+
+    def _stale_partitions(self) -> list[Any] | None:
+        """Partitions as they are, without what is said of their rows and may not hold.
+
+        :return: ``None`` if they do not keep their shape. Most often one was added: names alone tell that.
+        """
+        names = {line["name"] for line in self._partition_lines()}
+        if names != set(self._client.list_partition_names(self._database, self._name)):
+            return None
+        there = self._there()
+        stale = []
+        for name, one in self._partitions():
+            if name not in there or definition(one) != definition(there[name]):
+                return None
+            if not _same(one, there[name], columns=False):
+                stale.append(_without_statistics(_kept(one, there[name])))
+        return stale
 
     def _alter_partitions(self, changed: Sequence[Any]) -> None:
         if changed:

@@ -2,10 +2,9 @@
 
 A transaction of the target stands for one of the source's that wrote to the database, or for several (see
 :mod:`.merging`), and has its write ids; the metastore keeps the map between the two while it is open
-(``REPL_TXN_MAP``). All are opened and all write
-ids allocated before the first is ended, and only write ids above a table's highest one are. So a replay that
-was killed and is repeated opens nothing that it has ended: opened again, a transaction would be a new one,
-which nobody ends, and which holds back the target's cleaner.
+(``REPL_TXN_MAP``). All are opened and all write ids allocated before the first is ended, and only write ids
+above a table's highest one are. So a replay that was killed and is repeated opens nothing that it has ended:
+opened again, a transaction would be a new one, which nobody ends, and which holds back the target's cleaner.
 
 A transaction that the source aborted is *committed* here. Its files were never copied, nor its rows where
 they share a file with others, so nothing becomes visible. Aborted, its write ids would be invalid for some
