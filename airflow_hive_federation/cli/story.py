@@ -24,7 +24,8 @@ _FILES = re.compile(
     r"(?P<done_mb>\S+) of (?P<all_mb>\S+) MB, (?P<rate>\S+) MB/s"
 )
 _DUMPED = re.compile(
-    r"(?P<table>\S+): (?P<partitions>\d+) partitions, (?P<files>\d+) files, (?P<size_bytes>\d+) bytes"
+    r"(?P<table>\S+): (?:(?P<partitions>\d+) partitions|(?P<work>[a-z]+)), "
+    r"(?P<files>\d+) files, (?P<size_bytes>\d+) bytes"
 )
 _CREATED = re.compile(r"(?P<table>\S+): created with (?P<partitions>\d+) partitions")
 _VERBS = {"copy": "copied", "digest": "compared"}
@@ -147,10 +148,14 @@ def _several(count: str, noun: str) -> str:
 
 
 def _contents(dumped: re.Match[str]) -> str:
-    """What is dumped of a table; an unpartitioned one has no partitions to tell of, and a view no files."""
-    found = [_several(dumped[name], name[:-1]) for name in ("partitions", "files") if int(dumped[name])]
+    """What is dumped of a table; an unpartitioned one has no partitions to tell of, and a view no files.
+
+    An increment tells what it does with the table instead of how many partitions that has.
+    """
+    found = [_several(dumped[name], name[:-1]) for name in ("partitions", "files") if int(dumped[name] or 0)]
     size_bytes = int(dumped["size_bytes"])
-    return ", ".join([*found, _size(size_bytes)] if size_bytes else found) or "its definition"
+    contents = ", ".join([*found, _size(size_bytes)] if size_bytes else found) or "its definition"
+    return f"{dumped['work']}, {contents}" if dumped["work"] else contents
 
 
 def _size(size_bytes: int) -> str:

@@ -49,6 +49,8 @@ def test_stages_have_the_time() -> None:
         ("a.t: 1 partitions, 1200 files, 642 bytes", "a.t: 1 partition, 1,200 files, 642 bytes"),
         ("a.t: 0 partitions, 1 files, 5567910 bytes", "a.t: 1 file, 5.6 MB"),
         ("a.v: 0 partitions, 0 files, 0 bytes", "a.v: its definition"),
+        ("a.t: continue, 122 files, 5573724 bytes", "a.t: continue, 122 files, 5.6 MB"),
+        ("a.v: create, 0 files, 0 bytes", "a.v: create, its definition"),
         (
             "copy-files: 1,200 of 1,200 files, 2.0 of 2.0 MB, 1.5 MB/s",
             "copied 1,200 of 1,200 files, 2.0 of 2.0 MB, 1.5 MB/s",
