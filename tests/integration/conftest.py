@@ -10,6 +10,7 @@ from airflow_hive_federation.embedded import jars
 from airflow_hive_federation.embedded.java import find_java
 from airflow_hive_federation.embedded.lock import METASTORE, locked
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from tests.integration.plain_metastore import fetched, older_settings, plain_metastore, sparks_jars
 from tests.integration.small_source import DATABASE, make_small_source
 
@@ -23,6 +24,13 @@ b764dfada0b3320b4899d854e5ba4c82a9dc96bbc73bcb79e7734a25275d27bd 231901
 """
 #: Of the embedded metastore's own jars.
 HIVE_3_SHARES = frozenset({"commons-collections", "jackson-core-asl", "jackson-mapper-asl"})
+
+
+@pytest.fixture(scope="module")
+def client(source: EmbeddedMetastore) -> Iterator[MetastoreClient]:
+    """A client of the source metastore."""
+    with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
+        yield client
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +33,6 @@ def hive(hive_sql_source: HiveSql) -> HiveSql:
     """Hive's SQL engine, with the database of this module."""
     hive_sql_source.execute(f"create database {DATABASE}")
     return hive_sql_source
-
-
-@pytest.fixture
-def client(source: EmbeddedMetastore) -> Iterator[MetastoreClient]:
-    """A client of the source."""
-    with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
-        yield client
 
 
 def test_a_transaction_over_two_tables_is_seen_in_both_or_in_none(

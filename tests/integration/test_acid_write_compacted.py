@@ -12,7 +12,7 @@ from airflow_hive_federation.acid.reader import read_table
 from airflow_hive_federation.acid.writer import append, delete, merge, update
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
-from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from tests.integration.hives_worker import hives_worker
 
@@ -37,12 +37,6 @@ TABLES = {
     "bucketed": ("(id int, x string) clustered by (id) into 3 buckets", ["id", "x"]),
     "parted": ("(id int, x string) partitioned by (t tinyint)", ["id", "x", "cast(id % 2 as tinyint) t"]),
 }
-
-
-@pytest.fixture(scope="module")
-def client(source: EmbeddedMetastore) -> Iterator[MetastoreClient]:
-    with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
-        yield client
 
 
 @pytest.fixture(scope="module")

@@ -23,18 +23,12 @@ from airflow_hive_federation.errors import (
     SparkJobError,
     TransactionAbortedError,
 )
-from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import local_path
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 ACID = "stored as orc tblproperties ('transactional'='true')"
-
-
-@pytest.fixture(scope="module")
-def client(source: EmbeddedMetastore) -> Iterator[MetastoreClient]:
-    with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
-        yield client
 
 
 @pytest.fixture(scope="module")
