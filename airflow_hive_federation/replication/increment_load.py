@@ -224,9 +224,7 @@ class _Load:
     def replay(self) -> None:
         others = [facts for facts in self._concerned if not self._goes_on(facts)]
         self._replay.allocate(self._writes(others), self._on_step)
-        # What an earlier run has opened, with other tables to look at, is ended in its place too.
-        every = self._replay.has_others()
-        for txn in self._ends() if every else self._merging.leaders:
+        for txn in self._replay.to_end(self._merging, self._ends()):
             self._on_step(f"end {txn}")
             self._replay.end(txn)
 

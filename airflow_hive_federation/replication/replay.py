@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +24,7 @@ import numpy as np
 from airflow_hive_federation.errors import TargetChangedError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.increment_plan import allocation_runs
+from airflow_hive_federation.replication.merging import Merging
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 if TYPE_CHECKING:
@@ -81,9 +82,15 @@ class Replay:
             excl_write_enabled=True,
         )
 
-    def has_others(self) -> bool:
-        """Whether transactions of this policy are open that this replay has not opened."""
-        return not self._ours() <= set(self._target_txns.values())
+    def to_end(self, merging: Merging, ends: Iterable[int]) -> Iterator[int]:
+        """What is to be ended, in this order: those that stand for others.
+
+        What an earlier run has opened, with other tables to look at, is ended in its place too.
+
+        :param ends: transactions that ended, in the source's order.
+        """
+        has_others = not self._ours() <= set(self._target_txns.values())
+        return iter(ends) if has_others else merging.leaders
 
     def sweep(self, still_open: Sequence[int]) -> list[int]:
         """Abort transactions of this policy that stand for none of the source's open ones; return their ids.

@@ -213,7 +213,7 @@ class Dump:
         replay = Replay(target, policy)  # type: ignore[arg-type]
         replay.open(writes)
         replay.allocate(writes)
-        for txn in ends if replay.has_others() else merging.leaders:
+        for txn in replay.to_end(merging, ends):
             replay.end(txn)
         replay.sweep(list(self.folded.open_writes))
 
