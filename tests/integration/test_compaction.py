@@ -31,6 +31,7 @@ from airflow_hive_federation.acid.transactions import Transaction
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql, Row
 from airflow_hive_federation.errors import ConfigurationError, InvalidOperationError
+from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.waiting import PollPolicy, wait_until
@@ -177,6 +178,46 @@ def test_a_table_of_which_nothing_is_left(
     assert rows_with_id(hive, "emptied") == []
     hive.execute(f"insert into {DATABASE}.emptied values (3)")
     assert len(rows_with_id(hive, "emptied")) == 1
+
+
+@pytest.mark.parametrize("kind", list(CompactionKind))
+def test_a_streaming_batch_goes_on_over_a_compaction(
+    hive: HiveSql,
+    settings: MetastoreSettings,
+    compact: Callable[..., list[CompactionReport]],
+    kind: CompactionKind,
+) -> None:
+    table = f"streamed_{kind}"
+    hive.execute(f"create table {DATABASE}.{table} (a int, b string) {ACID}")
+    for number in range(3):
+        hive.execute(f"insert into {DATABASE}.{table} values ({number}, 'inserted')")
+    described = (
+        HiveStreamingConnection.new_builder()
+        .with_database(DATABASE)
+        .with_table(table)
+        .with_record_writer(StrictDelimitedInputWriter(field_delimiter=","))
+        .with_conf(settings)
+        .with_transaction_batch_size(2)
+    )
+    with described.connect() as stream:
+        for number in (10, 11):
+            stream.begin_transaction()
+            stream.write(f"{number},streamed")
+            if number == 11:
+                # The batch's delta has a committed row, and ends above what the compactor may read.
+                before = rows_with_id(hive, table)
+                (report,) = compact(table, kind)
+                assert report.state == "compacted", report
+                assert len(before) == 4
+                assert rows_with_id(hive, table) == before
+            stream.commit_transaction()
+    after = rows_with_id(hive, table)
+    assert [row for row in after if row in before] == before
+    assert len(after) == 5
+    hive.execute(f"insert into {DATABASE}.{table} values (20, 'later')")
+    (report,) = compact(table, kind)
+    assert report.state == "compacted", report
+    assert [row for row in rows_with_id(hive, table) if row in after] == after
 
 
 @pytest.mark.slow

@@ -18,11 +18,19 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from airflow_hive_federation.acid.names import DirectoryKind, DirectoryName, FileKind, bucket_file, parse_file
+from airflow_hive_federation.acid.names import (
+    DirectoryKind,
+    DirectoryName,
+    FileKind,
+    bucket_file,
+    is_acid_directory,
+    parse_directory,
+    parse_file,
+)
 from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
 from airflow_hive_federation.errors import AcidFormatError, ConfigurationError
 from airflow_hive_federation.model.files import FileEntry
-from airflow_hive_federation.model.write_ids import CompactorWriteIds
+from airflow_hive_federation.model.write_ids import CompactorWriteIds, ValidWriteIds
 
 #: ``BucketCodec.V1`` has twelve bits for a bucket.
 MAX_BUCKET = 4095
@@ -174,6 +182,34 @@ class CompactionPlan:
     merges: tuple[BucketMerge, ...] = ()
 
 
+def compactor_write_ids(write_ids: ValidWriteIds, listing: Iterable[FileEntry]) -> CompactorWriteIds:
+    """What a compaction of a directory may read, and so the highest write id that it stands for.
+
+    A streaming batch writes one delta for several transactions. While some of them are open, and until there
+    are later write ids, the compactor cannot read it, though its first transactions may be committed below
+    the high watermark. A result that was named after that watermark would hide those rows from all readers
+    (``QueryCompactor.Util.getCompactionResultDir`` names its results so), so it ends below such a delta.
+
+    :param write_ids: the table's valid write ids.
+    :param listing: files of the table or partition.
+    """
+    allowed = write_ids.for_compactor()
+    top = allowed.high_watermark
+    names = {
+        parse_directory(part)
+        for entry in listing
+        for part in entry.path.split("/")[:-1]
+        if is_acid_directory(part)
+    }
+    bases = [one.max_write_id for one in names if one.kind is DirectoryKind.BASE and one.max_write_id <= top]
+    begun = max(bases, default=0)  # what lies below a base is hidden already
+    deltas = [one for one in names if one.kind is not DirectoryKind.BASE and one.min_write_id > begun]
+    for delta in sorted(deltas, key=lambda one: one.max_write_id, reverse=True):
+        if delta.min_write_id <= top < delta.max_write_id:
+            top = delta.min_write_id - 1
+    return allowed.cut(top)
+
+
 def plan_compaction(
     table: CompactedTable,
     state: AcidState,
@@ -185,7 +221,7 @@ def plan_compaction(
 
     :param table: the table or partition.
     :param state: its snapshot, made with ``write_ids`` and the transactions valid for the compactor.
-    :param write_ids: what the compactor may read (:meth:`ValidWriteIds.for_compactor`).
+    :param write_ids: what the compactor may read (:func:`compactor_write_ids`).
     :param kind: major or minor.
     :param txn_id: the compaction's own transaction, on whose commit the result becomes visible.
     :raises AcidFormatError: a file's name tells no bucket, or one the table cannot have.

@@ -28,6 +28,7 @@ from airflow_hive_federation.acid.compaction.plan import (
     CompactionKind,
     CompactionPlan,
     Decision,
+    compactor_write_ids,
     plan_compaction,
 )
 from airflow_hive_federation.acid.compaction.tables import compacted_table, run_as
@@ -45,6 +46,7 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.write_ids import CompactorWriteIds
 from airflow_hive_federation.storage.listing import list_files
 
 log = logging.getLogger(__name__)
@@ -301,23 +303,27 @@ class _Compaction:
         (self.txn_id,) = client.open_txns(user=request.runas, kind=types.TxnType.COMPACTION)
         self._lock()
         snapshot = take_snapshots(client, [self.name])[self.name.lower()]
-        write_ids = snapshot.write_ids.for_compactor()
-        request.highestWriteId = write_ids.high_watermark
-        client.call("update_compactor_state", request, self.txn_id)
         if found.compacted is None:
             # Aborted dynamic partitions of a partitioned table: there is nothing to merge, only to clean.
+            self._stand_for(snapshot.write_ids.for_compactor())
             self._finish("cleaning")
             return
         self._table = found.compacted
         self._plan(snapshot, kind)
+
+    def _stand_for(self, write_ids: CompactorWriteIds) -> None:
+        """Tell the metastore how far the compaction goes: so far its cleaner will look."""
+        self.request.highestWriteId = write_ids.high_watermark
+        self._client.call("update_compactor_state", self.request, self.txn_id)
 
     def _plan(self, snapshot: Snapshot, kind: CompactionKind) -> None:
         if self._table is None:
             return
         location = self._table.location
         remove_leftovers(location, snapshot.txns, self._options)
-        write_ids = snapshot.write_ids.for_compactor()
         listing = list_files(location, options=self._options, missing_ok=True)
+        write_ids = compactor_write_ids(snapshot.write_ids, listing)
+        self._stand_for(write_ids)
         state = acid_state(listing, write_ids, snapshot.txns)
         plan = plan_compaction(self._table, state, write_ids, kind, self.txn_id)
         if plan.decision is Decision.REFUSE:

@@ -13,6 +13,7 @@ from airflow_hive_federation.acid.compaction.plan import (
     CompactionPlan,
     Decision,
     FileFormat,
+    compactor_write_ids,
     plan_compaction,
     staging_directory,
     staging_txn,
@@ -33,14 +34,15 @@ def plan(
     open_ids: tuple[int, ...] = (),
     aborted: tuple[int, ...] = (),
 ) -> CompactionPlan:
-    write_ids = ValidWriteIds(
+    valid = ValidWriteIds(
         table="d.t",
         high_watermark=high,
         open_ids=open_ids,
         aborted_ids=aborted,
         min_open_id=open_ids[0] if open_ids else None,
-    ).for_compactor()
+    )
     listing = [FileEntry(path=path, size_bytes=10) for path in paths]
+    write_ids = compactor_write_ids(valid, listing)
     state = acid_state(listing, write_ids, ValidTxns.everything())
     return plan_compaction(table, state, write_ids, kind, 77)
 
@@ -81,6 +83,33 @@ def test_nothing_above_the_lowest_open_write_id_is_read() -> None:
     made = plan(CompactionKind.MAJOR, *BASE, *CHANGES, open_ids=(4,))
     assert made.directories == ("base_0000003_v0000077",)
     assert made.reads == ("base_0000002", "delta_0000003_0000003_0000")
+
+
+@pytest.mark.parametrize("kind", list(CompactionKind))
+@pytest.mark.parametrize(
+    ("high", "open_ids"),
+    # Its second transaction is open; or was the last, and the metastore does not count that it was aborted.
+    [(9, (6,)), (5, ())],
+)
+def test_a_streaming_batch_that_is_half_committed_is_not_hidden(
+    kind: CompactionKind, high: int, open_ids: tuple[int, ...]
+) -> None:
+    batch = "delta_0000005_0000006/bucket_00000"
+    made = plan(kind, *BASE, *CHANGES, batch, high=high, open_ids=open_ids)
+    assert {name.partition("_v")[0][-7:] for name in made.directories} == {"0000004"}
+    assert batch.partition("/")[0] not in made.reads
+    listing = [
+        FileEntry(path=path, size_bytes=10)
+        for path in (*BASE, *CHANGES, batch, *(f"{name}/bucket_00000" for name in made.directories))
+    ]
+    first_committed = ValidWriteIds(table="d.t", high_watermark=high, open_ids=open_ids, aborted_ids=())
+    state = acid_state(listing, first_committed, ValidTxns.everything())
+    assert [one.path for one in state.deltas][-1:] == [batch.partition("/")[0]]
+
+
+def test_a_batch_below_a_base_is_no_hindrance() -> None:
+    made = plan(CompactionKind.MAJOR, *BASE, *CHANGES, "delta_0000001_0000011/bucket_00000", high=9)
+    assert made.directories == ("base_0000009_v0000077",)
 
 
 @pytest.mark.parametrize(
