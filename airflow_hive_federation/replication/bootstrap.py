@@ -22,8 +22,6 @@ from airflow_hive_federation.replication import external_tables, statistics
 from airflow_hive_federation.replication.contents import (
     VisibleFile,
     cut_below_open,
-    data_places,
-    name_of,
     readable_write_ids,
     visible_files,
 )
@@ -32,6 +30,7 @@ from airflow_hive_federation.replication.dump_directory import DumpDirectory, ta
 from airflow_hive_federation.replication.lease import lease_of_a_dump
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.source_history import note_event
+from airflow_hive_federation.replication.table_dump import write_files, write_partitions
 from airflow_hive_federation.replication.transactions import DrainStart, valid_transactions
 
 if TYPE_CHECKING:
@@ -184,22 +183,15 @@ class _Dump:
                 table = client.get_table(self._database, name, with_column_stats=True, valid_write_ids=text)
                 constraints = client.get_table_constraints(self._database, name)
                 partitioned = table.partitionKeys and kind.has_files
-                partitions = statistics.read_partitions(client, table) if partitioned else []
+                partitions = statistics.iter_partitions(client, table) if partitioned else ()
+                places = write_partitions(self._directory, table, partitions)
         except NoSuchObjectError:
             # Its drop is an event after the one increments begin at.
             self._progress(f"{self._database}.{name} was dropped meanwhile and is left out.")
             return None
-        files = list(
-            visible_files(table, partitions, write_ids, transactions, options=self._policy.storage_options)
-        )
-        partition_count = self._directory.write_lines(
-            table_file("partitions", name, ".jsonl"),
-            (
-                {"name": name_of(table, partition), "partition": to_json(partition)}
-                for partition in partitions
-            ),
-        )
-        self._directory.write_lines(table_file("files", name, ".jsonl"), map(asdict, files))
+        options = self._policy.storage_options
+        files = visible_files(table, places, write_ids, transactions, options=options)
+        totals = write_files(self._directory, name, files)
         self._directory.write_json(
             table_file("tables", name, ".json"),
             {
@@ -209,19 +201,16 @@ class _Dump:
                 "write_ids": text,
             },
         )
-        size_bytes = sum(file.size_bytes for file in files)
         self._progress(
-            f"{self._database}.{name}: {partition_count} partitions, {len(files)} files, {size_bytes} bytes"
+            f"{self._database}.{name}: {places.partitions} partitions, {totals.files} files, "
+            f"{totals.size_bytes} bytes"
         )
         return {
             "name": name,
             "kind": kind.value,
-            "partitions": partition_count,
-            "files": len(files),
-            "size_bytes": size_bytes,
-            "external": external_tables.entries(table, data_places(table, partitions))
-            if kind is TableKind.EXTERNAL
-            else [],
+            "partitions": places.partitions,
+            **asdict(totals),
+            "external": external_tables.entries(name, places) if kind is TableKind.EXTERNAL else [],
         }
 
 

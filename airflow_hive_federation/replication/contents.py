@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.acid.side_files import read_flushed_length
@@ -17,13 +18,17 @@ from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication import external_tables
 from airflow_hive_federation.replication.definitions import TableKind, table_kind
 from airflow_hive_federation.replication.locations import Place, relative_to, target_file_path
-from airflow_hive_federation.storage.filesystem import join
-from airflow_hive_federation.storage.listing import list_files
+from airflow_hive_federation.replication.places import Places
+from airflow_hive_federation.storage.filesystem import OBJECT_STORES, join, parse_location
+from airflow_hive_federation.storage.listing import list_files, list_many
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
 
 logger = logging.getLogger(__name__)
+
+#: Directories listed before the first of them is looked at.
+_PLACES_AT_A_TIME = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,16 +68,16 @@ def name_of(table: Any, partition: Any) -> str:
 
 def visible_files(
     table: Any,
-    partitions: Iterable[Any],
+    places: Places,
     write_ids: ValidWriteIds | None,
     transactions: ValidTxns,
     *,
     options: Mapping[str, Any] | None = None,
 ) -> Iterator[VisibleFile]:
-    """What a reader opens of a table.
+    """What a reader opens of a table, a directory after the other.
 
     :param table: wire ``Table``.
-    :param partitions: its wire ``Partition`` objects; none is kept.
+    :param places: where its data lies.
     :param write_ids: its valid write ids, for an ACID table.
     :param transactions: transactions the reader sees.
     :param options: storage options.
@@ -81,11 +86,12 @@ def visible_files(
     kind = table_kind(table)
     if not kind.has_files:
         return
-    places = data_places(table, partitions)
     if kind is TableKind.EXTERNAL:
         # The directory as a whole, whatever lies in it, and partitions that lie elsewhere (spec 5).
-        places = external_tables.roots(table, places)
-    for place, listing in listed_places(table.sd.location, places, options):
+        listings = listed(external_tables.roots(places), options)
+    else:
+        listings = listed_places(places, options)
+    for place, listing in listings:
         if kind.transactional and write_ids is not None:
             name = f"{table.dbName}.{table.tableName}"
             for file in _acid_files(name, place, listing, write_ids, transactions):
@@ -94,13 +100,6 @@ def visible_files(
                     yield file
         else:
             yield from (_visible(place, entry, entry.path) for entry in listing)
-
-
-def data_places(table: Any, partitions: Iterable[Any]) -> list[Place]:
-    """The directories that hold a table's data."""
-    if table.partitionKeys:
-        return [Place(partition=name_of(table, part), location=part.sd.location) for part in partitions]
-    return [Place(partition="", location=table.sd.location)] if table.sd and table.sd.location else []
 
 
 def readable_write_ids(
@@ -131,38 +130,48 @@ def cut_below_open(write_ids: ValidWriteIds) -> ValidWriteIds:
     return write_ids.cut(write_ids.open_ids[0] - 1) if write_ids.open_ids else write_ids
 
 
-def listed_places(
-    root: str, places: Sequence[Place], options: Mapping[str, Any] | None
+def listed(
+    places: Iterable[Place], options: Mapping[str, Any] | None
 ) -> Iterator[tuple[Place, list[FileEntry]]]:
-    """List the table's directory once; what lies outside it, each by itself.
+    """List places, each by itself: so many side by side, and none of them kept."""
+    waiting = iter(places)
+    while some := list(islice(waiting, _PLACES_AT_A_TIME)):
+        # Hive reads a partition whose directory is gone as empty, and so must its replica.
+        found = list_many([place.location for place in some], options=options, missing_ok=True)
+        yield from ((place, found[place.location]) for place in some)
 
-    :param root: URI of the table's directory.
-    :param places: the table's places; what lies elsewhere below the directory belongs to none.
+
+def listed_places(
+    places: Places, options: Mapping[str, Any] | None
+) -> Iterator[tuple[Place, list[FileEntry]]]:
+    """List the places of a table that is not external.
+
+    Object stores tell a thousand files in an answer, of whatever directories: there, the table's directory is
+    listed as a whole. So it is where a partition may lie inside another one.
     """
+    whole = parse_location(places.root).scheme in OBJECT_STORES if places.root else False
+    return _listed_as_whole(places, options) if whole or not places.apart else listed(places, options)
+
+
+def _listed_as_whole(
+    places: Places, options: Mapping[str, Any] | None
+) -> Iterator[tuple[Place, list[FileEntry]]]:
+    root = places.root
     inside = {path: place for place in places if (path := relative_to(place.location, root)) is not None}
     found: dict[str, list[FileEntry]] = {path: [] for path in inside}
-    if set(inside) == {""}:
-        found[""] = _list(root, options)
-    elif inside:
-        depths = sorted({path.count("/") + 1 if path else 0 for path in inside}, reverse=True)
-        for entry in _list(root, options):
-            parts = entry.path.split("/")
-            home = next((path for depth in depths if (path := "/".join(parts[:depth])) in inside), None)
-            if home is not None:
-                inner = entry.path[len(home) + 1 :] if home else entry.path
-                found[home].append(
-                    FileEntry(path=inner, size_bytes=entry.size_bytes, modified_ns=entry.modified_ns)
-                )
+    depths = sorted({path.count("/") + 1 if path else 0 for path in inside}, reverse=True)
+    for entry in list_files(root, options=options, missing_ok=True) if inside else ():
+        parts = entry.path.split("/")
+        home = next((path for depth in depths if (path := "/".join(parts[:depth])) in inside), None)
+        # What lies elsewhere below the directory belongs to no place.
+        if home is not None:
+            inner = entry.path[len(home) + 1 :] if home else entry.path
+            found[home].append(
+                FileEntry(path=inner, size_bytes=entry.size_bytes, modified_ns=entry.modified_ns)
+            )
     for path, place in inside.items():
         yield place, found[path]
-    for place in places:
-        if relative_to(place.location, root) is None:
-            yield place, _list(place.location, options)
-
-
-def _list(location: str, options: Mapping[str, Any] | None) -> list[FileEntry]:
-    # Hive reads a partition whose directory is gone as empty, and so must its replica.
-    return list_files(location, options=options, missing_ok=True)
+    yield from listed(places.outside(), options)
 
 
 def _acid_files(

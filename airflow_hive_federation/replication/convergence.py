@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import NoSuchObjectError
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 _ACCURATE = "COLUMN_STATS_ACCURATE"
 #: Parameters that two equal tables may differ in.
 _PASSING = {*markers.SIDE_PARAMETERS, "transient_lastDdlTime"}
-_PARTITIONS_A_TIME = 500
+#: So many of a table's partitions are in memory at once, those of the dump and of the target.
+PARTITIONS_AT_A_TIME = 5000
 
 
 class TableConvergence:
@@ -80,11 +82,14 @@ class TableConvergence:
         found = self._client.get_table(self._database, self._name)
         if definition(wanted) != definition(found) or not self._is_constrained():
             return False
-        stale = self._stale_partitions() if wanted.partitionKeys else []
+        stale = self._stale_partitions() if wanted.partitionKeys else set()
         if stale is None:
             return False
         self._alter(found, wanted)
-        self._alter_partitions(stale)
+        for some in self._side_by_side(stale, only=stale) if stale else ():
+            self._alter_partitions(
+                [_without_statistics(_kept(one, found)) for _, one, found in some if found]
+            )
         return True
 
     def shape(self) -> None:
@@ -203,36 +208,36 @@ class TableConvergence:
     # -- partitions ------------------------------------------------------------------------------------
 
     def _shape_partitions(self) -> None:
-        there = self._there()
+        there = self._names_there()
         surplus = set(there)
-        for some in _batches(self._partitions()):
-            surplus.difference_update(name for name, _ in some)
-            new = [_without_statistics(one) for name, one in some if name not in there]
+        for some in self._side_by_side(there):
+            surplus.difference_update(name for name, _, _ in some)
+            new = [_without_statistics(one) for _, one, found in some if found is None]
             if new:
                 self._client.add_partitions(new, if_not_exists=True, environment=statistics.KEEP_STATISTICS)
             changed = [
-                _without_statistics(_kept(one, there[name]))
-                for name, one in some
-                if name in there and not _same(one, there[name], columns=False)
+                _without_statistics(_kept(one, found))
+                for _, one, found in some
+                if found is not None and not _same(one, found, columns=False)
             ]
             self._alter_partitions(changed)
         self._surplus = sorted(surplus)
 
-    def _stale_partitions(self) -> list[Any] | None:
-        """Partitions as they are, without what is said of their rows and may not hold.
+    def _stale_partitions(self) -> set[str] | None:
+        """Partitions that are as they are wanted, but for what is said of their rows and may not hold.
 
         :return: ``None`` if they do not keep their shape. Most often one was added: names alone tell that.
         """
-        names = {line["name"] for line in self._partition_lines()}
-        if names != set(self._client.list_partition_names(self._database, self._name)):
+        there = self._names_there()
+        if there != {line["name"] for line in self._partition_lines()}:
             return None
-        there = self._there()
-        stale = []
-        for name, one in self._partitions():
-            if name not in there or definition(one) != definition(there[name]):
-                return None
-            if not _same(one, there[name], columns=False):
-                stale.append(_without_statistics(_kept(one, there[name])))
+        stale = set()
+        for some in self._side_by_side(there):
+            for name, one, found in some:
+                if found is None or definition(one) != definition(found):
+                    return None
+                if not _same(one, found, columns=False):
+                    stale.add(name)
         return stale
 
     def _alter_partitions(self, changed: Sequence[Any]) -> None:
@@ -242,14 +247,15 @@ class TableConvergence:
             )
 
     def _describe_partitions(self, valid: str | None) -> None:
-        there = self._there(with_statistics=True, valid=valid)
-        for some in _batches(self._partitions()):
+        for some in self._side_by_side(self._names_there(), with_column_stats=True, valid_write_ids=valid):
             changed: defaultdict[int | None, list[Any]] = defaultdict(list)
-            for name, one in some:
-                wanted = statistics.without_stale_statistics(_kept(one, there[name]))
-                if not _same(wanted, there[name]):
+            for name, one, found in some:
+                if found is None:  # the verification will tell
+                    continue
+                wanted = statistics.without_stale_statistics(_kept(one, found))
+                if not _same(wanted, found):
                     if self._write_ids is None:
-                        statistics.delete_column_statistics(self._client, wanted, there[name], name)
+                        statistics.delete_column_statistics(self._client, wanted, found, name)
                     changed[_write_id(wanted) if valid else None].append(wanted)
             for write_id, partitions in changed.items():
                 self._write_partitions(partitions, write_id, valid)
@@ -269,15 +275,30 @@ class TableConvergence:
             write_id=write_id,
         )
 
-    def _there(self, *, with_statistics: bool = False, valid: str | None = None) -> dict[str, Any]:
-        table: Any = from_json(types.Table, self._document["table"])
-        partitions = self._client.iter_partitions(
-            self._database, self._name, with_column_stats=with_statistics, valid_write_ids=valid
-        )
-        return {name_of(table, one): one for one in partitions}
+    def _names_there(self) -> set[str]:
+        return set(self._client.list_partition_names(self._database, self._name))
 
-    def _partitions(self) -> Iterator[tuple[str, Any]]:
+    def _side_by_side(
+        self, there: Collection[str], *, only: Collection[str] | None = None, **reading: Any
+    ) -> Iterator[list[tuple[str, Any, Any]]]:
+        """Yield the dump's partitions with the target's, by name, so many at a time.
+
+        :param there: names of the target's partitions; of others there is ``None``.
+        :param only: names of those wanted; all by default.
+        :param reading: how the target's are read.
+        """
+        table: Any = from_json(types.Table, self._document["table"])
+        waiting = self._partitions(only)
+        while some := list(islice(waiting, PARTITIONS_AT_A_TIME)):
+            names = [name for name, _ in some if name in there]
+            partitions = self._client.get_partitions_of(self._database, self._name, names, **reading)
+            found = {name_of(table, one): one for one in partitions}
+            yield [(name, one, found.get(name)) for name, one in some]
+
+    def _partitions(self, only: Collection[str] | None) -> Iterator[tuple[str, Any]]:
         for line in self._partition_lines():
+            if only is not None and line["name"] not in only:
+                continue
             source: Any = from_json(types.Partition, line["partition"])
             made = definitions.target_partition(
                 source,
@@ -330,14 +351,3 @@ def _essence(one: Any, *, columns: bool) -> dict[str, Any]:
 
 def _write_id(one: Any) -> int | None:
     return one.writeId if (one.writeId or 0) > 0 else None
-
-
-def _batches(found: Iterator[tuple[str, Any]]) -> Iterator[list[tuple[str, Any]]]:
-    some: list[tuple[str, Any]] = []
-    for one in found:
-        some.append(one)
-        if len(some) == _PARTITIONS_A_TIME:
-            yield some
-            some = []
-    if some:
-        yield some

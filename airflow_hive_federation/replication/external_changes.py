@@ -8,8 +8,9 @@ from typing import Any
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_json
 from airflow_hive_federation.replication import external_tables
-from airflow_hive_federation.replication.contents import data_places, listed_places
+from airflow_hive_federation.replication.contents import listed
 from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.places import Places
 
 
 def files_changed(home: DumpDirectory, table: str, options: Mapping[str, Any] | None = None) -> bool:
@@ -21,12 +22,11 @@ def files_changed(home: DumpDirectory, table: str, options: Mapping[str, Any] | 
     """
     document = home.read_json(table_file("tables", table, ".json"))
     lines = home.read_lines(table_file("partitions", table, ".jsonl"))
-    partitions = [from_json(types.Partition, line["partition"]) for line in lines]
-    wire: Any = from_json(types.Table, document["table"])
-    places = external_tables.roots(wire, data_places(wire, partitions))
+    partitions = (from_json(types.Partition, line["partition"]) for line in lines)
+    places = Places(from_json(types.Table, document["table"]), partitions)
     now = {
         (place.location, file.path, file.size_bytes, file.modified_ns)
-        for place, files in listed_places(wire.sd.location, places, options)
+        for place, files in listed(external_tables.roots(places), options)
         for file in files
     }
     then = {

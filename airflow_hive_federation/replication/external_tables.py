@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_hive_federation.errors import DumpCorruptError
-from airflow_hive_federation.replication.locations import Place, relative_to
+from airflow_hive_federation.replication.locations import Place
+from airflow_hive_federation.replication.places import Places
 
 FILE_NAME = "_external_tables_info"
 
@@ -33,18 +33,16 @@ class ExternalEntry:
     partition: str = ""
 
 
-def roots(table: Any, places: Sequence[Place]) -> list[Place]:
+def roots(places: Places) -> Iterator[Place]:
     """The table's directory, and those of partitions outside it."""
-    own = table.sd.location
-    outside = [place for place in places if relative_to(place.location, own) is None]
-    return [Place(partition="", location=own), *outside]
+    yield Place(partition="", location=places.root)
+    yield from places.outside()
 
 
-def entries(table: Any, places: Sequence[Place]) -> list[ExternalEntry]:
+def entries(table: str, places: Places) -> list[ExternalEntry]:
     """Entries of one external table."""
     return [
-        ExternalEntry(table=table.tableName, location=root.location, partition=root.partition)
-        for root in roots(table, places)
+        ExternalEntry(table=table, location=root.location, partition=root.partition) for root in roots(places)
     ]
 
 

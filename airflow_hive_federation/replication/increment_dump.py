@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
@@ -33,12 +33,7 @@ from airflow_hive_federation.model.events import Event, TableEvent, parse_event
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.replication import external_changes, external_tables
 from airflow_hive_federation.replication.change_manager import kept_by_source
-from airflow_hive_federation.replication.contents import (
-    data_places,
-    name_of,
-    readable_write_ids,
-    visible_files,
-)
+from airflow_hive_federation.replication.contents import VisibleFile, readable_write_ids, visible_files
 from airflow_hive_federation.replication.database_properties import database_claims
 from airflow_hive_federation.replication.definitions import TableKind, not_replicated, table_kind
 from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
@@ -60,6 +55,7 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import policy_changes
 from airflow_hive_federation.replication.position import TargetPosition
 from airflow_hive_federation.replication.source_history import check_history, is_another, note_event
+from airflow_hive_federation.replication.table_dump import write_files, write_partitions
 from airflow_hive_federation.replication.transactions import valid_transactions
 from airflow_hive_federation.replication.unfinished import unfinished_loads
 from airflow_hive_federation.storage.filesystem import canonical
@@ -379,25 +375,15 @@ class _Dump:
             table = client.get_table(self._database, name, with_column_stats=True, valid_write_ids=text)
             kind = table_kind(table)
             constraints = client.get_table_constraints(self._database, name)
-            partitions: list[Any] = (
-                list(
-                    client.iter_partitions(self._database, name, with_column_stats=True, valid_write_ids=text)
-                )
+            partitions = (
+                client.iter_partitions(self._database, name, with_column_stats=True, valid_write_ids=text)
                 if table.partitionKeys and kind.has_files
-                else []
+                else ()
             )
-        places = data_places(table, partitions) if kind.has_files else []
-        if kind is TableKind.EXTERNAL:
-            places = external_tables.roots(table, places)
+            places = write_partitions(self._directory, table, partitions)
         transactions, options = self._moment.transactions, self._policy.storage_options
-        kept = self._moment.kept
-        files = [
-            replace(one, kept=kept.get(canonical(one.uri), "")) if kept else one
-            for one in visible_files(table, partitions, plan.write_ids, transactions, options=options)
-        ]
-        lines = ({"name": name_of(table, one), "partition": to_json(one)} for one in partitions)
-        self._directory.write_lines(table_file("partitions", name, ".jsonl"), lines)
-        self._directory.write_lines(table_file("files", name, ".jsonl"), map(asdict, files))
+        files = visible_files(table, places, plan.write_ids, transactions, options=options)
+        totals = write_files(self._directory, name, self._with_kept(files))
         if plan.writes:
             self._directory.write_lines(writes_file(name), plan.writes)
         document = {
@@ -405,27 +391,34 @@ class _Dump:
             "kind": kind.value,
             "constraints": to_json(constraints),
             "write_ids": text,
-            "places": [[place.partition, place.location] for place in places],
+            "places": [[root.partition, root.location] for root in external_tables.roots(places)]
+            if kind is TableKind.EXTERNAL
+            else [],
         }
         self._directory.write_json(table_file("tables", name, ".json"), document)
         gone = self._moment.folded.partitions_gone.get(name, frozenset())
-        size_bytes = sum(file.size_bytes for file in files)
-        self._progress(f"{self._database}.{name}: {plan.work.value}, {len(files)} files, {size_bytes} bytes")
+        self._progress(
+            f"{self._database}.{name}: {plan.work.value}, {totals.files} files, {totals.size_bytes} bytes"
+        )
         return {
             "name": name,
             "kind": kind.value,
-            "partitions": len(partitions),
-            "files": len(files),
-            "size_bytes": size_bytes,
+            "partitions": places.partitions,
+            **asdict(totals),
             "dump": self._directory.uri,
             "work": plan.work.value,
             "seed": plan.seed,
             "writes": len(plan.writes),
-            "renewed": sorted(gone & {name_of(table, one) for one in partitions}) if gone else [],
-            "external": external_tables.entries(table, data_places(table, partitions))
-            if kind is TableKind.EXTERNAL
-            else [],
+            "renewed": sorted(gone.intersection(places.names())) if gone else [],
+            "external": external_tables.entries(name, places) if kind is TableKind.EXTERNAL else [],
         }
+
+    def _with_kept(self, files: Iterable[VisibleFile]) -> Iterator[VisibleFile]:
+        """Note of each file where the source's change manager keeps it, if it has been removed."""
+        kept = self._moment.kept
+        if not kept:
+            return iter(files)
+        return (replace(one, kept=kept.get(canonical(one.uri), "")) for one in files)
 
 
 def open_transactions(dump: DumpDirectory) -> Iterator[int]:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import (
@@ -59,6 +60,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CopyRunner = Callable[[str, str], None]
+
+#: So many of a table's partitions are in memory at once.
+PARTITIONS_AT_A_TIME = 5000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -365,16 +369,18 @@ class _Load:
             client.alter_table(made.dbName, made.tableName, made, environment=statistics.KEEP_STATISTICS)
 
     def _add_partitions(self, client: MetastoreClient, document: Mapping[str, Any]) -> int:
-        partitions = list(self._partitions(document))
-        name = document["table"]["tableName"]
-        statistics.add_partitions(
-            client,
-            partitions,
-            valid_write_ids=self._seed(name, document["write_ids"]) if document["write_ids"] else None,
-            # What was there keeps its data where that is identical, and takes our definition.
-            replace=self._policy.into_existing,
-        )
-        return len(partitions)
+        name, count = document["table"]["tableName"], 0
+        waiting = self._partitions(document)
+        while some := list(islice(waiting, PARTITIONS_AT_A_TIME)):
+            count += len(some)
+            statistics.add_partitions(
+                client,
+                some,
+                valid_write_ids=self._seed(name, document["write_ids"]) if document["write_ids"] else None,
+                # What was there keeps its data where that is identical, and takes our definition.
+                replace=self._policy.into_existing,
+            )
+        return count
 
     def _partitions(self, document: Mapping[str, Any]) -> Iterator[Any]:
         table = document["table"]["tableName"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.metastore.idl import types
@@ -26,8 +26,8 @@ _ENGINE = "hive"  # whose column statistics are meant; Impala keeps its own
 KEEP_STATISTICS = {"DO_NOT_UPDATE_STATS": "true"}
 
 
-def read_partitions(client: MetastoreClient, table: Any) -> list[Any]:
-    """Read all partitions of a table, ``colStats`` filled with what the metastore has, stale or not.
+def iter_partitions(client: MetastoreClient, table: Any) -> Iterator[Any]:
+    """Yield all partitions of a table, ``colStats`` filled with what the metastore has, stale or not.
 
     It is asked without write ids: given those, it judges every partition by itself, which takes ten times as
     long, and says no more than the partition's own write id and flag say. The statistics are read before the
@@ -38,25 +38,26 @@ def read_partitions(client: MetastoreClient, table: Any) -> list[Any]:
     """
     database, name = table.dbName, table.tableName
     columns_wanted = [column.name for column in (table.sd and table.sd.cols) or ()]
-    statistics = client.get_partitions_column_statistics(
-        database, name, client.list_partition_names(database, name), columns=columns_wanted
-    )
-    partitions: list[Any] = list(client.iter_partitions(database, name))
-    for partition in partitions:
-        partition_name = name_of(table, partition)
-        if partition_name in statistics:
-            partition.colStats = types.ColumnStatistics(
-                statsDesc=types.ColumnStatisticsDesc(
-                    isTblLevel=False,
-                    dbName=database,
-                    tableName=name,
-                    partName=partition_name,
-                    catName=table.catName,
-                ),
-                statsObj=statistics[partition_name],
-                engine=_ENGINE,
-            )
-    return partitions
+    for page in client.partition_pages(database, name, with_column_stats=True):
+        statistics = client.get_partitions_column_statistics(
+            database, name, page.names, columns=columns_wanted
+        )
+        partitions: list[Any] = list(client.read_page(database, name, page))
+        for partition in partitions:
+            partition_name = name_of(table, partition)
+            if partition_name in statistics:
+                partition.colStats = types.ColumnStatistics(
+                    statsDesc=types.ColumnStatisticsDesc(
+                        isTblLevel=False,
+                        dbName=database,
+                        tableName=name,
+                        partName=partition_name,
+                        catName=table.catName,
+                    ),
+                    statsObj=statistics.pop(partition_name),
+                    engine=_ENGINE,
+                )
+        yield from partitions
 
 
 def add_partitions(

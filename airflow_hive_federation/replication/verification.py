@@ -39,6 +39,7 @@ from airflow_hive_federation.replication.homes import Homes
 from airflow_hive_federation.replication.layout import TargetLayout
 from airflow_hive_federation.replication.lease import files_kept
 from airflow_hive_federation.replication.locations import relative_to
+from airflow_hive_federation.replication.places import Places
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.target import find_layout
 from airflow_hive_federation.replication.transactions import valid_transactions
@@ -288,7 +289,11 @@ class _Verification:
             source=source,
             target=list(
                 visible_files(
-                    table, partitions, write_ids, transactions, options=self._policy.storage_options
+                    table,
+                    Places(table, partitions),
+                    write_ids,
+                    transactions,
+                    options=self._policy.storage_options,
                 )
             ),
             target_write_ids=write_ids.text() if write_ids else None,

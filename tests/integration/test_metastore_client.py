@@ -252,7 +252,7 @@ def test_pages_have_all_partitions(
 
 def _in_pages(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setattr(partition_calls, "ONE_PAGE", 0)
-    monkeypatch.setattr(partition_calls, "page_size", lambda _: size)
+    monkeypatch.setattr(partition_calls, "page_size", lambda *_, **__: size)
 
 
 def test_partitions_of_several_write_ids(client: MetastoreClient) -> None:

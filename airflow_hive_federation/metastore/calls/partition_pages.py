@@ -16,6 +16,8 @@ from airflow_hive_federation.model.partitions import DEFAULT_PARTITION, unescape
 
 #: What a page of partitions may take in Python, and what was measured of one (docs/metastore-client.md).
 _PAGE_BYTES, _PARTITION_BYTES, _COLUMN_BYTES = 64 << 20, 4000, 270
+#: What the statistics of a column of a partition take.
+_STATISTICS_BYTES = 1200
 #: So few partitions need no page, whatever their columns.
 ONE_PAGE = 1000
 _WHOLE_NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint"})
@@ -32,15 +34,18 @@ class Page:
     :param names: theirs.
     :param condition: on a partition key, which holds for them, and perhaps for others, by the order of
         characters; the database's may be another. Empty if there is none.
+    :param everything: these are all partitions of the table.
     """
 
     names: Sequence[str]
     condition: str = ""
+    everything: bool = False
 
 
-def page_size(columns: int) -> int:
+def page_size(columns: int, *, with_column_stats: bool = False) -> int:
     """How many partitions make a page, each of which has so many columns."""
-    return max(ONE_PAGE, _PAGE_BYTES // (_PARTITION_BYTES + _COLUMN_BYTES * columns))
+    column_bytes = _COLUMN_BYTES + _STATISTICS_BYTES * with_column_stats
+    return max(ONE_PAGE, _PAGE_BYTES // (_PARTITION_BYTES + column_bytes * columns))
 
 
 def pages(keys: Sequence[tuple[str, str]], names: Sequence[str], size: int) -> Iterator[Page]:

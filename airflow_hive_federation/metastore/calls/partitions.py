@@ -11,7 +11,7 @@ from airflow_hive_federation.metastore.calls.base import ENGINE, batches, enviro
 from airflow_hive_federation.metastore.calls.partition_pages import ONE_PAGE, Page, page_size, pages
 from airflow_hive_federation.metastore.calls.statistics import StatisticsCalls
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.model.partitions import partition_name
+from airflow_hive_federation.model.partitions import partition_name, unescape
 
 ALL = -1  # as max_parts, an i16: no limit, where a number could not exceed 32,767
 PARTITIONS_A_CALL = 500
@@ -56,10 +56,35 @@ class PartitionCalls(StatisticsCalls):
                 batch=batch,
             )
             return
-        for found in self._pages(database, table):
+        for page in self.partition_pages(database, table, with_column_stats=with_column_stats):
+            found = self.read_page(database, table, page)
             if with_column_stats:
                 self._attach_column_stats(database, table, found, valid_write_ids)
             yield from found
+
+    def partition_pages(
+        self, database: str, table: str, *, with_column_stats: bool = False
+    ) -> Iterator[Page]:
+        """Divide a table's partitions into pages that take a bounded amount of memory each.
+
+        :param with_column_stats: column statistics are read with them.
+        """
+        names = self.list_partition_names(database, table)
+        described = self.get_table(database, table) if len(names) > ONE_PAGE else types.Table()
+        columns = len((described.sd and described.sd.cols) or ())
+        size = page_size(columns, with_column_stats=with_column_stats)
+        if len(names) > size:
+            keys = [(key.name or "", key.type or "") for key in described.partitionKeys or ()]
+            yield from pages(keys, names, size)
+        elif names:
+            yield Page(names=names, everything=True)
+
+    def read_page(self, database: str, table: str, page: Page) -> list[types.Partition]:
+        """Read the partitions of a page; those that do not exist any more are left out."""
+        if page.everything:
+            found = self.get_partitions(database, table)
+            return found or list(self._partitions_by_name(database, table, page.names))
+        return self._page(database, table, _key_names(page.names), page)
 
     def _partitions_by_name(
         self,
@@ -83,19 +108,6 @@ class PartitionCalls(StatisticsCalls):
             )
             yield from self.call("get_partitions_by_names_req", request).partitions
 
-    def _pages(self, database: str, table: str) -> Iterator[list[types.Partition]]:
-        """Read all partitions, so many at a time that they do not take much memory."""
-        names = self.list_partition_names(database, table)
-        described = self.get_table(database, table) if len(names) > ONE_PAGE else types.Table()
-        size = page_size(len((described.sd and described.sd.cols) or ()))
-        if len(names) > size:
-            keys = [(key.name or "", key.type or "") for key in described.partitionKeys or ()]
-            for page in pages(keys, names, size):
-                yield self._page(database, table, [key for key, _ in keys], page)
-        elif names:
-            found = self.get_partitions(database, table)
-            yield found or list(self._partitions_by_name(database, table, names))
-
     def _page(self, database: str, table: str, keys: Sequence[str], page: Page) -> list[types.Partition]:
         """Read a page by its condition, and those that it does not hold for by name."""
         by_name: dict[str, types.Partition] = {}
@@ -110,12 +122,29 @@ class PartitionCalls(StatisticsCalls):
         missing = [name for name in page.names if name not in by_name]
         return here + list(self._partitions_by_name(database, table, missing))
 
-    def get_partitions_of(self, database: str, table: str, names: Sequence[str]) -> list[types.Partition]:
+    def get_partitions_of(
+        self,
+        database: str,
+        table: str,
+        names: Sequence[str],
+        *,
+        with_column_stats: bool = False,
+        valid_write_ids: str | None = None,
+    ) -> list[types.Partition]:
         """Read partitions of known names, thousands of them; names that do not exist (any more) are left out.
 
         Names that follow each other by a partition key are asked for by a range of it: by name, some
         databases compare each partition of the table with each name.
+
+        :param with_column_stats: see :meth:`iter_partitions`.
+        :param valid_write_ids: see :meth:`iter_partitions`.
         """
+        found = self._of_names(database, table, names)
+        if with_column_stats:
+            self._attach_column_stats(database, table, found, valid_write_ids)
+        return found
+
+    def _of_names(self, database: str, table: str, names: Sequence[str]) -> list[types.Partition]:
         if len(names) <= PARTITIONS_A_CALL:
             return list(self._partitions_by_name(database, table, names))
         keys = [
@@ -282,6 +311,10 @@ class PartitionCalls(StatisticsCalls):
             except NoSuchObjectError:
                 if not if_exists:
                     raise
+
+
+def _key_names(names: Sequence[str]) -> list[str]:
+    return [unescape(part.partition("=")[0]) for part in names[0].split("/")]
 
 
 def _write_id(partition: types.Partition) -> int:

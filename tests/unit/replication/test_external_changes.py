@@ -15,6 +15,7 @@ from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.replication.contents import name_of, visible_files
 from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.external_changes import files_changed
+from airflow_hive_federation.replication.places import Places
 
 
 def dumped(root: Path, places: dict[str, Path], *, partitioned: bool) -> DumpDirectory:
@@ -38,7 +39,7 @@ def dumped(root: Path, places: dict[str, Path], *, partitioned: bool) -> DumpDir
     directory.write_json(table_file("tables", "x", ".json"), {"table": to_json(table)})
     lines = ({"name": name_of(table, one), "partition": to_json(one)} for one in partitions)
     directory.write_lines(table_file("partitions", "x", ".jsonl"), lines)
-    files = visible_files(table, partitions, None, ValidTxns(high_watermark=1))
+    files = visible_files(table, Places(table, partitions), None, ValidTxns(high_watermark=1))
     directory.write_lines(table_file("files", "x", ".jsonl"), map(asdict, files))
     directory.finish_dump({"tables": []})
     return DumpDirectory(directory.uri)

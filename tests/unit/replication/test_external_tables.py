@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_hive_federation.errors import DumpCorruptError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.external_tables import ExternalEntry, entries, parse, to_text
-from airflow_hive_federation.replication.locations import Place
+from airflow_hive_federation.replication.places import Places
 
 
 def test_one_entry_covers_what_lies_inside_and_a_partition_outside_has_its_own() -> None:
-    table = SimpleNamespace(tableName="weather", sd=SimpleNamespace(location="file:/ext/weather"))
-    places = [
-        Place(partition="origin=EWR", location="file:/ext/weather/origin=EWR"),
-        Place(partition="origin=JFK", location="file:///ext/weather/origin=JFK"),
-        Place(partition="origin=LGA", location="file:/elsewhere"),
-    ]
-    assert entries(table, places) == [
+    table = types.Table(
+        sd=types.StorageDescriptor(location="file:/ext/weather"),
+        partitionKeys=[types.FieldSchema(name="origin", type="string")],
+    )
+    locations = {
+        "EWR": "file:/ext/weather/origin=EWR",
+        "JFK": "file:///ext/weather/origin=JFK",
+        "LGA": "file:/elsewhere",
+    }
+    places = Places(
+        table,
+        (
+            types.Partition(values=[value], sd=types.StorageDescriptor(location=location))
+            for value, location in locations.items()
+        ),
+    )
+    assert entries("weather", places) == [
         ExternalEntry(table="weather", location="file:/ext/weather"),
         ExternalEntry(table="weather", location="file:/elsewhere", partition="origin=LGA"),
     ]
