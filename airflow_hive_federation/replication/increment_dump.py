@@ -50,7 +50,7 @@ from airflow_hive_federation.replication.increment_plan import (
 )
 from airflow_hive_federation.replication.lease import end_lease, lease_of_a_dump
 from airflow_hive_federation.replication.mends import Mend
-from airflow_hive_federation.replication.merging import leaders
+from airflow_hive_federation.replication.merging import Merging, leaders
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import policy_changes
 from airflow_hive_federation.replication.position import TargetPosition
@@ -344,9 +344,10 @@ class _Dump:
         """Write which transactions ended, in their order, and how they are replayed; return how many."""
         folded, lost = self._moment.folded, lost_ends(self._moment.plans.values())
         # A load that was killed has opened transactions that had not ended by then.
-        unfinished = unfinished_loads(self._policy, self._position.dump)
+        unfinished = list(unfinished_loads(self._policy, self._position.dump))
         alone = chain(self._moment.open_before, *map(open_transactions, unfinished))
-        led = leaders((txn for txn, _ in folded.ends), folded.writes, set(alone))
+        begun = [merging_of(dump) for dump in unfinished]
+        led = leaders((txn for txn, _ in folded.ends), folded.writes, set(alone), begun)
         lines = chain(
             ([txn, True, txn] for txn, _ in lost),
             (
@@ -424,6 +425,11 @@ class _Dump:
 def open_transactions(dump: DumpDirectory) -> Iterator[int]:
     """Transactions of the source that had not ended at a dump."""
     return (txn for txn, _ in dump.manifest().get("open_writes", ()))
+
+
+def merging_of(dump: DumpDirectory) -> Merging:
+    """Which transactions of a dump's end stand for others."""
+    return Merging((txn, leader) for txn, _, leader in dump.read_lines(ENDS))
 
 
 def writes_file(table: str) -> str:

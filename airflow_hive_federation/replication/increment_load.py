@@ -51,7 +51,7 @@ from airflow_hive_federation.replication.increment_copy import (
     plan_copy,
     remove_extraneous,
 )
-from airflow_hive_federation.replication.increment_dump import ENDS, writes_file
+from airflow_hive_federation.replication.increment_dump import ENDS, merging_of, writes_file
 from airflow_hive_federation.replication.increment_plan import TableState, TableWork
 from airflow_hive_federation.replication.lease import LeaseKeeper
 from airflow_hive_federation.replication.load import CopyRunner, LoadSummary, acknowledge
@@ -324,7 +324,7 @@ class _Load:
 
     @cached_property
     def _merging(self) -> Merging:
-        return Merging((txn, leader) for txn, _, leader in self._directory.read_lines(ENDS))
+        return merging_of(self._directory)
 
     def _ends(self) -> Iterator[int]:
         return (txn for txn, *_ in self._directory.read_lines(ENDS))

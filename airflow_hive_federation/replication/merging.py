@@ -5,7 +5,9 @@ can be one commit on the target, which costs as much as each of them. Readers of
 source as it was after the last of them, and never as it was in between.
 
 The first of a run leads it. So a load that was killed, and whose successor knows of more transactions, has
-opened the same ones on the target: what is added at the end changes no leader of what was before.
+opened the same ones on the target: what is added at the end changes no leader of what was before. Nor does
+a table that was dropped meanwhile, though runs might be longer without it: some of a transaction's write ids
+may have been given to its leader already, and the others must not go to another one.
 """
 
 from __future__ import annotations
@@ -36,17 +38,23 @@ class Merging:
         """What is to be ended on the target, in this order."""
         return iter(self._runs.tolist())
 
+    def __contains__(self, txn: int) -> bool:
+        return self._place(txn) is not None
+
     def leader(self, txn: int) -> int:
         """The transaction that stands for one on the target; itself, unless it has ended."""
-        place = int(np.searchsorted(self._ended, txn))
-        found = place < len(self._ended) and self._ended[place] == txn
-        return int(self._leaders[place]) if found else txn
+        place = self._place(txn)
+        return txn if place is None else int(self._leaders[place])
 
     def merged(self, writes: Mapping[str, Pairs]) -> dict[str, Pairs]:
         """Write ids by the transactions that stand for those that have them."""
         return {
             table: Pairs((self.leader(txn), write) for txn, write in pairs) for table, pairs in writes.items()
         }
+
+    def _place(self, txn: int) -> int | None:
+        place = int(np.searchsorted(self._ended, txn))
+        return place if place < len(self._ended) and self._ended[place] == txn else None
 
 
 class _Tables:
@@ -66,20 +74,32 @@ class _Tables:
 
 
 def leaders(
-    ends: Iterable[int], writes: Mapping[str, Sequence[tuple[int, int]]], alone: Collection[int] = ()
+    ends: Iterable[int],
+    writes: Mapping[str, Sequence[tuple[int, int]]],
+    alone: Collection[int] = (),
+    begun: Sequence[Merging] = (),
 ) -> Iterator[int]:
     """The leader of each transaction, in their order.
+
+    One that wrote nowhere leads itself: its end may be foreseen, for its tables were dropped, and it may yet
+    write to others.
 
     :param ends: transactions that ended, in the source's order.
     :param writes: table → pairs of transaction and write id, those included that the target has already.
     :param alone: transactions that the target may have opened for themselves, before they had ended.
+    :param begun: how loads that were begun, and not finished, merge the first of them.
     """
     tables, alone = _Tables(writes), frozenset(alone)
-    leader: int | None = None
-    written: set[int] = set()
+    leader, written = 0, set[int]()  # no transaction has the id 0
     for txn in ends:
         its_own = tables.of(txn)
-        if leader is None or txn in alone or leader in alone or not written.isdisjoint(its_own):
-            leader, written = txn, set()
+        settled = next((one.leader(txn) for one in begun if txn in one), None)
+        if settled is not None:
+            goes_on = settled == leader
+        else:
+            apart = not (leader and its_own) or txn in alone or leader in alone
+            goes_on = not apart and written.isdisjoint(its_own)
+        if not goes_on:
+            leader, written = txn if settled is None else settled, set()
         written |= its_own
         yield leader
