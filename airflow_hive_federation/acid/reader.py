@@ -60,7 +60,8 @@ def read_table(
     :param client: client of the metastore that *owns* the table: another one's write ids mean nothing.
     :param name: ``database.table``.
     :param partitions: partition names (``day=2026-01-01/hour=7``); ``None`` reads all.
-    :param columns: columns and partition keys to return, in this order; ``None`` returns all.
+    :param columns: columns and partition keys to return, in this order; ``None`` returns all. Named,
+        the first ones of a full ACID table, or all of them, are read quicker.
     :param where: a condition of Spark's SQL on the table's columns and partition keys. Partitions and bucket
         files that cannot hold such rows are not opened, which a condition on the DataFrame cannot achieve.
     :param row_ids: add ``ROW__ID``, a struct of writeid, bucketid and rowid (full ACID tables only).
@@ -100,6 +101,7 @@ def read_table(
             write_ids=snapshot.write_ids,
             partition_keys=keys,
             row_ids=row_ids,
+            only=columns if predicate is None else None,
             storage_options=storage_options,
         )
     else:
@@ -119,6 +121,7 @@ def visible_rows(
     write_ids: ValidWriteIds,
     partition_keys: Sequence[Column] = (),
     row_ids: bool = False,
+    only: Sequence[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
     """Read what snapshots of a full ACID table's directories show.
@@ -130,12 +133,15 @@ def visible_rows(
     :param write_ids: the list the snapshots were made with.
     :param partition_keys: the table's partition keys, in order.
     :param row_ids: add ``ROW__ID`` as the first column.
+    :param only: the columns that will be asked for, if that is known; others may be left out.
     :param storage_options: for reading ``_flush_length`` files.
     :raises AcidFormatError: if a file's name tells no bucket.
     """
+    asked = None if only is None else _first_ones(columns, only)
+    columns = asked or columns
     schema = spark_schema(columns)
     places = [Place.of(spark, one) for one in directories]
-    reading = _Reading(spark, schema, write_ids, storage_options)
+    reading = _Reading(spark, schema, write_ids, storage_options, as_a_whole=asked is not None)
     changed = [place for place in places if place.state.delete_deltas]
     deletes = read_deletes(changed, write_ids, storage_options)
     untouched, touched = _split(places, changed, deletes)
@@ -144,9 +150,9 @@ def visible_rows(
         found = _insert_frames(reading, group, identities=row_ids or with_deletes)
         if not found:
             continue
-        rows = with_partition_values(
-            spark, scan.union(found), changed if with_deletes else places, partition_keys
-        )
+        rows = scan.union(found)
+        if with_deletes or partition_keys:
+            rows = with_partition_values(spark, rows, changed if with_deletes else places, partition_keys)
         if with_deletes:
             rows = _joined(reading, rows, changed) if deletes is None else deletes.without(spark, rows)
         frames.append(rows)
@@ -155,6 +161,13 @@ def visible_rows(
     selected = [shown(column) for column in columns] + [scan.quoted(key.name) for key in partition_keys]
     chosen = [*([_ROW_ID] if row_ids else []), *selected]
     return scan.union([frame.selectExpr(*chosen) for frame in frames])
+
+
+def _first_ones(columns: Sequence[Column], only: Sequence[str]) -> Sequence[Column] | None:
+    """The columns asked for, in the table's order, if they are its first ones and there are any."""
+    asked = {name.lower() for name in only}
+    found = [column for column in columns if column.name.lower() in asked]
+    return found if found and found == list(columns[: len(found)]) else None
 
 
 def _split(
@@ -204,6 +217,8 @@ class _Reading:
     schema: spark_types.StructType
     write_ids: ValidWriteIds
     storage_options: Mapping[str, Any] | None
+    as_a_whole: bool
+    """Every column of the schema is asked for: they may be read by position, without those of identities."""
 
 
 def _insert_frames(reading: _Reading, places: Sequence[Place], *, identities: bool) -> list[DataFrame]:
@@ -236,7 +251,7 @@ def _insert_frames(reading: _Reading, places: Sequence[Place], *, identities: bo
             _bucket_of(place, entry)
     scans = [scan.Scan(paths=tuple(paths), filtered=mixed) for mixed, paths in regular.items() if paths]
     every = [path for one in scans for path in one.paths]
-    by_position = scan.were_renamed(every, schema, reading.storage_options)
+    by_position = not scan.names_fit(every, schema, reading.storage_options) or reading.as_a_whole
     frames = [scan.acid_rows(spark, one, schema, reading.write_ids, by_position=by_position) for one in scans]
     if plain and identities:
         by_arrow += _numbered(reading, plain)

@@ -2,10 +2,17 @@
 
 **The six-column trap.** ORC recognises an ACID file by the names of its six columns and then ignores a reader
 schema that asks for fewer: a scan that loses one of them to Spark's column pruning fails with
-``ArrayIndexOutOfBoundsException``, and a predicate that Spark pushes down is looked up among the columns of
-the *user's* row, where a column of that name silently decides which rows are read. So every scan carries a
-filter (:func:`keep`) that is always true, uses all six columns, and is neither pushed down nor simplified
-away.
+``ArrayIndexOutOfBoundsException``. So every scan by name carries a filter (:func:`keep`) that is always true,
+uses all six columns, and is neither pushed down nor simplified away.
+
+**By position** (``orc.force.positional.evolution``) Spark hands ORC all six names and leaves out the columns
+that nobody asks for; but what it hands over of the row must then begin with the row's first column and leave
+out none in between, or ORC would take one for another. So that filter uses the row as a whole.
+
+**The trap of pushed conditions.** ORC looks a condition that Spark pushes down up among the columns of the
+*user's* row, where a column of that name silently decides which rows are read: ``bucket > 0``, or
+``row.id > 0`` if the user has a column ``row`` with a field ``id``. Conditions on the first five columns hide
+in ``coalesce``; by position, columns of the row have names that no table has.
 """
 
 from __future__ import annotations
@@ -57,8 +64,9 @@ _PLAIN_LOCATION = re.compile(
     r"(?P<path>(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9_.=-]+)+)"
 )
 _BY_POSITION = {"orc.force.positional.evolution": "true"}
-# Positions count within what Spark asks for: nothing of the row may be pruned then.
-_WHOLE_ROW = "size(array(row)) = 1"
+# Spark folds the size of array(row) without a look at the row. The operation is never null: no array is made.
+_WHOLE_INSERTS = "coalesce(operation, size(array_repeat(`row`, 1))) < 2"
+_NEUTRAL = "__acid_column_"
 _CHEAP = (spark_types.BooleanType, spark_types.NumericType, spark_types.DateType)
 # Broadcast by rows: deletes compress so well that their bytes say nothing (400,000 in 6 KB).
 _BROADCAST_ROWS = 2_000_000
@@ -87,16 +95,23 @@ def acid_rows(
 ) -> DataFrame:
     """Read insert events: the row's columns and the four columns of its identity.
 
-    :param schema: the row's columns.
-    :param by_position: some file was written when the columns had other names; see :func:`were_renamed`.
+    :param schema: the row's columns; by position, the first ones may do.
+    :param by_position: match columns by position, as Hive does: all of them are read. By name, only those
+        that are used are; see :func:`names_fit`.
     """
-    conditions = [keep(schema, _INSERT)]
+    shown = schema.names
     if by_position:
-        conditions.append(_WHOLE_ROW)
+        fields = [
+            spark_types.StructField(f"{_NEUTRAL}{index}", field.dataType)
+            for index, field in enumerate(schema.fields)
+        ]
+        schema = spark_types.StructType(fields)
+    conditions = [_WHOLE_INSERTS if by_position else keep(schema, _INSERT)]
     if scan.filtered:
         conditions.append(_is_valid(write_ids))
     frame = _read_acid(spark, scan.paths, schema, by_position=by_position).where(" and ".join(conditions))
-    columns = [f"`row`.{quoted(name)} as {quoted(name)}" for name in schema.names]
+    pairs = zip(schema.names, shown, strict=True)
+    columns = [f"`row`.{quoted(name)} as {quoted(column)}" for name, column in pairs]
     return frame.selectExpr(*columns, *_KEY_TEXTS)
 
 
@@ -214,13 +229,13 @@ def qualified(spark: SparkSession, location: str) -> tuple[str, str]:
     return path.toString(), _EMPTY_AUTHORITY.sub(r"\1:/", path.toUri().toString())
 
 
-def were_renamed(
+def names_fit(
     paths: Sequence[str], schema: spark_types.StructType, options: Mapping[str, Any] | None
 ) -> bool:
-    """Whether some file was written when the columns had other names.
+    """Whether matching columns by name is the same as by position, as Hive matches those of ORC files.
 
-    Hive matches the columns of ORC files by position. By name is the same as long as every file's columns are
-    the first of the table's; then Spark may leave out columns that nobody asks for.
+    It is as long as every file's columns are the first of the table's; and none may be called ``row``, for a
+    condition on a field of it would be taken for one on the row.
 
     :raises FileVanishedError: if a file is gone.
     :raises AcidFormatError: if one cannot be read.
@@ -228,7 +243,8 @@ def were_renamed(
     names = tuple(name.lower() for name in schema.names)
     # The files of one statement, or of one compaction of a directory, were written with the same columns.
     one_each = {_written_by(path): path for path in paths}
-    return any(found != names[: len(found)] for found in row_columns(list(one_each.values()), options))
+    of_files = row_columns(list(one_each.values()), options)
+    return "row" not in names and all(found == names[: len(found)] for found in of_files)
 
 
 def _written_by(path: str) -> str:

@@ -115,5 +115,8 @@ def _rows(spark: SparkSession, plan: Mapping[str, Any], options: Mapping[str, An
         PartitionState(location=location, state=state(files)) for location, files in plan["directories"]
     ]
     if plan["kind"] == "full_acid" and write_ids is not None:
-        return visible_rows(spark, directories, columns, write_ids=write_ids, storage_options=options)
+        only = [column.name for column in columns] if plan.get("row_digests") else None
+        return visible_rows(
+            spark, directories, columns, write_ids=write_ids, only=only, storage_options=options
+        )
     return plain_table(spark, table, directories, columns, [], storage_options=options)

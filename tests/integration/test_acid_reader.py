@@ -84,8 +84,23 @@ class GoldenTable:
 def test_rows(name: str, spark: SparkSession) -> None:
     golden = GoldenTable(name)
     rows = read_table(spark, golden, f"golden.{name}", snapshot=golden.snapshot)  # type: ignore[arg-type]
-    assert _collected(rows, [*golden.columns, *golden.keys]) == golden.expected
+    every = [*golden.columns, *golden.keys]
+    assert _collected(rows, every) == golden.expected
     assert rows.count() == len(golden.expected)
+    # Named, they may be read by position, without the columns of identities.
+    named = _named(spark, golden, [column.name for column in every])
+    assert _collected(named, every) == golden.expected
+    assert named.count() == len(golden.expected)
+
+
+def _named(spark: SparkSession, golden: GoldenTable, columns: Sequence[str]) -> DataFrame:
+    return read_table(
+        spark,
+        golden,  # type: ignore[arg-type]
+        f"golden.{golden.name}",
+        columns=columns,
+        snapshot=golden.snapshot,
+    )
 
 
 def test_a_file_without_a_commit_yet_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:
@@ -141,6 +156,10 @@ def test_any_choice_of_columns_can_be_read(name: str, spark: SparkSession) -> No
         filled = sum(row[index] is not None for row in golden.expected)
         assert counted is not None
         assert tuple(counted) == (len(golden.expected), filled)
+    for many in range(1, len(rows.columns) + 1):
+        first = _named(spark, golden, rows.columns[:many])
+        last = first.select(first.columns[-1]).collect()
+        assert sorted(map(repr, last)) == sorted(map(repr, rows.select(first.columns[-1]).collect()))
     with_ids = read_table(
         spark,
         golden,
