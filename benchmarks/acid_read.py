@@ -1,9 +1,9 @@
 """Reading an ACID table by our reader, beside Spark's own reading of the same rows as plain ORC.
 
 ``python -m benchmarks.acid_read`` runs it alone. The table has 20 deltas of 200,000 rows; in the second part
-a delete delta deletes every tenth of them. The plain files are as many and hold the same visible rows. Both are
-told which columns there are. Ours begins with the metastore: table, snapshot, listing, footers. Both end when
-every column of every row has been made (Spark's ``noop`` sink), and take turns.
+a delete delta deletes every tenth of them. The plain files are as many and hold the same visible rows. Both
+are told which columns there are. Ours begins with the metastore: table, snapshot, listing, footers. Both end
+when every column of every row has been made (Spark's ``noop`` sink), and take turns.
 """
 
 from __future__ import annotations
