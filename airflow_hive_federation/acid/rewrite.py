@@ -121,13 +121,14 @@ def _filter(file: BinaryIO, made: Path, tail: OrcTail, write_ids: ValidWriteIds,
 
 def _write_visible(reader: OrcBatches, made: Path, tail: OrcTail, write_ids: ValidWriteIds) -> int:
     kept = 0
-    with closing(OrcFileWriter(made, lambda: tail.types, tail.compression)) as writer:
+    with closing(OrcFileWriter(made, tail.types, tail.compression)) as writer:
         writer.write(reader.schema.empty_table())
         for batch in reader.batches():
             visible = batch.filter(_visible(batch, write_ids))
             kept += visible.num_rows
             if visible.num_rows:
                 writer.write(pa.Table.from_batches([visible]))
+        writer.finish()
     return kept
 
 

@@ -55,6 +55,29 @@ def test_append(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> 
     assert _both(spark, client, hive, "w.plain", "id, name")[3:5] == [("3", "x"), ("5", "n5")]
 
 
+def test_selective_queries_skip_by_row_indexes(
+    spark: SparkSession, client: MetastoreClient, hive: HiveSql
+) -> None:
+    hive.execute(f"create table w.indexed (id int, x string, price decimal(12,2)) {ACID}")
+    rows = spark.range(0, 45_000, 1, 1).selectExpr(
+        "cast(id as int) id", "if(id % 3 = 0, null, concat('x', id % 7000)) x", "id / 4 price"
+    )
+    append(spark, client, "w.indexed", rows)
+    hive.execute("delete from w.indexed where id = 20555")
+    hive.set("hive.optimize.index.filter", "true")
+    for vectorized in ("true", "false"):
+        hive.set("hive.vectorized.execution.enabled", vectorized)
+        query = (
+            "select count(*), count(x), max(x), sum(price) from w.indexed where id between 20500 and 20600"
+        )
+        # One is deleted, and a third of the texts are null.
+        assert hive.execute(query) == [("100", "67", "x6600", "513748.75")]
+        assert hive.execute("select id from w.indexed where x = 'x6999' and id > 30000 order by id") == [
+            ("34999",),
+            ("41999",),
+        ]
+
+
 def test_partitions(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:
     hive.execute(
         f"create table w.parts (id int) partitioned by (day date, kind string, rate decimal(6,3)) {ACID}"

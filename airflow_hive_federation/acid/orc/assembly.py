@@ -1,9 +1,9 @@
 """ORC files put together from stripes that were encoded apart, side by side.
 
 A stripe holds nothing that depends on where it lies in a file, so that it can be encoded as a small file of
-its own, in any thread, and moved. What a file says about its stripes (positions, statistics, Hive's key
-index) is written last. pyarrow's writer alone uses one core, and sets neither user metadata nor char and
-varchar types.
+its own, in any thread, compressed, and moved. What a file says about its stripes (positions, statistics,
+Hive's key index) is written last. pyarrow's writer alone uses one core, deflates slowly, and sets neither
+user metadata nor char and varchar types.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyarrow import orc
 
 from airflow_hive_federation.acid.orc.column_statistics import merged_statistics
+from airflow_hive_federation.acid.orc.compression import BLOCK_BYTES, COMPRESSIONS, compressed_stripe
 from airflow_hive_federation.acid.orc.early_timestamps import (
     Nanoseconds,
     split,
@@ -32,7 +33,6 @@ from airflow_hive_federation.acid.orc.long_texts import (
 )
 from airflow_hive_federation.acid.orc.tail import (
     _all,
-    _decompressed,
     _fields,
     _locate,
     _message,
@@ -41,15 +41,11 @@ from airflow_hive_federation.acid.orc.tail import (
 )
 from airflow_hive_federation.model.types import HiveType
 
-#: Compressions that are written, and their numbers in a postscript; zstd may be unreadable for Hive 3.
-COMPRESSIONS = {"uncompressed": 0, "zlib": 1, "snappy": 2, "lz4": 4, "zstd": 5}
-
 #: ORC's ``CalendarKind`` of dates and timestamps: Julian before 1582, or Gregorian for all times, as Arrow's.
 HYBRID, PROLEPTIC = 1, 2
 
 _MAGIC = b"ORC"
 _VARINT, _BYTES = 0, 2
-_BLOCK_BYTES = 262_144
 _ROW_INDEX_STRIDE = 10_000
 # So that what is encoded together stays one stripe.
 _STRIPE_BYTES = 1 << 40
@@ -84,7 +80,9 @@ class Stripe:
 def encode(rows: pa.Table, compression: str, *, dictionaries: bool = True) -> list[Stripe]:
     """Encode rows as one stripe (pyarrow may make more of very many); needs no interpreter lock meanwhile.
 
-    :param compression: of :data:`COMPRESSIONS`.
+    Of no rows at all a stripe without content is made, which says who wrote the file.
+
+    :param compression: of :data:`.compression.COMPRESSIONS`.
     :param dictionaries: whether texts that repeat are worth the time to find them.
     :raises AcidFormatError: some timestamp cannot be stored; see :mod:`.early_timestamps`.
     """
@@ -93,22 +91,24 @@ def encode(rows: pa.Table, compression: str, *, dictionaries: bool = True) -> li
     sink = pa.BufferOutputStream()
     with orc.ORCWriter(
         sink,
-        compression=compression,
-        compression_block_size=_BLOCK_BYTES,
+        # Which layouts of streams there are is the version's.
+        file_version="0.12",
+        compression="uncompressed",
         stripe_size=_STRIPE_BYTES,
         row_index_stride=_ROW_INDEX_STRIDE,
         dictionary_key_size_threshold=_DICTIONARY_THRESHOLD if dictionaries else 0.0,
     ) as writer:
         writer.write(rows)
-    stripes = stripes_of(memoryview(sink.getvalue()))
+    stripes, kinds = _taken_apart(memoryview(sink.getvalue()))
     if nanoseconds:
         counts = [value_counts(stripe.statistics[0]) for stripe in stripes]
         shared = split(nanoseconds, counts)
-        stripes = [
-            _with_nanoseconds(one, COMPRESSIONS[compression], some)
-            for one, some in zip(stripes, shared, strict=True)
-        ]
-    return [_with_bounds(stripe, bounds) for stripe in stripes] if bounds else stripes
+        stripes = [_with_nanoseconds(one, some) for one, some in zip(stripes, shared, strict=True)]
+    if bounds:
+        stripes = [_with_bounds(one, bounds) for one in stripes]
+    if compression == "uncompressed" or not len(rows):
+        return stripes
+    return [_compressed(stripe, kinds, compression) for stripe in stripes]
 
 
 class Mark(NamedTuple):
@@ -155,11 +155,12 @@ class AssembledFile:
         file.write(_MAGIC)
 
     def add(self, stripe: Stripe) -> None:
-        """Append a stripe."""
-        index, data, footer = stripe.lengths
-        fields = ((1, self._offset), (2, index), (3, data), (4, footer), (5, stripe.rows))
-        self._stripes.append(_message([(number, _VARINT, value) for number, value in fields]))
-        self._statistics += stripe.statistics
+        """Append a stripe; of one without rows the file takes only what it says of its writer."""
+        if stripe.rows:
+            index, data, footer = stripe.lengths
+            fields = ((1, self._offset), (2, index), (3, data), (4, footer), (5, stripe.rows))
+            self._stripes.append(_message([(number, _VARINT, value) for number, value in fields]))
+            self._statistics += stripe.statistics
         parts = [self._columns, stripe.columns] if self._columns else [stripe.columns]
         self._columns = merged_statistics(parts)
         self._file.write(stripe.body)
@@ -181,7 +182,7 @@ class AssembledFile:
             [
                 (1, _VARINT, len(footer)),
                 (2, _VARINT, self._compression),
-                (3, _VARINT, _BLOCK_BYTES),
+                (3, _VARINT, BLOCK_BYTES),
                 *(field for field in self._last.postscript if field[0] == _VERSION),
                 (5, _VARINT, len(metadata)),
                 *(field for field in self._last.postscript if field[0] == _WRITER_VERSION),
@@ -230,41 +231,49 @@ class AssembledFile:
         return _message([*fields, *(field for field in last.writer if field[0] == _SOFTWARE)])
 
     def _framed(self, message: bytes) -> bytes:
-        return _uncompressed_chunks(message, _BLOCK_BYTES) if self._compression else message
+        return _uncompressed_chunks(message, BLOCK_BYTES) if self._compression else message
 
 
-def stripes_of(content: memoryview) -> list[Stripe]:
-    """Take a finished file apart.
-
-    :raises AcidFormatError: it is no whole ORC file.
-    """
+def _taken_apart(content: memoryview) -> tuple[list[Stripe], list[int]]:
+    """Take an uncompressed file apart: its stripes, and ``Type.Kind`` of each column."""
     start, postscript, footer = _locate(pa.BufferReader(content), "stripe")
-    metadata_length = _number(postscript, 5)
-    codec = _number(postscript, 2)
-    metadata = _fields(_decompressed(bytes(content[start - metadata_length : start]), codec))
+    metadata = _fields(bytes(content[start - _number(postscript, 5) : start]))
     statistics = _all(metadata, 1)
     columns = tuple(_all(footer, 7))
+    # The file's, which are those of all its stripes: counted once.
+    nothing = Stripe(
+        body=memoryview(b""),
+        lengths=(0, 0, 0),
+        rows=0,
+        statistics=(),
+        columns=columns,
+        writer=tuple(field for field in footer if field[0] in {_WRITER, _SOFTWARE}),
+        postscript=tuple(field for field in postscript if field[0] in {_VERSION, _WRITER_VERSION}),
+    )
     found = [_fields(one) for one in _all(footer, 3)]
     stripes = []
     for number, information in enumerate(found):
         offset, index, data, length, rows = (_number(information, field) for field in range(1, 6))
         stripes.append(
-            Stripe(
+            replace(
+                nothing,
                 body=content[offset : offset + index + data + length],
                 lengths=(index, data, length),
                 rows=rows,
                 statistics=(statistics[number],),
-                # The file's, which are those of all its stripes: counted once.
                 columns=columns if len(found) == 1 else tuple(_all(_fields(statistics[number]), 1)),
-                writer=tuple(field for field in footer if field[0] in {_WRITER, _SOFTWARE}),
-                postscript=tuple(field for field in postscript if field[0] in {_VERSION, _WRITER_VERSION}),
             )
         )
-    return stripes
+    return stripes or [nothing], [_number(_fields(one), 1) for one in _all(footer, 4)]
 
 
-def _with_nanoseconds(stripe: Stripe, codec: int, found: Mapping[int, Nanoseconds]) -> Stripe:
-    body, lengths = with_nanoseconds(stripe.body, stripe.lengths, codec, _BLOCK_BYTES, found)
+def _compressed(stripe: Stripe, kinds: Sequence[int], compression: str) -> Stripe:
+    body, lengths = compressed_stripe(stripe.body, stripe.lengths, kinds, compression)
+    return replace(stripe, body=body, lengths=lengths)
+
+
+def _with_nanoseconds(stripe: Stripe, found: Mapping[int, Nanoseconds]) -> Stripe:
+    body, lengths = with_nanoseconds(stripe.body, stripe.lengths, found)
     (statistics,) = stripe.statistics
     told = enumerate(_all(_fields(statistics), 1))
     fields = [(1, _BYTES, without_bounds(one) if number in found else one) for number, one in told]

@@ -10,8 +10,7 @@ The second before 1970 itself is not storable: the sign of its seconds is lost
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,13 +20,11 @@ import pyarrow.compute as pc
 from airflow_hive_federation.acid.arrow_columns import orc_width
 from airflow_hive_federation.acid.orc.tail import (
     _all,
-    _decompressed,
     _fields,
     _message,
     _number,
-    _uncompressed_chunks,
-    _varint,
     _varint_bytes,
+    _varints,
 )
 from airflow_hive_federation.acid.orc.timestamps import has_unstorable_timestamp
 from airflow_hive_federation.errors import AcidFormatError
@@ -44,7 +41,6 @@ _RUN = 512
 _RUN_BYTES = 2 + 5 * _RUN
 # RLE version 2, DIRECT, 40 bits wide.
 _RUN_HEADER = 0x40 | 28 << 1
-_NO_CODEC, _ZLIB, _LZ4 = 0, 1, 4
 
 
 def storable(rows: pa.Table) -> tuple[pa.Table, Mapping[int, Nanoseconds]]:
@@ -120,21 +116,17 @@ def _formatted(nanoseconds: np.ndarray[Any, np.dtype[np.int64]]) -> Nanoseconds:
 
 
 def with_nanoseconds(
-    body: memoryview, lengths: tuple[int, int, int], codec: int, block: int, found: Mapping[int, Nanoseconds]
+    body: memoryview, lengths: tuple[int, int, int], found: Mapping[int, Nanoseconds]
 ) -> tuple[memoryview, tuple[int, int, int]]:
-    """Put streams of nanoseconds into an encoded stripe.
+    """Put streams of nanoseconds into an encoded stripe, which is not compressed.
 
     :param body: index, data and footer.
     :param lengths: bytes of each.
-    :param codec: the compression's number in a postscript.
-    :param block: bytes of a compression block.
     :param found: of each column, as many as it has values that are not null.
     :return: the same of the stripe made.
     """
-    if codec == _LZ4:
-        raise AcidFormatError("Timestamps before 1970 with a fraction of a second are not written with lz4.")
-    footer = _fields(_decompressed(bytes(body[sum(lengths[:2]) :]), codec))
-    made = {column: _Stream(_runs(values), codec, block) for column, values in found.items()}
+    footer = _fields(bytes(body[sum(lengths[:2]) :]))
+    made = {column: _runs(values) for column, values in found.items()}
     parts: tuple[list[bytes], list[bytes]] = ([], [])
     fields: list[tuple[int, int, int | bytes]] = []
     at = 0
@@ -148,13 +140,13 @@ def with_nanoseconds(
         is_index = at < lengths[0]
         at += length
         if column in made and kind == _SECONDARY:
-            content = made[column].content
+            content = made[column]
         elif column in made and kind == _ROW_INDEX:
-            content = _framed(_index(_decompressed(content, codec), made[column]), codec, block)
+            content = _index(content, len(made[column]))
         parts[0 if is_index else 1].append(content)
         message = _message([(1, _VARINT, kind), (2, _VARINT, column), (3, _VARINT, len(content))])
         fields.append((1, _BYTES, message))
-    index, data, end = b"".join(parts[0]), b"".join(parts[1]), _framed(_message(fields), codec, block)
+    index, data, end = b"".join(parts[0]), b"".join(parts[1]), _message(fields)
     return memoryview(index + data + end), (len(index), len(data), len(end))
 
 
@@ -168,25 +160,6 @@ def value_counts(stripe_statistics: bytes) -> list[int]:
     return [_number(_fields(one), 1) for one in _all(_fields(stripe_statistics), 1)]
 
 
-class _Stream:
-    """A stream of runs, and where each begins."""
-
-    def __init__(self, runs: bytes, codec: int, block: int) -> None:
-        self._codec, self._block = codec, block
-        blocks = [runs[at : at + block] for at in range(0, len(runs), block)] if codec else [runs]
-        framed = [_framed(one, codec, block) for one in blocks]
-        self._starts = [0, *np.cumsum([len(one) for one in framed]).tolist()]
-        self.content = b"".join(framed)
-
-    def position(self, value: int) -> list[int]:
-        """Where a value is, in the numbers of a row index."""
-        run, place = divmod(value, _RUN)
-        if not self._codec:
-            return [min(run * _RUN_BYTES, len(self.content)), place]
-        index, offset = divmod(run * _RUN_BYTES, self._block)
-        return [self._starts[index], offset, place]
-
-
 def _runs(values: Nanoseconds) -> bytes:
     return b"".join(_run(values[at : at + _RUN]) for at in range(0, len(values), _RUN))
 
@@ -197,43 +170,23 @@ def _run(values: Nanoseconds) -> bytes:
     return bytes([_RUN_HEADER | last >> 8, last & 0xFF]) + octets[:, 3:].tobytes()
 
 
-def _index(message: bytes, stream: _Stream) -> bytes:
-    """Change the positions of the stream, which is the column's last, in a ``RowIndex``."""
+def _index(message: bytes, length: int) -> bytes:
+    """Change the positions of the stream, which is the column's last, in a ``RowIndex``.
+
+    :param length: bytes of the stream.
+    """
     entries: list[tuple[int, int, int | bytes]] = []
     values = 0
     for entry in _all(_fields(message), 1):
         fields = _fields(entry)
         (statistics,) = _all(fields, 2)
         positions = list(_varints(b"".join(_all(fields, 1))))
-        new = stream.position(values)
-        positions[-len(new) :] = new
+        run, place = divmod(values, _RUN)
+        positions[-2:] = min(run * _RUN_BYTES, length), place
         packed = b"".join(map(_varint_bytes, positions))
         entries.append((1, _BYTES, _message([(1, _BYTES, packed), (2, _BYTES, without_bounds(statistics))])))
         values += _number(_fields(statistics), 1)
     return _message(entries)
-
-
-def _varints(packed: bytes) -> Iterator[int]:
-    at = 0
-    while at < len(packed):
-        value, at = _varint(packed, at)
-        yield value
-
-
-def _framed(content: bytes, codec: int, block: int) -> bytes:
-    if codec == _NO_CODEC:
-        return content
-    if codec != _ZLIB:
-        return _uncompressed_chunks(content, block)
-    return b"".join(map(_deflated, (content[at : at + block] for at in range(0, len(content), block))))
-
-
-def _deflated(chunk: bytes) -> bytes:
-    deflate = zlib.compressobj(wbits=-15)
-    small = deflate.compress(chunk) + deflate.flush()
-    if len(small) >= len(chunk):
-        return _uncompressed_chunks(chunk, len(chunk))
-    return (len(small) << 1).to_bytes(3, "little") + small
 
 
 def split(found: Mapping[int, Nanoseconds], counts: Sequence[Sequence[int]]) -> list[dict[int, Nanoseconds]]:

@@ -207,6 +207,13 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
         shift += 7
 
 
+def _varints(packed: bytes) -> Iterator[int]:
+    at = 0
+    while at < len(packed):
+        value, at = _varint(packed, at)
+        yield value
+
+
 def _message(fields: Sequence[_Field]) -> bytes:
     out = bytearray()
     for number, kind, value in fields:

@@ -6,15 +6,12 @@ What Spark and Hive understand differently is settled here: a ``char`` is padded
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_hive_federation.acid.arrow_columns import arrow_type
 from airflow_hive_federation.model.types import HiveType
 
-_CHAR, _VARCHAR = 17, 16
 _NESTED = {"array", "map", "struct"}
 
 
@@ -52,34 +49,6 @@ def needs_conversion(hive_type: HiveType) -> bool:
     if hive_type.name in {"timestamp", "timestamp with local time zone", "char", "varchar", "struct"}:
         return True
     return any(needs_conversion(child) for child in hive_type.children)
-
-
-def orc_types(written: Sequence[bytes], root: HiveType) -> list[bytes]:
-    """Correct the type descriptions that pyarrow wrote: it knows neither char nor varchar.
-
-    :param written: serialized ``Type`` messages of the file's columns, in their order.
-    :param root: the Hive type of the whole row.
-    """
-    return [
-        _length_type(hive_type) if hive_type.name in {"char", "varchar"} else message
-        for message, hive_type in zip(written, _walk(root), strict=True)
-    ]
-
-
-def _walk(hive_type: HiveType) -> list[HiveType]:
-    found = [hive_type]
-    for child in (*hive_type.children, *(field.type for field in hive_type.fields)):
-        found += _walk(child)
-    return found
-
-
-def _length_type(hive_type: HiveType) -> bytes:
-    """``Type`` with fields kind (1) and maximumLength (4)."""
-    length, out = hive_type.arguments[0], bytearray()
-    while length > 0x7F:
-        out.append(length & 0x7F | 0x80)
-        length >>= 7
-    return bytes([0x08, _CHAR if hive_type.name == "char" else _VARCHAR, 0x20]) + bytes(out) + bytes([length])
 
 
 def _wall_clock(array: pa.Array, zone: str) -> pa.Array:

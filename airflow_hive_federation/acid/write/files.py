@@ -21,17 +21,13 @@ import pyarrow.parquet as pq
 
 from airflow_hive_federation.acid.arrow_columns import arrow_type
 from airflow_hive_federation.acid.arrow_rows import bucket_property
-from airflow_hive_federation.acid.orc.assembly import PROLEPTIC, type_messages
+from airflow_hive_federation.acid.orc.assembly import type_messages
 from airflow_hive_federation.acid.orc.early_timestamps import storable
 from airflow_hive_federation.acid.orc.file_writer import OrcFileWriter
-from airflow_hive_federation.acid.orc.tail import read_tail, replace_footer
 from airflow_hive_federation.acid.orc.timestamps import has_unstorable_timestamp
 from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
 from airflow_hive_federation.acid.text_tables import TextForm
-from airflow_hive_federation.acid.write.columns import (
-    orc_types,
-    stored,
-)
+from airflow_hive_federation.acid.write.columns import stored
 from airflow_hive_federation.acid.write.plan import MAX_BUCKET
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.types import Column, Field, HiveType
@@ -303,9 +299,10 @@ class _OpenFile:
     def close(self) -> pa.RecordBatch:
         """Finish the file and return the task's result about it."""
         with storage_errors(self._uri):
-            self._writer.close()
-            if self._writing.file_format in {"acid", "orc"}:
-                self._finish_orc()
+            if isinstance(self._writer, OrcFileWriter):
+                self._writer.finish(self._user_metadata)
+            else:
+                self._writer.close()
             size = self._path.stat().st_size
         if not self._is_local:
             filesystem, path = open_filesystem(self._uri, self._writing.storage_options)
@@ -331,7 +328,7 @@ class _OpenFile:
             return pq.ParquetWriter(
                 str(self._path), schema.with_metadata(metadata), compression="snappy", version="2.4"
             )
-        return OrcFileWriter(self._path, lambda: type_messages(self._row_type()), self._writing.compression)
+        return OrcFileWriter(self._path, type_messages(self._row_type()), self._writing.compression)
 
     def _row_type(self) -> HiveType:
         row = HiveType(
@@ -342,17 +339,8 @@ class _OpenFile:
         types = [*map(_plain, _ACID_TYPES), row]
         return HiveType(name="struct", fields=tuple(map(Field, ACID_COLUMNS, types)))
 
-    def _finish_orc(self) -> None:
-        is_acid = self._writing.file_format == "acid"
-        with self._path.open("r+b") as file:
-            tail = read_tail(file, self._uri)
-            replace_footer(
-                file,
-                self._uri,
-                types=orc_types(tail.types, self._row_type()),
-                calendar=PROLEPTIC,
-                user_metadata=self._rows.user_metadata(tail.stripe_rows) if is_acid else {},
-            )
+    def _user_metadata(self, stripe_rows: Sequence[int]) -> Mapping[str, bytes]:
+        return self._rows.user_metadata(stripe_rows) if self._writing.file_format == "acid" else {}
 
 
 class _LineWriter:

@@ -11,7 +11,7 @@ import pytest
 from pyarrow import orc
 
 from airflow_hive_federation.acid.orc.assembly import AssembledFile, encode, type_messages
-from airflow_hive_federation.acid.orc.file_writer import AssemblingWriter
+from airflow_hive_federation.acid.orc.file_writer import OrcFileWriter
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.types import parse_type
 
@@ -40,7 +40,7 @@ def instants(rng: random.Random, count: int) -> list[int | None]:
     return found
 
 
-@pytest.mark.parametrize("compression", ["zlib", "uncompressed", "zstd", "snappy"])
+@pytest.mark.parametrize("compression", ["zlib", "uncompressed", "zstd", "snappy", "lz4"])
 def test_they_come_back(compression: str) -> None:
     rng = random.Random(7)
     times = instants(rng, 25_003)
@@ -94,21 +94,17 @@ def test_other_units(unit: str) -> None:
     assert found.to_pylist() == rows.column("t").to_pylist()
 
 
-@pytest.mark.parametrize("begun", [0, 30_000])
-def test_a_file_that_another_writer_has_begun(begun: int, tmp_path: Path) -> None:
+def test_behind_later_ones_in_a_file_written_batch_by_batch(tmp_path: Path) -> None:
     path = tmp_path / "insert-0-0-0"
-    first = pa.table({"t": pa.array(range(begun), NS)})
-    if begun:
-        with orc.ORCWriter(path, compression="zlib") as writer:
-            writer.write(first)
-    early = pa.table({"t": pa.array(instants(random.Random(5), 12_000), NS)})
-    assembling = AssemblingWriter(path, type_messages(parse_type("struct<t:timestamp>")), "zlib")
-    assembling.write(early.slice(0, 5_000))
-    assembling.write(early.slice(5_000))
-    assembling.close()
-    expected = pa.concat_tables([first, early]).column("t").to_pylist()
-    assert orc.ORCFile(path).read().column("t").to_pylist() == expected
-    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+    batches = [
+        pa.table({"t": pa.array(times, NS)})
+        for times in (range(30_000), instants(random.Random(5), 5_000), instants(random.Random(6), 7_000))
+    ]
+    writer = OrcFileWriter(path, type_messages(parse_type("struct<t:timestamp>")), "zlib")
+    for batch in batches:
+        writer.write(batch)
+    writer.finish()
+    assert orc.ORCFile(path).read().column("t").to_pylist() == pa.concat_tables(batches)["t"].to_pylist()
 
 
 def test_statistics_claim_nothing_of_them() -> None:

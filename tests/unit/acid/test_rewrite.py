@@ -61,6 +61,15 @@ def test_rows_of_aborted_write_ids_go(compression: str, deletes: bool) -> None:
     assert len(tail.user_metadata["hive.acid.key.index"].split(b";")) == len(tail.stripe_rows) + 1
 
 
+def test_a_copy_may_be_left_without_rows() -> None:
+    copy = io.BytesIO()
+    assert drop_rows(io.BytesIO(bucket_file(rows=9)), copy, ValidWriteIds(high_watermark=0)) == 9
+    tail = read_tail(copy, "copy")
+    assert (tail.row_count, tail.stripe_rows, len(tail.types)) == (0, (), 9)
+    assert tail.user_metadata["hive.acid.key.index"] == b""
+    assert orc.ORCFile(io.BytesIO(copy.getvalue())).read().num_rows == 0
+
+
 def test_the_same_input_gives_the_same_bytes() -> None:
     content, ids = bucket_file(rows=100), ValidWriteIds(high_watermark=2)
     copies = [io.BytesIO(), io.BytesIO()]

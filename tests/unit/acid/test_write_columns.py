@@ -6,7 +6,7 @@ import datetime as dt
 
 import pyarrow as pa
 
-from airflow_hive_federation.acid.write.columns import orc_types, stored
+from airflow_hive_federation.acid.write.columns import stored
 from airflow_hive_federation.model.types import parse_type
 
 
@@ -42,15 +42,3 @@ def test_nested_columns_keep_their_nulls_and_slices() -> None:
     whole = pa.array(rows, arrow)
     for start in range(4):
         assert stored(whole.slice(start), hive, "UTC").to_pylist() == wanted[start:]
-
-
-def test_orc_types_of_char_and_varchar() -> None:
-    row = parse_type("struct<a:int,b:char(300),c:array<varchar(5)>>")
-    written = [b"row", b"int", b"string", b"list", b"string"]
-    assert orc_types(written, row) == [
-        b"row",
-        b"int",
-        bytes([0x08, 17, 0x20, 0xAC, 0x02]),
-        b"list",
-        bytes([0x08, 16, 0x20, 5]),
-    ]

@@ -1,0 +1,181 @@
+"""ORC stripes compressed after they were encoded, by what is quick at it.
+
+pyarrow's ORC writer deflates with zlib, which takes longer than all else that it does. ISA-L's deflate takes
+a sixth of that time, and its streams are no longer than Spark's or Hive's. So pyarrow writes stripes
+uncompressed, and their streams are cut into chunks and compressed here. A row index tells where the rows of a
+row group begin in each stream: by a byte of an uncompressed stream, by a chunk and a byte of what that holds
+in a compressed one. These places are translated; which numbers of an index belong to which stream follows
+from a column's type and encoding (ORC Specification v1, "Row Index"; Java's ``TreeReaderFactory`` reads them
+so).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+
+import pyarrow as pa
+from isal import isal_zlib
+
+from airflow_hive_federation.acid.orc.tail import _all, _fields, _message, _number, _varint_bytes, _varints
+from airflow_hive_federation.errors import AcidFormatError
+
+#: Compressions that are written, and their numbers in a postscript; zstd may be unreadable for Hive 3.
+COMPRESSIONS = {"uncompressed": 0, "zlib": 1, "snappy": 2, "lz4": 4, "zstd": 5}
+
+#: Bytes of a stream that are compressed together.
+BLOCK_BYTES = 262_144
+
+_VARINT, _BYTES = 0, 2
+# ISA-L's lowest level with more than static tables: its higher ones take longer and gain next to nothing.
+_DEFLATE_LEVEL = 1
+_RAW_DEFLATE = -15
+# What ORC's own writer sets when it is to be quick, as it is by default (``CompressionStrategy_SPEED``).
+_ZSTD_LEVEL = 1
+# Kinds of streams.
+_PRESENT, _DATA, _LENGTH, _SECONDARY, _ROW_INDEX = 0, 1, 2, 5, 6
+_DICTIONARIES = {1, 3}
+
+# Streams that have places in an index, each with how many numbers follow its place: values of a run that are
+# to be skipped, and bits of a byte.
+_Layout = tuple[tuple[int, int], ...]
+_PRESENCE: _Layout = ((_PRESENT, 2),)
+_BITS: _Layout = ((_DATA, 2),)
+_RUNS: _Layout = ((_DATA, 1),)
+_FLOATS: _Layout = ((_DATA, 0),)
+_TEXTS: _Layout = ((_DATA, 0), (_LENGTH, 1))
+_TIMESTAMPS: _Layout = ((_DATA, 1), (_SECONDARY, 1))
+_DECIMALS: _Layout = ((_DATA, 0), (_SECONDARY, 1))
+_COLLECTIONS: _Layout = ((_LENGTH, 1),)
+#: By ``Type.Kind``: boolean, byte, short, int, long, float, double, string, binary, timestamp, list, map,
+#: struct, union, decimal, date, varchar, char, timestamp with local time zone.
+_LAYOUTS: tuple[_Layout, ...] = (
+    *(_BITS, _RUNS, _RUNS, _RUNS, _RUNS, _FLOATS, _FLOATS, _TEXTS, _TEXTS, _TIMESTAMPS, _COLLECTIONS),
+    *(_COLLECTIONS, (), _RUNS, _DECIMALS, _RUNS, _TEXTS, _TEXTS, _TIMESTAMPS),
+)
+
+_Content = bytes | memoryview
+
+
+def compressed_stripe(
+    body: memoryview, lengths: tuple[int, int, int], kinds: Sequence[int], compression: str
+) -> tuple[memoryview, tuple[int, int, int]]:
+    """Compress the streams of an uncompressed stripe, and its footer; other threads run meanwhile.
+
+    :param body: index, data and footer.
+    :param lengths: bytes of each.
+    :param kinds: ``Type.Kind`` of each column.
+    :param compression: of :data:`COMPRESSIONS`, but not ``uncompressed``.
+    :return: body and lengths of the stripe made.
+    :raises AcidFormatError: its index is not laid out as the specification says.
+    """
+    compress = _compressor(compression)
+    footer = _fields(bytes(body[lengths[0] + lengths[1] :]))
+    encodings = [_number(_fields(one), 1) for one in _all(footer, 2)]
+    made: dict[tuple[int, int], CompressedStream] = {}
+    found: list[tuple[int, int, memoryview]] = []
+    at = 0
+    for message in _all(footer, 1):
+        kind, column, length = (_number(_fields(message), number) for number in (1, 2, 3))
+        content = body[at : at + length]
+        at += length
+        found.append((kind, column, content))
+        if kind != _ROW_INDEX:
+            made[kind, column] = CompressedStream(content, compress)
+    parts: tuple[list[_Content], list[_Content]] = ([], [])
+    fields: list[tuple[int, int, int | bytes]] = []
+    for kind, column, content in found:
+        if kind != _ROW_INDEX:
+            stream = made[kind, column]
+        else:
+            layout = _layout(kinds[column], encodings[column], has_nulls=(_PRESENT, column) in made)
+            streams = [(made.get((one, column), _EMPTY), count) for one, count in layout]
+            stream = CompressedStream(_translated(bytes(content), streams), compress)
+        parts[kind != _ROW_INDEX].extend(stream.pieces)
+        described = ((1, kind), (2, column), (3, stream.length))
+        fields.append((1, _BYTES, _message([(number, _VARINT, value) for number, value in described])))
+    fields += [field for field in footer if field[0] != 1]
+    end = CompressedStream(_message(fields), compress)
+    index, data = (sum(map(len, some)) for some in parts)
+    return memoryview(b"".join([*parts[0], *parts[1], *end.pieces])), (index, data, end.length)
+
+
+class CompressedStream:
+    """A stream in compressed chunks.
+
+    :param content: uncompressed.
+    :param compress: compresses a chunk.
+    """
+
+    def __init__(self, content: _Content, compress: Callable[[_Content], bytes]) -> None:
+        self.pieces: list[_Content] = []
+        self.length = 0
+        self._starts: list[int] = []
+        for at in range(0, len(content), BLOCK_BYTES):
+            chunk: _Content = content[at : at + BLOCK_BYTES]
+            small = compress(chunk)
+            is_original = len(small) >= len(chunk)
+            piece = chunk if is_original else small
+            self._starts.append(self.length)
+            self.pieces += [(len(piece) << 1 | is_original).to_bytes(3, "little"), piece]
+            self.length += 3 + len(piece)
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """Where a byte of the content is: the beginning of its chunk, and its place in what that holds.
+
+        Of the last chunk the end counts as a place in it.
+        """
+        if not self._starts:
+            return 0, 0
+        chunk = min(offset // BLOCK_BYTES, len(self._starts) - 1)
+        return self._starts[chunk], offset - chunk * BLOCK_BYTES
+
+
+_EMPTY = CompressedStream(b"", bytes)
+
+
+@cache
+def _compressor(compression: str) -> Callable[[_Content], bytes]:
+    if compression == "zlib":
+        return lambda chunk: isal_zlib.compress(chunk, _DEFLATE_LEVEL, _RAW_DEFLATE)
+    if compression == "zstd":
+        codec = pa.Codec("zstd", compression_level=_ZSTD_LEVEL)
+    else:
+        codec = pa.Codec("lz4_raw" if compression == "lz4" else compression)
+    return lambda chunk: codec.compress(chunk, asbytes=True)
+
+
+def _layout(kind: int, encoding: int, *, has_nulls: bool) -> _Layout:
+    layout = _RUNS if encoding in _DICTIONARIES else _LAYOUTS[kind]
+    return (*_PRESENCE, *layout) if has_nulls else layout
+
+
+def _translated(index: bytes, streams: Sequence[tuple[CompressedStream, int]]) -> bytes:
+    """Translate the places in a ``RowIndex``."""
+    entries: list[tuple[int, int, int | bytes]] = []
+    for entry in _all(_fields(index), 1):
+        fields = _fields(entry)
+        numbers = _varints(b"".join(_all(fields, 1)))
+        packed = b"".join(map(_varint_bytes, _places(numbers, streams)))
+        others = [field for field in fields if field[0] != 1]
+        # Structs without nulls have no places.
+        places = [(1, _BYTES, packed)] if packed else []
+        entries.append((1, _BYTES, _message([*places, *others])))
+    return _message(entries)
+
+
+def _places(numbers: Iterator[int], streams: Iterable[tuple[CompressedStream, int]]) -> Iterator[int]:
+    try:
+        for stream, count in streams:
+            yield from stream.place(next(numbers))
+            for _ in range(count):
+                yield next(numbers)
+    except StopIteration:
+        pass
+    else:
+        if next(numbers, None) is None:
+            return
+    raise AcidFormatError(
+        "pyarrow made a row index that is not laid out as the ORC specification says.",
+        remedy="Use a version of pyarrow that this package is tested with.",
+    )
