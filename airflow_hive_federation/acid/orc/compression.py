@@ -27,7 +27,7 @@ COMPRESSIONS = {"uncompressed": 0, "zlib": 1, "snappy": 2, "lz4": 4, "zstd": 5}
 BLOCK_BYTES = 262_144
 
 _VARINT, _BYTES = 0, 2
-# ISA-L's lowest level with more than static tables: its higher ones take longer and gain next to nothing.
+# Level 0 makes much longer streams; 2 and 3 take longer for two percent at most (docs/benchmarks.md).
 _DEFLATE_LEVEL = 1
 _RAW_DEFLATE = -15
 # What ORC's own writer sets when it is to be quick, as it is by default (``CompressionStrategy_SPEED``).
