@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 _PLACES_AT_A_TIME = 500
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class VisibleFile:
     """A file that a reader opens.
 
