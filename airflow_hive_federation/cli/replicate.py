@@ -50,6 +50,7 @@ _KEYS = {
         "into_existing": (bool,),
         **dict.fromkeys(COUNTS, (int,)),
         "open_txn_timeout_s": (str, int, float),
+        "table_names": (dict,),
     }.get(field.name, (str,))
     for field in fields(ReplicationPolicy)
     if field.name != "storage_options"
@@ -203,8 +204,14 @@ def read_policy_file(path: Path, *, into_existing: bool = False) -> PolicyFile:
 def policy_text(policy: ReplicationPolicy, source: str, target: str) -> str:
     """A policy as :func:`read_policy_file` reads it."""
     values = {"source": source, "target": target, **policy.to_json()}
+    return "".join(f"{name} = {_toml(value)}\n" for name, value in values.items() if value is not None)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(one)}" for key, one in value.items()) + "}"
     # Text and numbers are written in TOML as in JSON.
-    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items() if value is not None)
+    return json.dumps(value)
 
 
 def _check(path: Path, values: Mapping[str, Any], ends: Mapping[str, Any], options: Any) -> None:
@@ -232,7 +239,13 @@ def _check(path: Path, values: Mapping[str, Any], ends: Mapping[str, Any], optio
             )
 
 
-_NAMES_OF_TYPES = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}
+_NAMES_OF_TYPES = {
+    str: "text",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    dict: "a table",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ Jinja renders everything to text, so that ``False`` arrives as ``"False"`` and a
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any
@@ -69,6 +70,8 @@ def _rendered(name: str, value: Any) -> Any:
                 f"{name} of the replication policy is {text!r}.", remedy="Give true or false."
             )
         return _TRUTH[text.lower()]
+    if name == "table_names":
+        return value if isinstance(value, Mapping) else _mapping(name, text)
     if name in COUNTS:
         if not text.isdecimal() or not int(text):
             raise ConfigurationError(
@@ -77,6 +80,18 @@ def _rendered(name: str, value: Any) -> Any:
             )
         return int(text)
     return text
+
+
+def _mapping(name: str, text: str) -> dict[str, Any]:
+    try:
+        found = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        found = None
+    if not isinstance(found, dict):
+        raise ConfigurationError(
+            f"{name} of the replication policy is {text!r}.", remedy='Give a mapping: {"a": "b"}.'
+        )
+    return found
 
 
 def _refuse_storage_options() -> None:

@@ -335,10 +335,13 @@ class RepairReplicaOperator(SparkEndsOperator):
 def _lineage(
     source: HiveMetastoreHook, target: HiveMetastoreHook, policy: ReplicationPolicy, tables: Sequence[str]
 ) -> Lineage:
-    ends = ((source, policy.source_database), (target, policy.target_database))
+    ends = (
+        (source, policy.source_database, [policy.source_table(table) for table in tables]),
+        (target, policy.target_database, tables),
+    )
     inputs, outputs = (
-        [TableDataset(namespace=namespace(hook.settings), database=database, table=table) for table in tables]
-        for hook, database in ends
+        [TableDataset(namespace=namespace(hook.settings), database=database, table=table) for table in names]
+        for hook, database, names in ends
     )
     return Lineage(inputs=inputs, outputs=outputs)
 

@@ -25,12 +25,13 @@ from airflow_hive_federation.replication.contents import (
     readable_write_ids,
     visible_files,
 )
-from airflow_hive_federation.replication.definitions import TableKind, not_replicated, table_kind
+from airflow_hive_federation.replication.definitions import TableKind, table_kind
 from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.lease import lease_of_a_dump
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.source_history import note_event
 from airflow_hive_federation.replication.table_dump import write_files, write_partitions
+from airflow_hive_federation.replication.table_names import named_source, reason_to_skip
 from airflow_hive_federation.replication.transactions import DrainStart, valid_transactions
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def dump_bootstrap(
     :param progress: told what has been done.
     :raises NoSuchObjectError: the source has no such database.
     """
+    pool = named_source(pool, policy)
     directory = DumpDirectory(f"{policy.directory}/{start.dump_name}", policy.storage_options)
     if directory.dump_finished:
         progress(f"Dump {directory.uri} is finished already.")
@@ -162,15 +164,10 @@ class _Dump:
     def _tables(self, client: MetastoreClient) -> tuple[list[Any], dict[str, str]]:
         """The tables to dump, and for each of the others why it is left out."""
         found: list[Any] = list(client.get_tables(self._database, client.list_tables(self._database)))
-        skipped = {table.tableName: why for table in found if (why := self._reason_to_skip(table))}
+        skipped = {table.tableName: why for table in found if (why := reason_to_skip(self._policy, table))}
         for name, why in sorted(skipped.items()):
             self._progress(f"{self._database}.{name} is not replicated: {why}.")
         return [table for table in found if table.tableName not in skipped], skipped
-
-    def _reason_to_skip(self, table: Any) -> str | None:
-        if not self._policy.replicates(table.tableName):
-            return "the policy leaves it out"
-        return not_replicated(table)
 
     def _write_table(
         self, named: Any, write_ids: ValidWriteIds | None, transactions: ValidTxns

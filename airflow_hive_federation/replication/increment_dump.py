@@ -35,7 +35,7 @@ from airflow_hive_federation.replication import external_changes, external_table
 from airflow_hive_federation.replication.change_manager import kept_by_source
 from airflow_hive_federation.replication.contents import VisibleFile, readable_write_ids, visible_files
 from airflow_hive_federation.replication.database_properties import database_claims
-from airflow_hive_federation.replication.definitions import TableKind, not_replicated, table_kind
+from airflow_hive_federation.replication.definitions import TableKind, table_kind
 from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.homes import Homes
 from airflow_hive_federation.replication.increment_plan import (
@@ -56,6 +56,7 @@ from airflow_hive_federation.replication.policy_changes import policy_changes
 from airflow_hive_federation.replication.position import TargetPosition
 from airflow_hive_federation.replication.source_history import check_history, is_another, note_event
 from airflow_hive_federation.replication.table_dump import write_files, write_partitions
+from airflow_hive_federation.replication.table_names import named_event, named_source, reason_to_skip
 from airflow_hive_federation.replication.transactions import valid_transactions
 from airflow_hive_federation.replication.unfinished import unfinished_loads
 from airflow_hive_federation.storage.filesystem import canonical
@@ -119,6 +120,7 @@ def dump_increment(
     :raises EventCorruptError: an event cannot be read.
     :raises UnknownEventError: an event has a type this version does not know.
     """
+    pool = named_source(pool, policy)
     # Events go through a file: there may be millions, and where their dump is written is known at their end.
     with lease_of_a_dump(pool, policy=policy.name) as lease, TemporaryFile("w+", encoding="utf-8") as spool:
         with pool.client() as client:
@@ -238,7 +240,10 @@ class _Moment:
         source_id = client.get_current_notification_event_id()
         check_source(from_id, source_id)
         check_history(client, previous.get("last_event"))
-        found = map(parse_event, client.iter_notification_events(from_id, up_to=source_id))
+        found = (
+            named_event(policy, parse_event(raw))
+            for raw in client.iter_notification_events(from_id, up_to=source_id)
+        )
         reading = EventReading(found, from_id, transactions, lambda event: spool.write(_event_line(event)))
         open_before = dict(previous.get("open_writes", ()))
         folded = fold(
@@ -254,7 +259,7 @@ class _Moment:
             database_changed=folded.database_changed and properties != before,
         )
         every: list[Any] = list(client.get_tables(database, client.list_tables(database)))
-        tables = [one for one in every if policy.replicates(one.tableName) and not not_replicated(one)]
+        tables = [one for one in every if not reason_to_skip(policy, one)]
         write_ids = readable_write_ids(client, tables, transactions)
 
         def another(table: Any) -> bool:
@@ -282,8 +287,9 @@ class _Moment:
                     write_ids.get(one.tableName),
                     position.tables.get(one.tableName),
                     folded,
-                    always=one.tableName in mend.tables or silent_change(one),
-                    replace=one.tableName in mend.replaced or another(one),
+                    # Foreign keys of others refer to them.
+                    always=bool(changes.renamed) or one.tableName in mend.tables or silent_change(one),
+                    replace=one.tableName in mend.replaced | changes.renamed or another(one),
                 )
                 for one in tables
             },

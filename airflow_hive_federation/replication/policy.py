@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from airflow_hive_federation.errors import ConfigurationError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
+_TABLE_NAME = re.compile(r"\w+")
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
 _UNITS_S = {
     "": 1.0,
@@ -46,6 +48,7 @@ class ReplicationPolicy:
     :param include_tables: regular expression that the whole names of tables and views to replicate match, as
         in Hive's ``REPL DUMP db.'<regex>'``; all by default.
     :param exclude_tables: regular expression of those that stay out all the same.
+    :param table_names: names of tables on the target, by their names on the source; the same by default.
     :param dump_root: URI of a directory both sides and Spark can reach; each dump gets a directory below it.
     :param external_base: URI of the directory under which external tables land: ``/ext_loc/x`` of the source
         becomes ``<external_base>/ext_loc/x``. Required where external tables exist
@@ -80,6 +83,7 @@ class ReplicationPolicy:
     into_existing: bool = False
     include_tables: str = ""
     exclude_tables: str = ""
+    table_names: Mapping[str, str] = field(default_factory=dict)
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -100,6 +104,7 @@ class ReplicationPolicy:
         object.__setattr__(self, "source_database", self.source_database.lower())
         object.__setattr__(self, "target_database", (self.target_database or self.source_database).lower())
         object.__setattr__(self, "dump_root", self.dump_root.rstrip("/"))
+        object.__setattr__(self, "table_names", _table_names(self.name, self.table_names))
 
     @property
     def directory(self) -> str:
@@ -111,8 +116,21 @@ class ReplicationPolicy:
         """URI of the directory that receives the jars of functions."""
         return (self.functions_root or f"{self.dump_root}/functions").rstrip("/")
 
-    def replicates(self, table: str) -> bool:
-        """Whether a table or view of the source database is one of those to replicate."""
+    def target_table(self, source_table: str) -> str:
+        """The name on the target of a table of the source."""
+        name = source_table.lower()
+        return self.table_names.get(name, name)
+
+    def source_table(self, target_table: str) -> str:
+        """The name on the source of a table of the target."""
+        return next((one for one, name in self.table_names.items() if name == target_table), target_table)
+
+    def replicates(self, target_table: str) -> bool:
+        """Whether a table or view is one of those to replicate, by its name on the target.
+
+        The patterns are of names on the source.
+        """
+        table = self.source_table(target_table)
         included = not self.include_tables or re.fullmatch(self.include_tables, table, re.IGNORECASE)
         excluded = self.exclude_tables and re.fullmatch(self.exclude_tables, table, re.IGNORECASE)
         return bool(included and not excluded)
@@ -122,7 +140,13 @@ class ReplicationPolicy:
 
         :param external_root: URI of the root of the store that external tables of the source lie in:
             ``file:/``, ``hdfs://namenode:8020/``.
+        :raises ConfigurationError: tables have other names on the target.
         """
+        if self.table_names:
+            raise ConfigurationError(
+                f"Policy {self.name!r} gives tables other names: it has no way back.",
+                remedy="Replicate the database without table_names to fail over.",
+            )
         suffix = ".reversed"
         back = self.name.endswith(suffix)
         return replace(
@@ -157,6 +181,19 @@ class ReplicationPolicy:
             name = HIVE_OPTIONS[key]
             fields[name] = _option(name, value)
         return cls(**fields)
+
+
+def _table_names(policy: str, given: Mapping[str, str]) -> dict[str, str]:
+    names = {str(source).lower(): str(target).lower() for source, target in dict(given).items()}
+    wrong = [name for pair in names.items() for name in pair if not _TABLE_NAME.fullmatch(name)]
+    twice = [name for name, count in Counter(names.values()).items() if count > 1]
+    if wrong or twice:
+        raise ConfigurationError(
+            f"Policy {policy!r}: table_names has "
+            + (f"{wrong[0]!r}, which is no name of a table." if wrong else f"{twice[0]!r} twice."),
+            remedy="Give tables of the source one name each: letters, digits and '_'.",
+        )
+    return {source: target for source, target in names.items() if source != target}
 
 
 def _option(name: str, value: str) -> Any:

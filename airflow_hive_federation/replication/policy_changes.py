@@ -19,10 +19,12 @@ class PolicyChanges:
 
     :param external_base: external tables land elsewhere now; each is moved by the next increment.
     :param functions_root: so do the jars of functions.
+    :param renamed: names on the target that stand for other tables of the source now.
     """
 
     external_base: bool = False
     functions_root: bool = False
+    renamed: frozenset[str] = frozenset()
 
 
 def policy_changes(before: Mapping[str, Any], policy: ReplicationPolicy) -> PolicyChanges:
@@ -46,7 +48,18 @@ def policy_changes(before: Mapping[str, Any], policy: ReplicationPolicy) -> Poli
             for name in ("external_base", "external_prefix")
         ),
         functions_root=_functions(before) != policy.functions_directory,
+        renamed=_renamed(before.get("table_names", {}), policy.table_names),
     )
+
+
+def _renamed(before: Mapping[str, str], now: Mapping[str, str]) -> frozenset[str]:
+    """Names on the target that stand for another table, or none: one that has another name left its own."""
+    was, becomes = (
+        {**dict.fromkeys(names), **{target: source for source, target in names.items()}}
+        for names in (before, now)
+    )
+    names = {*was, *becomes}
+    return frozenset(name for name in names if was.get(name, name) != becomes.get(name, name))
 
 
 def _place(uri: str | None) -> str:

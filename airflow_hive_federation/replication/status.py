@@ -27,6 +27,7 @@ from airflow_hive_federation.replication.cycle_plan import plan_cycle
 from airflow_hive_federation.replication.increment_plan import check_source
 from airflow_hive_federation.replication.markers import TargetState
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.table_names import named_event
 from airflow_hive_federation.replication.target import find_target
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class _Counted:
         counted = cls(time.time())
         ours: dict[int, set[str]] = {}  # transaction → tables
         for raw in client.iter_notification_events(last_id):
-            event, when = parse_event(raw), int(raw.eventTime or 0)
+            event, when = named_event(policy, parse_event(raw)), int(raw.eventTime or 0)
             if isinstance(event, WriteIdsAllocated) and event.database == policy.source_database:
                 for txn, _ in event.write_ids:
                     ours.setdefault(txn, set()).add(event.table)

@@ -41,6 +41,7 @@ from airflow_hive_federation.replication.lease import files_kept
 from airflow_hive_federation.replication.locations import relative_to
 from airflow_hive_federation.replication.places import Places
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.table_names import named_source
 from airflow_hive_federation.replication.target import find_layout
 from airflow_hive_federation.replication.transactions import valid_transactions
 from airflow_hive_federation.storage.digests import FileDigest, FileToDigest
@@ -148,7 +149,8 @@ def verify_replica(
     # Files of a table that is another one tell nothing more.
     without = {one.table for one in differences}
     with ExitStack() as stack:
-        for side, database in ((source, policy.source_database), (pool, policy.target_database)):
+        named = source and named_source(source, policy)
+        for side, database in ((named, policy.source_database), (pool, policy.target_database)):
             if side and (names := verification.transactional(without)):
                 stack.enter_context(files_kept(side, database, names, policy=policy.name))
         verification.read_files(run_verify, without=without)

@@ -13,7 +13,12 @@ LEAST = {"name": "p", "source_database": "Shop", "dump_root": "/dumps"}
 
 def test_a_policy_as_text_is_the_policy() -> None:
     policy = ReplicationPolicy(
-        **LEAST, target_database="copy", open_txn_timeout_s=90, bandwidth_bytes_per_s=7, into_existing=True
+        **LEAST,
+        target_database="copy",
+        open_txn_timeout_s=90,
+        bandwidth_bytes_per_s=7,
+        into_existing=True,
+        table_names={"a": "b"},
     )
     as_text = {name: str(value) for name, value in policy_fields(policy).items()}
     assert rendered_policy(as_text, {}) == policy
@@ -37,6 +42,7 @@ def test_truth(text: Any, value: bool) -> None:
         ({"into_existing": "maybe"}, "into_existing of the replication policy is 'maybe'"),
         ({"bandwidth_bytes_per_s": "10 MB"}, "is '10 MB'"),
         ({"bandwidth_bytes_per_s": "0"}, "is '0'"),
+        ({"table_names": "a=b"}, "table_names of the replication policy is 'a=b'"),
         ({"open_txn_timeout_s": "soon"}, "'soon' is not a duration"),
         ({"name": "{{ x }}"}, "cannot name a replication policy"),
         ({"source_database": ""}, "has no source_database"),

@@ -1,0 +1,103 @@
+"""Tables may bear other names on the target."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model import events as ev
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.policy_changes import policy_changes
+from airflow_hive_federation.replication.table_names import named_event, named_source, reason_to_skip
+
+POLICY = ReplicationPolicy(
+    name="p", source_database="shop", dump_root="file:/d", table_names={"Orders": "bestellungen", "x": "y"}
+)
+
+
+def table(name: str, text: str = "") -> Any:
+    return types.Table(dbName="shop", tableName=name, parameters={}, viewExpandedText=text)
+
+
+def test_names_there_and_back() -> None:
+    assert [POLICY.target_table(name) for name in ("ORDERS", "x", "other")] == ["bestellungen", "y", "other"]
+    assert [POLICY.source_table(name) for name in ("bestellungen", "other")] == ["orders", "other"]
+    only = replace(POLICY, include_tables="orders|o.*")
+    assert [only.replicates(name) for name in ("bestellungen", "other", "y")] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("names", "what"),
+    [
+        ({"a": "c", "b": "C"}, "'c' twice"),
+        ({"a": "b.c"}, "'b.c', which is no name"),
+        ({"a": ""}, "'', which is no name"),
+    ],
+)
+def test_names_that_cannot_be(names: dict[str, str], what: str) -> None:
+    with pytest.raises(ConfigurationError, match=what):
+        replace(POLICY, table_names=names)
+
+
+def test_there_is_no_way_back() -> None:
+    with pytest.raises(ConfigurationError, match="no way back"):
+        POLICY.reversed()
+
+
+def test_events_of_the_database_speak_of_the_targets_tables() -> None:
+    event = ev.TableAltered(
+        event_id=1,
+        event_type="ALTER_TABLE",
+        database="shop",
+        table="orders",
+        old_database="elsewhere",
+        old_table="x",
+    )
+    found = named_event(POLICY, event)
+    assert found == replace(event, table="bestellungen")
+    moved = replace(event, database="elsewhere", old_database="shop")
+    assert named_event(POLICY, moved) == replace(moved, old_table="y")
+    ended = ev.TxnEnded(event_id=2, event_type="COMMIT_TXN", txn_id=1, committed=True)
+    assert named_event(POLICY, ended) is ended
+
+
+def test_views_of_such_tables_stay_out() -> None:
+    assert reason_to_skip(POLICY, table("v", "select 1 from `SHOP`.`orders` `o`"))
+    assert not reason_to_skip(POLICY, table("v", "select 1 from `shop`.`orders_too`"))
+    assert not reason_to_skip(POLICY, table("v", "select 1 from `other`.`orders`"))
+
+
+def test_two_tables_with_one_name_are_refused() -> None:
+    @contextmanager
+    def client() -> Any:
+        yield SimpleNamespace(list_tables=lambda _: ["orders", "bestellungen", "x"])
+
+    pool: Any = SimpleNamespace(client=client)
+    with (
+        named_source(pool, POLICY).client() as one,
+        pytest.raises(ConfigurationError, match="bestellungen, orders"),
+    ):
+        one.list_tables("shop")
+    assert named_source(pool, replace(POLICY, table_names={})) is pool
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "renamed"),
+    [
+        ({}, {"a": "b"}, {"a", "b"}),
+        ({"a": "b"}, {"a": "b"}, set()),
+        ({"a": "b", "b": "a"}, {}, {"a", "b"}),
+        ({"a": "b"}, {"a": "c"}, {"b", "c"}),
+    ],
+)
+def test_names_that_stand_for_other_tables_now(
+    before: dict[str, str], now: dict[str, str], renamed: set[str]
+) -> None:
+    was = replace(POLICY, table_names=before).to_json()
+    assert policy_changes(was, replace(POLICY, table_names=now)).renamed == renamed
