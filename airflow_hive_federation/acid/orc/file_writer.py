@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from airflow_hive_federation.acid.orc.assembly import PROLEPTIC, AssembledFile, encode
 
-_STRIPE_BYTES = 64 * 1024 * 1024
+# Of rows as Arrow has them: Spark's workers then need some 130 MB for a file, whatever its length.
+_STRIPE_BYTES = 32 * 1024 * 1024
 
 
 class OrcFileWriter:
