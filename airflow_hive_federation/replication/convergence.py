@@ -15,6 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import NoSuchObjectError
+from airflow_hive_federation.metastore.calls.partition_pages import page_size
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_json, to_json
 from airflow_hive_federation.model.write_ids import ValidWriteIds
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 _ACCURATE = "COLUMN_STATS_ACCURATE"
 #: Parameters that two equal tables may differ in.
 _PASSING = {*markers.SIDE_PARAMETERS, "transient_lastDdlTime"}
-#: So many of a table's partitions are in memory at once, those of the dump and of the target.
-PARTITIONS_AT_A_TIME = 5000
 
 
 class TableConvergence:
@@ -289,7 +288,8 @@ class TableConvergence:
         """
         table: Any = from_json(types.Table, self._document["table"])
         waiting = self._partitions(only)
-        while some := list(islice(waiting, PARTITIONS_AT_A_TIME)):
+        size = page_size(len(table.sd.cols or ()), with_column_stats=True)
+        while some := list(islice(waiting, size)):
             names = [name for name, _ in some if name in there]
             partitions = self._client.get_partitions_of(self._database, self._name, names, **reading)
             found = {name_of(table, one): one for one in partitions}

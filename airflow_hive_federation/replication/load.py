@@ -26,6 +26,7 @@ from airflow_hive_federation.errors import (
     FileVanishedError,
     TargetChangedError,
 )
+from airflow_hive_federation.metastore.calls.partition_pages import page_size
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_json
 from airflow_hive_federation.model.files import CopyItem
@@ -60,9 +61,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CopyRunner = Callable[[str, str], None]
-
-#: So many of a table's partitions are in memory at once.
-PARTITIONS_AT_A_TIME = 5000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -371,7 +369,9 @@ class _Load:
     def _add_partitions(self, client: MetastoreClient, document: Mapping[str, Any]) -> int:
         name, count = document["table"]["tableName"], 0
         waiting = self._partitions(document)
-        while some := list(islice(waiting, PARTITIONS_AT_A_TIME)):
+        storage = document["table"].get("sd") or {}
+        size = page_size(len(storage.get("cols") or ()), with_column_stats=True)
+        while some := list(islice(waiting, size)):
             count += len(some)
             statistics.add_partitions(
                 client,

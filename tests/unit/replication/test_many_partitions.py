@@ -145,9 +145,8 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
             uri: [FileEntry(path="delta_0000001_0000001_0000/bucket_00000", size_bytes=1)] for uri in uris
         }
 
-    monkeypatch.setattr(partition_calls, "page_size", lambda *_, **__: PAGE)
-    monkeypatch.setattr(load, "PARTITIONS_AT_A_TIME", PAGE)
-    monkeypatch.setattr(convergence, "PARTITIONS_AT_A_TIME", PAGE)
+    for module in (partition_calls, load, convergence):
+        monkeypatch.setattr(module, "page_size", lambda *_, **__: PAGE)
     monkeypatch.setattr(contents, "_PLACES_AT_A_TIME", PAGE)
     monkeypatch.setattr(dump_directory, "_LINES_AT_A_TIME", PAGE)
     monkeypatch.setattr(contents, "list_many", one_file_each)
