@@ -22,7 +22,7 @@ ROWS = 70_000
 TYPES = (
     "id bigint, b boolean, t tinyint, i int, f float, d double, x string, word string, y binary, day date, "
     "at timestamp, price decimal(20,2), a array<bigint>, m map<string,bigint>, "
-    "s struct<n:bigint,inner:struct<c:string>>, nothing bigint"
+    "s struct<n:bigint,inner:struct<c:string>>, nothing bigint, same int, few bigint"
 )
 
 
@@ -50,7 +50,10 @@ def rows(seed: int) -> pa.Table:
     }
     places = {name: pa.array(np.arange(ROWS), mask=chance.random(ROWS) < 0.2) for name in columns}
     some = {name: array.take(places[name]) for name, array in columns.items()}
-    return pa.table({"id": np.arange(ROWS), **some, "nothing": pa.nulls(ROWS, pa.int64())})
+    # Of long runs, which are encoded apart.
+    few = np.sort(chance.integers(-3, 2**40, 9))[np.sort(chance.integers(0, 9, ROWS))]
+    repeated = {"same": pa.array(np.full(ROWS, 7, np.int32)), "few": few}
+    return pa.table({"id": np.arange(ROWS), **some, "nothing": pa.nulls(ROWS, pa.int64()), **repeated})
 
 
 def test_javas_reader_seeks_and_skips(tmp_path: Path) -> None:

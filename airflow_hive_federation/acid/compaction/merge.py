@@ -89,15 +89,14 @@ def merge_bucket(
 class _Piece:
     """What becomes a stripe.
 
-    :param keys: identities of its rows.
-    :param table: makes its rows with the six ACID columns.
+    :param events: makes the identities of its rows, and its rows with the six ACID columns.
     """
 
-    keys: Keys
-    table: Callable[[], pa.Table]
+    events: Callable[[], tuple[Keys, pa.Table]]
 
-    def encoded(self, compression: str) -> list[Stripe]:
-        return encode(self.table(), compression)
+    def encoded(self, compression: str) -> tuple[Keys, list[Stripe]]:
+        keys, table = self.events()
+        return keys, encode(table, compression)
 
 
 class _BucketFile:
@@ -118,14 +117,13 @@ class _BucketFile:
     def write(self, first: _Piece, others: Iterator[_Piece], threads: int) -> None:
         """Encode pieces side by side, and append them in order."""
         with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="stripe") as workers:
-            encoding: deque[tuple[Keys, Future[list[Stripe]]]] = deque()
+            encoding: deque[Future[tuple[Keys, list[Stripe]]]] = deque()
             piece: _Piece | None = first
             while piece is not None or encoding:
                 if piece is not None:
-                    encoding.append((piece.keys, workers.submit(piece.encoded, self._compression)))
+                    encoding.append(workers.submit(piece.encoded, self._compression))
                 if piece is None or len(encoding) > threads:
-                    keys, stripes = encoding.popleft()
-                    self._add(keys, stripes.result())
+                    self._add(*encoding.popleft().result())
                 piece = None if piece is None else next(others, None)
 
     def finish(self, operation: int) -> int:
@@ -187,9 +185,12 @@ def _row_pieces(rows: Iterable[Rows]) -> Generator[_Piece, None, None]:
 
 
 def _insert_piece(some: list[Rows]) -> _Piece:
-    keys = joined_keys([one.keys for one in some])
-    row = pa.chunked_array([chunk for one in some for chunk in one.row.chunks])
-    return _Piece(keys, lambda: _events(_INSERT, keys, keys.write_id, row))
+    def events() -> tuple[Keys, pa.Table]:
+        keys = joined_keys([one.keys for one in some])
+        row = pa.chunked_array([chunk for one in some for chunk in one.row.chunks])
+        return keys, _events(_INSERT, keys, keys.write_id, row)
+
+    return _Piece(events)
 
 
 def _delete_pieces(reader: BucketReader) -> Generator[_Piece, None, None]:
@@ -220,9 +221,12 @@ def _merged_deletes(reader: BucketReader) -> Iterator[DeleteEvents]:
 
 
 def _delete_piece(some: list[DeleteEvents], row_type: pa.DataType) -> _Piece:
-    keys = joined_keys([one.keys for one in some])
-    current = np.concatenate([one.current for one in some])
-    return _Piece(keys, lambda: _events(_DELETE, keys, current, pa.nulls(len(keys), row_type)))
+    def events() -> tuple[Keys, pa.Table]:
+        keys = joined_keys([one.keys for one in some])
+        current = np.concatenate([one.current for one in some])
+        return keys, _events(_DELETE, keys, current, pa.nulls(len(keys), row_type))
+
+    return _Piece(events)
 
 
 def _events(operation: int, keys: Keys, current: Integers, row: pa.Array | pa.ChunkedArray) -> pa.Table:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import orc
 
 from airflow_hive_federation.acid.orc.column_statistics import merged_statistics
-from airflow_hive_federation.acid.orc.compression import BLOCK_BYTES, COMPRESSIONS, compressed_stripe
+from airflow_hive_federation.acid.orc.compression import BLOCK_BYTES, COMPRESSIONS, compressed
 from airflow_hive_federation.acid.orc.early_timestamps import (
     Nanoseconds,
     split,
@@ -31,6 +31,14 @@ from airflow_hive_federation.acid.orc.long_texts import (
     with_bounds,
     without_long_texts,
 )
+from airflow_hive_federation.acid.orc.repeated import (
+    WHOLE_NUMBERS,
+    RepeatedNumbers,
+    put_in,
+    taken_out,
+    together,
+)
+from airflow_hive_federation.acid.orc.streams import Streams
 from airflow_hive_federation.acid.orc.tail import (
     _all,
     _fields,
@@ -86,6 +94,7 @@ def encode(rows: pa.Table, compression: str, *, dictionaries: bool = True) -> li
     :param dictionaries: whether texts that repeat are worth the time to find them.
     :raises AcidFormatError: some timestamp cannot be stored; see :mod:`.early_timestamps`.
     """
+    rows, repeated = taken_out(rows)
     rows, nanoseconds = storable(rows)
     rows, bounds = without_long_texts(rows)
     sink = pa.BufferOutputStream()
@@ -100,15 +109,21 @@ def encode(rows: pa.Table, compression: str, *, dictionaries: bool = True) -> li
     ) as writer:
         writer.write(rows)
     stripes, kinds = _taken_apart(memoryview(sink.getvalue()))
-    if nanoseconds:
-        counts = [value_counts(stripe.statistics[0]) for stripe in stripes]
-        shared = split(nanoseconds, counts)
-        stripes = [_with_nanoseconds(one, some) for one, some in zip(stripes, shared, strict=True)]
-    if bounds:
-        stripes = [_with_bounds(one, bounds) for one in stripes]
-    if compression == "uncompressed" or not len(rows):
+    if not len(rows):
         return stripes
-    return [_compressed(stripe, kinds, compression) for stripe in stripes]
+    kinds = together(kinds, dict.fromkeys(repeated, WHOLE_NUMBERS))
+    counts = [value_counts(stripe.statistics[0]) for stripe in stripes]
+    made, at = [], 0
+    for stripe, early in zip(stripes, split(nanoseconds, counts), strict=True):
+        streams = with_nanoseconds(Streams.of(stripe.body, stripe.lengths), early)
+        some = {number: column.part(at, at + stripe.rows) for number, column in repeated.items()}
+        streams = put_in(streams, some, _ROW_INDEX_STRIDE)
+        is_plain = compression == "uncompressed"
+        body, lengths = streams.joined() if is_plain else compressed(streams, kinds, compression)
+        told = _with_repeated(_with_bounds(_without_bounds(stripe, early), bounds), some)
+        made.append(replace(told, body=body, lengths=lengths))
+        at += stripe.rows
+    return made
 
 
 class Mark(NamedTuple):
@@ -267,21 +282,20 @@ def _taken_apart(content: memoryview) -> tuple[list[Stripe], list[int]]:
     return stripes or [nothing], [_number(_fields(one), 1) for one in _all(footer, 4)]
 
 
-def _compressed(stripe: Stripe, kinds: Sequence[int], compression: str) -> Stripe:
-    body, lengths = compressed_stripe(stripe.body, stripe.lengths, kinds, compression)
-    return replace(stripe, body=body, lengths=lengths)
+def _with_repeated(stripe: Stripe, columns: Mapping[int, RepeatedNumbers]) -> Stripe:
+    told = {number: column.statistics(0, stripe.rows) for number, column in columns.items()}
+    (statistics,) = stripe.statistics
+    fields = [(1, _BYTES, one) for one in together(_all(_fields(statistics), 1), told)]
+    return replace(stripe, statistics=(_message(fields),), columns=tuple(together(stripe.columns, told)))
 
 
-def _with_nanoseconds(stripe: Stripe, found: Mapping[int, Nanoseconds]) -> Stripe:
-    body, lengths = with_nanoseconds(stripe.body, stripe.lengths, found)
+def _without_bounds(stripe: Stripe, found: Mapping[int, Nanoseconds]) -> Stripe:
     (statistics,) = stripe.statistics
     told = enumerate(_all(_fields(statistics), 1))
     fields = [(1, _BYTES, without_bounds(one) if number in found else one) for number, one in told]
     columns = enumerate(stripe.columns)
     return replace(
         stripe,
-        body=body,
-        lengths=lengths,
         statistics=(_message(fields),),
         columns=tuple(without_bounds(one) if number in found else one for number, one in columns),
     )

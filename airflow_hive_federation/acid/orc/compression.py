@@ -17,6 +17,16 @@ from functools import cache
 import pyarrow as pa
 from isal import isal_zlib
 
+from airflow_hive_federation.acid.orc.streams import (
+    DATA,
+    LENGTH,
+    PRESENT,
+    ROW_INDEX,
+    SECONDARY,
+    Content,
+    Lengths,
+    Streams,
+)
 from airflow_hive_federation.acid.orc.tail import _all, _fields, _message, _number, _varint_bytes, _varints
 from airflow_hive_federation.errors import AcidFormatError
 
@@ -32,21 +42,19 @@ _DEFLATE_LEVEL = 1
 _RAW_DEFLATE = -15
 # What ORC's own writer sets when it is to be quick, as it is by default (``CompressionStrategy_SPEED``).
 _ZSTD_LEVEL = 1
-# Kinds of streams.
-_PRESENT, _DATA, _LENGTH, _SECONDARY, _ROW_INDEX = 0, 1, 2, 5, 6
 _DICTIONARIES = {1, 3}
 
 # Streams that have places in an index, each with how many numbers follow its place: values of a run that are
 # to be skipped, and bits of a byte.
 _Layout = tuple[tuple[int, int], ...]
-_PRESENCE: _Layout = ((_PRESENT, 2),)
-_BITS: _Layout = ((_DATA, 2),)
-_RUNS: _Layout = ((_DATA, 1),)
-_FLOATS: _Layout = ((_DATA, 0),)
-_TEXTS: _Layout = ((_DATA, 0), (_LENGTH, 1))
-_TIMESTAMPS: _Layout = ((_DATA, 1), (_SECONDARY, 1))
-_DECIMALS: _Layout = ((_DATA, 0), (_SECONDARY, 1))
-_COLLECTIONS: _Layout = ((_LENGTH, 1),)
+_PRESENCE: _Layout = ((PRESENT, 2),)
+_BITS: _Layout = ((DATA, 2),)
+_RUNS: _Layout = ((DATA, 1),)
+_FLOATS: _Layout = ((DATA, 0),)
+_TEXTS: _Layout = ((DATA, 0), (LENGTH, 1))
+_TIMESTAMPS: _Layout = ((DATA, 1), (SECONDARY, 1))
+_DECIMALS: _Layout = ((DATA, 0), (SECONDARY, 1))
+_COLLECTIONS: _Layout = ((LENGTH, 1),)
 #: By ``Type.Kind``: boolean, byte, short, int, long, float, double, string, binary, timestamp, list, map,
 #: struct, union, decimal, date, varchar, char, timestamp with local time zone.
 _LAYOUTS: tuple[_Layout, ...] = (
@@ -54,50 +62,31 @@ _LAYOUTS: tuple[_Layout, ...] = (
     *(_COLLECTIONS, (), _RUNS, _DECIMALS, _RUNS, _TEXTS, _TEXTS, _TIMESTAMPS),
 )
 
-_Content = bytes | memoryview
 
+def compressed(streams: Streams, kinds: Sequence[int], compression: str) -> tuple[memoryview, Lengths]:
+    """Compress the streams of a stripe, and its footer; other threads run meanwhile.
 
-def compressed_stripe(
-    body: memoryview, lengths: tuple[int, int, int], kinds: Sequence[int], compression: str
-) -> tuple[memoryview, tuple[int, int, int]]:
-    """Compress the streams of an uncompressed stripe, and its footer; other threads run meanwhile.
-
-    :param body: index, data and footer.
-    :param lengths: bytes of each.
     :param kinds: ``Type.Kind`` of each column.
     :param compression: of :data:`COMPRESSIONS`, but not ``uncompressed``.
     :return: body and lengths of the stripe made.
     :raises AcidFormatError: its index is not laid out as the specification says.
     """
     compress = _compressor(compression)
-    footer = _fields(bytes(body[lengths[0] + lengths[1] :]))
-    encodings = [_number(_fields(one), 1) for one in _all(footer, 2)]
-    made: dict[tuple[int, int], CompressedStream] = {}
-    found: list[tuple[int, int, memoryview]] = []
-    at = 0
-    for message in _all(footer, 1):
-        kind, column, length = (_number(_fields(message), number) for number in (1, 2, 3))
-        content = body[at : at + length]
-        at += length
-        found.append((kind, column, content))
-        if kind != _ROW_INDEX:
-            made[kind, column] = CompressedStream(content, compress)
-    parts: tuple[list[_Content], list[_Content]] = ([], [])
-    fields: list[tuple[int, int, int | bytes]] = []
-    for kind, column, content in found:
-        if kind != _ROW_INDEX:
-            stream = made[kind, column]
-        else:
-            layout = _layout(kinds[column], encodings[column], has_nulls=(_PRESENT, column) in made)
-            streams = [(made.get((one, column), _EMPTY), count) for one, count in layout]
-            stream = CompressedStream(_translated(bytes(content), streams), compress)
-        parts[kind != _ROW_INDEX].extend(stream.pieces)
-        described = ((1, kind), (2, column), (3, stream.length))
-        fields.append((1, _BYTES, _message([(number, _VARINT, value) for number, value in described])))
-    fields += [field for field in footer if field[0] != 1]
-    end = CompressedStream(_message(fields), compress)
-    index, data = (sum(map(len, some)) for some in parts)
-    return memoryview(b"".join([*parts[0], *parts[1], *end.pieces])), (index, data, end.length)
+    encodings = [_number(_fields(one), 1) for one in streams.encodings]
+    made = {
+        (one.kind, one.column): CompressedStream(one.content, compress)
+        for one in streams.streams
+        if one.kind != ROW_INDEX
+    }
+    pieces = []
+    for kind, column, content in streams.streams:
+        if kind != ROW_INDEX:
+            pieces.append(made[kind, column].pieces)
+            continue
+        layout = _layout(kinds[column], encodings[column], has_nulls=(PRESENT, column) in made)
+        places = [(made.get((one, column), _EMPTY), count) for one, count in layout]
+        pieces.append(CompressedStream(_translated(bytes(content), places), compress).pieces)
+    return streams.framed(pieces, lambda footer: CompressedStream(footer, compress).pieces)
 
 
 class CompressedStream:
@@ -107,12 +96,12 @@ class CompressedStream:
     :param compress: compresses a chunk.
     """
 
-    def __init__(self, content: _Content, compress: Callable[[_Content], bytes]) -> None:
-        self.pieces: list[_Content] = []
+    def __init__(self, content: Content, compress: Callable[[Content], bytes]) -> None:
+        self.pieces: list[Content] = []
         self.length = 0
         self._starts: list[int] = []
         for at in range(0, len(content), BLOCK_BYTES):
-            chunk: _Content = content[at : at + BLOCK_BYTES]
+            chunk: Content = content[at : at + BLOCK_BYTES]
             small = compress(chunk)
             is_original = len(small) >= len(chunk)
             piece = chunk if is_original else small
@@ -135,7 +124,7 @@ _EMPTY = CompressedStream(b"", bytes)
 
 
 @cache
-def _compressor(compression: str) -> Callable[[_Content], bytes]:
+def _compressor(compression: str) -> Callable[[Content], bytes]:
     if compression == "zlib":
         return lambda chunk: isal_zlib.compress(chunk, _DEFLATE_LEVEL, _RAW_DEFLATE)
     if compression == "zstd":

@@ -11,6 +11,7 @@ The second before 1970 itself is not storable: the sign of its seconds is lost
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_hive_federation.acid.arrow_columns import orc_width
+from airflow_hive_federation.acid.orc.streams import ROW_INDEX, SECONDARY, Stream, Streams
 from airflow_hive_federation.acid.orc.tail import (
     _all,
     _fields,
@@ -33,9 +35,7 @@ Nanoseconds = np.ndarray[Any, np.dtype[np.uint64]]
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # Below it, seconds are rounded down instead of towards zero (TimestampTreeReader, TimestampColumnWriter).
 _ROUNDED_NANOSECONDS = 999_999
-_VARINT, _BYTES = 0, 2
-# Kinds of streams.
-_SECONDARY, _ROW_INDEX = 5, 6
+_BYTES = 2
 _TIMESTAMP_STATISTICS = 9
 _RUN = 512
 _RUN_BYTES = 2 + 5 * _RUN
@@ -115,39 +115,21 @@ def _formatted(nanoseconds: np.ndarray[Any, np.dtype[np.int64]]) -> Nanoseconds:
     return (values << 3 | zeros).astype(np.uint64)
 
 
-def with_nanoseconds(
-    body: memoryview, lengths: tuple[int, int, int], found: Mapping[int, Nanoseconds]
-) -> tuple[memoryview, tuple[int, int, int]]:
-    """Put streams of nanoseconds into an encoded stripe, which is not compressed.
+def with_nanoseconds(streams: Streams, found: Mapping[int, Nanoseconds]) -> Streams:
+    """Put streams of nanoseconds into a stripe.
 
-    :param body: index, data and footer.
-    :param lengths: bytes of each.
     :param found: of each column, as many as it has values that are not null.
-    :return: the same of the stripe made.
     """
-    footer = _fields(bytes(body[sum(lengths[:2]) :]))
     made = {column: _runs(values) for column, values in found.items()}
-    parts: tuple[list[bytes], list[bytes]] = ([], [])
-    fields: list[tuple[int, int, int | bytes]] = []
-    at = 0
-    for field in footer:
-        if field[0] != 1 or not isinstance(field[2], bytes):
-            fields.append(field)
-            continue
-        stream = _fields(field[2])
-        kind, column, length = (_number(stream, number) for number in (1, 2, 3))
-        content = bytes(body[at : at + length])
-        is_index = at < lengths[0]
-        at += length
-        if column in made and kind == _SECONDARY:
-            content = made[column]
-        elif column in made and kind == _ROW_INDEX:
-            content = _index(content, len(made[column]))
-        parts[0 if is_index else 1].append(content)
-        message = _message([(1, _VARINT, kind), (2, _VARINT, column), (3, _VARINT, len(content))])
-        fields.append((1, _BYTES, message))
-    index, data, end = b"".join(parts[0]), b"".join(parts[1]), _message(fields)
-    return memoryview(index + data + end), (len(index), len(data), len(end))
+
+    def changed(stream: Stream) -> Stream:
+        if stream.column in made and stream.kind == SECONDARY:
+            return stream._replace(content=made[stream.column])
+        if stream.column in made and stream.kind == ROW_INDEX:
+            return stream._replace(content=_index(bytes(stream.content), len(made[stream.column])))
+        return stream
+
+    return replace(streams, streams=[changed(one) for one in streams.streams])
 
 
 def without_bounds(statistics: bytes) -> bytes:

@@ -5,16 +5,15 @@ dates and texts, most of what is streamed, are then hardly more than copied: num
 multiple quicker than an encoder that looks for the smallest form. Columns of other types, and columns of long
 texts, are encoded by pyarrow's writer, and their streams are taken over.
 
-Streams, encodings and statistics are those of the ORC specification, version 1: integers as runs of version 2
-of its run length encoding, each of 512 values, DIRECT in whole bytes, or DELTA where all steps are equal.
+Streams, encodings and statistics are those of the ORC specification, version 1; whole numbers are as
+:mod:`.integers` says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,21 +21,24 @@ import pyarrow.compute as pc
 
 from airflow_hive_federation.acid.arrow_columns import orc_width
 from airflow_hive_federation.acid.orc.assembly import Stripe, encode
-from airflow_hive_federation.acid.orc.tail import _all, _fields, _message, _number, _varint_bytes
+from airflow_hive_federation.acid.orc.integers import direct, integer_statistics, steps, zigzag
+from airflow_hive_federation.acid.orc.streams import (
+    DATA,
+    LENGTH,
+    PRESENT,
+    ROW_INDEX,
+    Content,
+    Stream,
+    Streams,
+)
+from airflow_hive_federation.acid.orc.tail import _message
 
-_Stream = tuple[int, "bytes | memoryview"]
-_Numbers = np.ndarray[Any, np.dtype[Any]]
+_Stream = tuple[int, Content]
 _VARINT, _BYTES = 0, 2
-# Kinds of streams, and of encodings.
-_PRESENT, _DATA, _LENGTH = 0, 1, 2
+# Kinds of encodings.
 _DIRECT, _DIRECT_V2 = b"\x08\x00", b"\x08\x02"
 # Fields of ColumnStatistics.
 _COUNT, _INTEGERS, _STRINGS, _DATES, _BINARIES, _HAS_NULL = 1, 2, 4, 7, 8, 10
-_TIME_ZONE = 3
-_RUN = 512
-_DIRECT_RUN, _DELTA_RUN = 0x40, 0xC0
-# The number that stands for a width of so many bytes, less one.
-_WIDTHS = (7, 15, 23, 27, 28, 29, 30, 31)
 _LITERALS = 128
 # Texts that are longer have shortened bounds in Hive's statistics.
 _LONG_TEXT_BYTES = 1024
@@ -59,13 +61,13 @@ class EncodedColumn:
 
 def constant(value: int, count: int) -> EncodedColumn:
     """Encode one whole number, so many times."""
-    return _integer_column(_steps(value, 0, count), value, value, value * count, count)
+    return _numbers(steps(value, 0, count), value, value, value * count, count)
 
 
 def counting(first: int, count: int) -> EncodedColumn:
     """Encode the whole numbers from ``first`` on."""
     last = first + count - 1
-    return _integer_column(_steps(first, 1, count), first, last, (first + last) * count // 2, count)
+    return _numbers(steps(first, 1, count), first, last, (first + last) * count // 2, count)
 
 
 def structs(count: int) -> EncodedColumn:
@@ -91,25 +93,23 @@ def plain_stripe(columns: Sequence[EncodedColumn], count: int) -> Stripe:
     :param count: rows.
     """
     model = _model()
-    fields: list[tuple[int, int, int | bytes]] = []
-    pieces: list[bytes | memoryview] = []
-    for number, column in enumerate(columns):
-        for kind, content in column.streams:
-            described = ((1, kind), (2, number), (3, len(content)))
-            fields.append((1, _BYTES, _message([(one, _VARINT, value) for one, value in described])))
-            pieces.append(content)
-    fields += [(2, _BYTES, column.encoding) for column in columns]
-    (zone,) = _all(_fields(bytes(model.body[sum(model.lengths[:2]) :])), _TIME_ZONE)
-    footer = _message([*fields, (_TIME_ZONE, _BYTES, zone)])
+    body, lengths = Streams(
+        [
+            Stream(kind, number, content)
+            for number, column in enumerate(columns)
+            for kind, content in column.streams
+        ],
+        [column.encoding for column in columns],
+        Streams.of(model.body, model.lengths).others,
+    ).joined()
     statistics = tuple(column.statistics for column in columns)
-    return Stripe(
-        body=memoryview(b"".join([*pieces, footer])),
-        lengths=(0, sum(map(len, pieces)), len(footer)),
+    return replace(
+        model,
+        body=body,
+        lengths=lengths,
         rows=count,
         statistics=(_message([(1, _BYTES, one) for one in statistics]),),
         columns=statistics,
-        writer=model.writer,
-        postscript=model.postscript,
     )
 
 
@@ -123,17 +123,13 @@ def _model() -> Stripe:
 def _by_arrow(arrays: Sequence[pa.Array]) -> list[list[EncodedColumn]]:
     table = pa.Table.from_arrays(list(arrays), names=[str(place) for place in range(len(arrays))])
     (made,) = encode(table, "uncompressed", dictionaries=False)
-    index, data, _ = made.lengths
-    footer = _fields(bytes(made.body[index + data :]))
+    taken = Streams.of(made.body, made.lengths)
     streams: list[list[_Stream]] = [[] for _ in made.columns]
-    at = 0
-    for message in _all(footer, 1):
-        kind, column, length = (_number(_fields(message), number) for number in (1, 2, 3))
-        if at >= index:
-            streams[column].append((kind, made.body[at : at + length]))
-        at += length
+    for one in taken.streams:
+        if one.kind != ROW_INDEX:
+            streams[one.column].append((one.kind, one.content))
     # The first is the root.
-    found = iter(list(map(EncodedColumn, map(tuple, streams), _all(footer, 2), made.columns))[1:])
+    found = iter(list(map(EncodedColumn, map(tuple, streams), taken.encodings, made.columns))[1:])
     return [[next(found) for _ in range(orc_width(array.type))] for array in arrays]
 
 
@@ -155,20 +151,20 @@ def _integers(array: pa.Array) -> EncodedColumn:
     values = (there.view(pa.int32()) if is_date else there).to_numpy()
     low, high = int(values.min()), int(values.max())
     if low == high:
-        runs = _steps(low, 0, len(values))
+        runs = steps(low, 0, len(values))
     else:
         # Zigzag: the sign is the last bit.
         folded = (values << 1) ^ (values >> (8 * values.itemsize - 1))
-        runs = _direct(folded.view(f"u{values.itemsize}"), max(_zigzag(low), _zigzag(high)))
-    bounds: list[tuple[int, int, int | bytes]] = [(1, _VARINT, _zigzag(low)), (2, _VARINT, _zigzag(high))]
+        runs = direct(folded.view(f"u{values.itemsize}"), max(zigzag(low), zigzag(high)))
+    bounds: list[tuple[int, int, int | bytes]] = [(1, _VARINT, zigzag(low)), (2, _VARINT, zigzag(high))]
     if is_date:
         told = (_DATES, _BYTES, _message(bounds))
     else:
         # A sum that may not fit is left out.
         fits = max(abs(low), abs(high)) * len(values) <= _MAX_SUM
-        total = [(3, _VARINT, _zigzag(int(values.sum(dtype=np.int64))))] if fits else []
+        total = [(3, _VARINT, zigzag(int(values.sum(dtype=np.int64))))] if fits else []
         told = (_INTEGERS, _BYTES, _message([*bounds, *total]))
-    return EncodedColumn((*_presence(array), (_DATA, runs)), _DIRECT_V2, _statistics(array, told))
+    return EncodedColumn((*_presence(array), (DATA, runs)), _DIRECT_V2, _statistics(array, told))
 
 
 def _texts(array: pa.Array) -> EncodedColumn | None:
@@ -179,8 +175,8 @@ def _texts(array: pa.Array) -> EncodedColumn | None:
     low, high = int(sizes.min()), int(sizes.max())
     if high > _LONG_TEXT_BYTES or data is None:
         return None
-    lengths = _steps(low, 0, len(sizes), signed=False) if low == high else _direct(sizes, high)
-    total = (_VARINT, _zigzag(int(bounds[-1] - bounds[0])))
+    lengths = steps(low, 0, len(sizes), signed=False) if low == high else direct(sizes, high)
+    total = (_VARINT, zigzag(int(bounds[-1] - bounds[0])))
     if pa.types.is_binary(array.type):
         told = (_BINARIES, _BYTES, _message([(1, *total)]))
     else:
@@ -188,17 +184,12 @@ def _texts(array: pa.Array) -> EncodedColumn | None:
         least, greatest = (extremes[name].as_buffer().to_pybytes() for name in ("min", "max"))
         told = (_STRINGS, _BYTES, _message([(1, _BYTES, least), (2, _BYTES, greatest), (3, *total)]))
     content = memoryview(data)[int(bounds[0]) : int(bounds[-1])]
-    streams = (*_presence(array), (_DATA, content), (_LENGTH, lengths))
+    streams = (*_presence(array), (DATA, content), (LENGTH, lengths))
     return EncodedColumn(streams, _DIRECT_V2, _statistics(array, told))
 
 
-def _integer_column(runs: bytes, low: int, high: int, total: int, count: int) -> EncodedColumn:
-    bounds: list[tuple[int, int, int | bytes]] = [(1, _VARINT, _zigzag(low)), (2, _VARINT, _zigzag(high))]
-    if abs(total) <= _MAX_SUM:
-        bounds.append((3, _VARINT, _zigzag(total)))
-    told = (_INTEGERS, _BYTES, _message(bounds))
-    statistics = _message([(_COUNT, _VARINT, count), told, (_HAS_NULL, _VARINT, 0)])
-    return EncodedColumn(((_DATA, runs),), _DIRECT_V2, statistics)
+def _numbers(runs: bytes, low: int, high: int, total: int, count: int) -> EncodedColumn:
+    return EncodedColumn(((DATA, runs),), _DIRECT_V2, integer_statistics(low, high, total, count))
 
 
 def _statistics(array: pa.Array, told: tuple[int, int, bytes]) -> bytes:
@@ -216,42 +207,4 @@ def _presence(array: pa.Array) -> tuple[_Stream, ...]:
     runs[:, 0] = 256 - _LITERALS
     runs[:, 1:] = octets[:whole].reshape(-1, _LITERALS)
     rest = octets[whole:].tobytes()
-    return ((_PRESENT, runs.tobytes() + (bytes([256 - len(rest)]) + rest if rest else b"")),)
-
-
-def _steps(first: int, step: int, count: int, *, signed: bool = True) -> bytes:
-    """Encode numbers with equal steps between them."""
-    fold = _zigzag if signed else int
-    end = _varint_bytes(_zigzag(step))
-    if not step:
-        whole, rest = divmod(count, _RUN)
-        value = _varint_bytes(fold(first)) + end
-        return (_header(_DELTA_RUN, _RUN) + value) * whole + (
-            _header(_DELTA_RUN, rest) + value if rest else b""
-        )
-    return b"".join(
-        _header(_DELTA_RUN, min(_RUN, count - at)) + _varint_bytes(fold(first + step * at)) + end
-        for at in range(0, count, _RUN)
-    )
-
-
-def _direct(values: _Numbers, greatest: int) -> bytes:
-    """Encode unsigned numbers as they are, each in as many bytes as the greatest takes."""
-    size, width = values.itemsize, (greatest.bit_length() + 7) // 8
-    octets = values.astype(f">u{size}").view(np.uint8).reshape(-1, size)[:, size - width :]
-    whole = len(values) // _RUN
-    kind = _DIRECT_RUN | _WIDTHS[width - 1] << 1
-    runs = np.empty((whole, 2 + _RUN * width), np.uint8)
-    runs[:, :2] = list(_header(kind, _RUN))
-    runs[:, 2:].reshape(whole, _RUN, width)[:] = octets[: whole * _RUN].reshape(whole, _RUN, width)
-    rest = len(values) - whole * _RUN
-    end = _header(kind, rest) + octets[whole * _RUN :].tobytes() if rest else b""
-    return runs.tobytes() + end
-
-
-def _header(kind: int, count: int) -> bytes:
-    return bytes([kind | (count - 1) >> 8, (count - 1) & 0xFF])
-
-
-def _zigzag(value: int) -> int:
-    return value << 1 if value >= 0 else (-value << 1) - 1
+    return ((PRESENT, runs.tobytes() + (bytes([256 - len(rest)]) + rest if rest else b"")),)

@@ -12,7 +12,8 @@ from pyarrow import orc
 
 from airflow_hive_federation.acid.orc import compression
 from airflow_hive_federation.acid.orc.assembly import AssembledFile, Stripe, encode
-from airflow_hive_federation.acid.orc.compression import BLOCK_BYTES, CompressedStream, compressed_stripe
+from airflow_hive_federation.acid.orc.compression import BLOCK_BYTES, CompressedStream, compressed
+from airflow_hive_federation.acid.orc.streams import Streams
 from airflow_hive_federation.acid.orc.tail import _all, _fields, _locate, _number
 from airflow_hive_federation.errors import AcidFormatError
 
@@ -55,6 +56,8 @@ def table(seed: int, count: int) -> pa.Table:
         for share in (0.2, 1.0):
             places = pa.array(np.arange(count), mask=chance.random(count) < share)
             columns[f"{name} {share}"] = array.take(places)
+    # Made without pyarrow's encoder, see test_orc_repeated.py; with nulls among it, it is not.
+    del columns["constant"]
     return pa.table(columns)
 
 
@@ -132,4 +135,4 @@ def test_places_of_bytes() -> None:
 def test_an_index_of_another_layout_is_refused(kind: int) -> None:
     (stripe,) = encode(pa.table({"number": range(20_000)}), "uncompressed")
     with pytest.raises(AcidFormatError, match="row index"):
-        compressed_stripe(stripe.body, stripe.lengths, [12, kind], "zlib")
+        compressed(Streams.of(stripe.body, stripe.lengths), [12, kind], "zlib")

@@ -1,0 +1,119 @@
+"""Columns of long runs are read as they were, and described as pyarrow's encoder describes them."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import orc
+
+from airflow_hive_federation.acid.orc.assembly import AssembledFile, encode
+from airflow_hive_federation.acid.orc.repeated import RepeatedNumbers, taken_out
+from airflow_hive_federation.acid.orc.streams import DATA, ROW_INDEX, Streams
+from airflow_hive_federation.acid.orc.tail import _all, _fields, _locate, _number, _varints
+
+_PIECES = st.lists(
+    st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(1, 15_000)), min_size=1, max_size=6
+)
+
+
+def events(pieces: list[tuple[int, int]]) -> pa.Table:
+    """A table with two repeated columns, among others with columns below them."""
+    numbers = np.concatenate([np.full(count, value, np.int64) for value, count in pieces])
+    count = len(numbers)
+    kind = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.int64()))])
+    row = pa.array([{"a": one if one % 3 else None, "b": [one] * (one % 3)} for one in range(count)], kind)
+    return pa.table(
+        {
+            "first": row,
+            "same": pa.array(np.full(count, -7, np.int32)),
+            "id": np.arange(count) * 3 % 1009,
+            "numbers": pa.chunked_array([numbers[: count // 2], numbers[count // 2 :]]),
+            "last": row,
+        }
+    )
+
+
+@settings(max_examples=25)
+@given(pieces=_PIECES, codec=st.sampled_from(["uncompressed", "zlib", "zstd"]))
+def test_they_are_read_as_they_were(pieces: list[tuple[int, int]], codec: str) -> None:
+    rows = events(pieces)
+    (stripe,) = encode(rows, codec)
+    types = pa.BufferOutputStream()
+    orc.write_table(rows.slice(0, 0), types)
+    _, _, footer = _locate(pa.BufferReader(types.getvalue()), "types")
+    made = io.BytesIO()
+    file = AssembledFile(made, _all(footer, 4), compression=codec, calendar=None)
+    file.add(stripe)
+    file.finish({})
+    assert orc.ORCFile(made).read().equals(rows.combine_chunks())
+
+
+@settings(max_examples=25)
+@given(pieces=_PIECES)
+def test_they_are_described_as_by_pyarrow(pieces: list[tuple[int, int]]) -> None:
+    numbers = np.concatenate([np.full(count, value, np.int64) for value, count in pieces])
+    rows = pa.table({"id": pa.array(np.arange(len(numbers))).cast(pa.string()), "numbers": numbers})
+    (stripe,) = encode(rows, "uncompressed")
+    sink = pa.BufferOutputStream()
+    orc.write_table(rows, sink, compression="uncompressed", row_index_stride=10_000, stripe_size=1 << 40)
+    content = sink.getvalue()
+    _, _, footer = _locate(pa.BufferReader(content), "pyarrow's")
+    assert [_told(one) for one in stripe.columns] == [_told(one) for one in _all(footer, 7)]
+    information = _fields(_all(footer, 3)[0])
+    start, *lengths = (_number(information, number) for number in range(1, 5))
+    body = memoryview(content)[start : start + sum(lengths)]
+    theirs = Streams.of(body, (lengths[0], lengths[1], lengths[2]))
+    ours = Streams.of(stripe.body, stripe.lengths)
+    # The column itself was made here, and comes before pyarrow's.
+    assert [one.column for one in ours.streams if one.kind == DATA] == [2, 1]
+    assert _row_groups(ours) == _row_groups(theirs)
+
+
+def _told(statistics: bytes) -> list[object]:
+    """What statistics say, but for how many bytes a column takes."""
+    return sorted(
+        (field[0], sorted(_fields(field[2]))) if isinstance(field[2], bytes) else (field[0], field[2])
+        for field in _fields(statistics)
+        if field[0] != 11
+    )
+
+
+def _row_groups(streams: Streams) -> list[list[object]]:
+    (index,) = (one.content for one in streams.streams if (one.kind, one.column) == (ROW_INDEX, 2))
+    return [_told(_all(_fields(entry), 2)[0]) for entry in _all(_fields(bytes(index)), 1)]
+
+
+def test_places_in_runs() -> None:
+    """Of a number and of another, each in runs of 512."""
+    rows = pa.table({"id": np.arange(30_000), "numbers": np.repeat([5, 1000], [12_000, 18_000])})
+    (stripe,) = encode(rows, "uncompressed")
+    streams = Streams.of(stripe.body, stripe.lengths)
+    (index,) = (one.content for one in streams.streams if (one.kind, one.column) == (ROW_INDEX, 2))
+    places = [list(_varints(b"".join(_all(_fields(entry), 1)))) for entry in _all(_fields(bytes(index)), 1)]
+    # A run takes two bytes, the number's one or two, and one for the step.
+    second = 24 * 4
+    assert places == [[0, 0], [19 * 4, 10_000 - 19 * 512], [second + 15 * 5, 20_000 - 12_000 - 15 * 512]]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.chunked_array([[1, 1, None, 1]]),
+        pa.chunked_array([["a", "a"]]),
+        pa.chunked_array([[1, 2] * 600]),
+        pa.chunked_array([[]], pa.int64()),
+        pa.chunked_array([[1, 1]], pa.int16()),
+    ],
+)
+def test_other_columns_are_left_to_pyarrow(column: pa.ChunkedArray) -> None:
+    assert RepeatedNumbers.of(column) is None
+
+
+def test_one_column_is_left() -> None:
+    rows = pa.table({"a": [1, 1], "b": [2, 2]})
+    assert taken_out(rows) == (rows, {})
