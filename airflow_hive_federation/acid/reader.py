@@ -104,6 +104,8 @@ def read_table(
             only=columns if predicate is None else None,
             storage_options=storage_options,
         )
+        if predicate is None:
+            return rows
     else:
         rows = plain_table(spark, table, directories, data, keys, storage_options=storage_options)
     if predicate is not None:
@@ -133,7 +135,7 @@ def visible_rows(
     :param write_ids: the list the snapshots were made with.
     :param partition_keys: the table's partition keys, in order.
     :param row_ids: add ``ROW__ID`` as the first column.
-    :param only: the columns that will be asked for, if that is known; others may be left out.
+    :param only: columns and partition keys to return, in this order; ``None`` returns all.
     :param storage_options: for reading ``_flush_length`` files.
     :raises AcidFormatError: if a file's name tells no bucket.
     """
@@ -158,8 +160,10 @@ def visible_rows(
         frames.append(rows)
     if not frames:
         frames.append(with_partition_values(spark, no_rows(spark, schema), places, partition_keys))
-    selected = [shown(column) for column in columns] + [scan.quoted(key.name) for key in partition_keys]
-    chosen = [*([_ROW_ID] if row_ids else []), *selected]
+    selected = {column.name: shown(column) for column in columns}
+    selected |= {key.name: scan.quoted(key.name) for key in partition_keys}
+    names = list(selected) if only is None else [name.lower() for name in only]
+    chosen = [*([_ROW_ID] if row_ids else []), *(selected.get(name, scan.quoted(name)) for name in names)]
     return scan.union([frame.selectExpr(*chosen) for frame in frames])
 
 
