@@ -14,7 +14,7 @@ from benchmarks import machine, results
 REMOTES = ("remote-create", "remote-sync", "federation", "tunnel")
 BOOTSTRAPS = ("bootstrap", "bootstrap-limit", "bootstrap-10x")
 ACID_READS = ("acid-read", "acid-read-deletes")
-INCREMENTS = ("increments", "increments-limit", "increments-idle")
+INCREMENTS = ("increments", "increments-limit", "increments-10x", "increments-idle")
 INGESTS = ("ingest-arrow", "ingest-records", "ingest-dynamic", "ingest-commit")
 IDS = (
     "import",

@@ -41,6 +41,8 @@ _FAST_AIM = 8.0
 _CALLS_AIM = 1 / 0.65
 _EVENTS_A_SECOND = 500
 _IDLE_AIM_S = 2.0
+#: With ten times as many commits, one may cost so much more.
+_LINEAR_AIM = 1.25
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +60,7 @@ class _Commits:
 
 
 def run(setting: Setting, parts: Sequence[str]) -> Iterator[Result]:
-    """Measure the parts asked for: ``increments``, ``increments-limit``, ``increments-idle``."""
+    """Measure the parts asked for: ``increments`` and ``increments-limit``, ``-10x``, ``-idle``."""
     commits = _Commits(count=1000 if setting.scale == "full" else 50)
     with ExitStack() as stack:
         source, target = stack.enter_context(metastores(setting.directory, "source", "target"))
@@ -82,6 +84,8 @@ def run(setting: Setting, parts: Sequence[str]) -> Iterator[Result]:
             with MetastoreClient(client_settings(source)) as client:
                 commit(client, source.warehouse, commits.count)
             yield from _increments(setting, commits, ours, rivals, target)
+        if "increments-10x" in parts:
+            yield _ten_times(setting, commits, ours[0], source)
         if "increments-idle" in parts:
             yield _idle(setting, ours[0], source)
 
@@ -128,6 +132,26 @@ def _increments(
         peer=f"{_EVENTS_A_SECOND} events a second",
         peer_s=at_most_s,
         at_most_s=at_most_s,
+    )
+
+
+def _ten_times(setting: Setting, commits: _Commits, ours: _Ours, source: EmbeddedMetastore) -> Result:
+    many = _Commits(count=10 * commits.count)
+    ours.cycle()
+    taken = []
+    for some in (commits, many):
+        setting.say(f"Making {some.count:,} commits")
+        with MetastoreClient(client_settings(source)) as client:
+            commit(client, source.warehouse, some.count)
+        taken.append(ours.cycle())
+        setting.say(f"{some.count:,} commits: {taken[-1]}")
+    return beside_limit(
+        "increments-10x",
+        f"a tenth of {many}, beside {commits.count:,}: is the cost linear?",
+        ours_s=taken[1].total_s / 10,
+        peer="ours, a tenth of the commits",
+        peer_s=taken[0].total_s,
+        at_most=_LINEAR_AIM,
     )
 
 
