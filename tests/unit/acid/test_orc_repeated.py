@@ -69,8 +69,9 @@ def test_they_are_described_as_by_pyarrow(pieces: list[tuple[int, int]]) -> None
     body = memoryview(content)[start : start + sum(lengths)]
     theirs = Streams.of(body, (lengths[0], lengths[1], lengths[2]))
     ours = Streams.of(stripe.body, stripe.lengths)
-    # The column itself was made here, and comes before pyarrow's.
-    assert [one.column for one in ours.streams if one.kind == DATA] == [2, 1]
+    if RepeatedNumbers.of(rows.column("numbers")) is not None:
+        # The column was made here, and comes before pyarrow's.
+        assert [one.column for one in ours.streams if one.kind == DATA] == [2, 1]
     assert _row_groups(ours) == _row_groups(theirs)
 
 
