@@ -19,7 +19,6 @@ from airflow_hive_federation.embedded.sql import HiveSql
 from tests.conftest import local_spark
 from tests.integration.history_runs import HistoryError, Servers, run_history
 
-
 #: Hive 4.2's cleaner, told by write ids what it may remove, loses rows beside open transactions; see
 #: docs/compaction.md.
 SETTINGS = {"metastore.txn.use.minhistorywriteid": "false", "hive.txn.use.minhistorywriteid": "false"}
