@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.errors import NoSuchObjectError
+from airflow_hive_federation.errors import NoSuchObjectError, TargetChangedError
 from airflow_hive_federation.metastore.calls.partition_pages import page_size
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_json, to_json
@@ -249,8 +249,12 @@ class TableConvergence:
         for some in self._side_by_side(self._names_there(), with_column_stats=True, valid_write_ids=valid):
             changed: defaultdict[int | None, list[Any]] = defaultdict(list)
             for name, one, found in some:
-                if found is None:  # the verification will tell
-                    continue
+                if found is None:
+                    raise TargetChangedError(
+                        f"Partition {name} of {self._database}.{self._name} is not on the target any more.",
+                        remedy="Somebody else dropped it during the load. Load again: it is made anew.",
+                        differences=[name],
+                    )
                 wanted = statistics.without_stale_statistics(_kept(one, found))
                 if not _same(wanted, found):
                     if self._write_ids is None:

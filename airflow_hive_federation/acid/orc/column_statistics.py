@@ -19,6 +19,7 @@ from airflow_hive_federation.acid.orc.tail import (
     _number,
     _optional,
     _unzigzag,
+    _zigzag,
 )
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
@@ -162,10 +163,6 @@ def _finite(values: Sequence[float]) -> bool:
 
 def _signed(value: int) -> int:
     return _unzigzag(value)
-
-
-def _zigzag(value: int) -> int:
-    return value << 1 if value >= 0 else (-value << 1) - 1
 
 
 def _float(value: bytes) -> float:

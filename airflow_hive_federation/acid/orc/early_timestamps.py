@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_hive_federation.acid.arrow_columns import orc_width
+from airflow_hive_federation.acid.orc.integers import RUN, direct
 from airflow_hive_federation.acid.orc.streams import ROW_INDEX, SECONDARY, Stream, Streams
 from airflow_hive_federation.acid.orc.tail import (
     _all,
@@ -37,10 +38,9 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _ROUNDED_NANOSECONDS = 999_999
 _BYTES = 2
 _TIMESTAMP_STATISTICS = 9
-_RUN = 512
-_RUN_BYTES = 2 + 5 * _RUN
-# RLE version 2, DIRECT, 40 bits wide.
-_RUN_HEADER = 0x40 | 28 << 1
+# Nanoseconds with three bits more need five bytes; all runs then have the same length.
+_GREATEST = 2**40 - 1
+_RUN_BYTES = 2 + 5 * RUN
 
 
 def storable(rows: pa.Table) -> tuple[pa.Table, Mapping[int, Nanoseconds]]:
@@ -120,7 +120,7 @@ def with_nanoseconds(streams: Streams, found: Mapping[int, Nanoseconds]) -> Stre
 
     :param found: of each column, as many as it has values that are not null.
     """
-    made = {column: _runs(values) for column, values in found.items()}
+    made = {column: direct(values, _GREATEST) for column, values in found.items()}
 
     def changed(stream: Stream) -> Stream:
         if stream.column in made and stream.kind == SECONDARY:
@@ -142,16 +142,6 @@ def value_counts(stripe_statistics: bytes) -> list[int]:
     return [_number(_fields(one), 1) for one in _all(_fields(stripe_statistics), 1)]
 
 
-def _runs(values: Nanoseconds) -> bytes:
-    return b"".join(_run(values[at : at + _RUN]) for at in range(0, len(values), _RUN))
-
-
-def _run(values: Nanoseconds) -> bytes:
-    last = len(values) - 1
-    octets = values.astype(">u8").view(np.uint8).reshape(-1, 8)
-    return bytes([_RUN_HEADER | last >> 8, last & 0xFF]) + octets[:, 3:].tobytes()
-
-
 def _index(message: bytes, length: int) -> bytes:
     """Change the positions of the stream, which is the column's last, in a ``RowIndex``.
 
@@ -163,7 +153,7 @@ def _index(message: bytes, length: int) -> bytes:
         fields = _fields(entry)
         (statistics,) = _all(fields, 2)
         positions = list(_varints(b"".join(_all(fields, 1))))
-        run, place = divmod(values, _RUN)
+        run, place = divmod(values, RUN)
         positions[-2:] = min(run * _RUN_BYTES, length), place
         packed = b"".join(map(_varint_bytes, positions))
         entries.append((1, _BYTES, _message([(1, _BYTES, packed), (2, _BYTES, without_bounds(statistics))])))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from airflow_hive_federation.acid.orc.tail import _message, _varint_bytes
+from airflow_hive_federation.acid.orc.tail import _message, _varint_bytes, _zigzag
 
 #: Values of a run.
 RUN = 512
@@ -26,8 +26,8 @@ _MAX_SUM = 2**63 - 1
 
 def steps(first: int, step: int, count: int, *, signed: bool = True) -> bytes:
     """Encode numbers with equal steps between them."""
-    fold = zigzag if signed else int
-    end = _varint_bytes(zigzag(step))
+    fold = _zigzag if signed else int
+    end = _varint_bytes(_zigzag(step))
     if not step:
         whole, rest = divmod(count, RUN)
         value = _varint_bytes(fold(first)) + end
@@ -56,17 +56,12 @@ def direct(values: np.ndarray[Any, np.dtype[Any]], greatest: int) -> bytes:
 
 def integer_statistics(low: int, high: int, total: int, count: int) -> bytes:
     """Make the ``ColumnStatistics`` of numbers of which none is null; a sum that may not fit is left out."""
-    bounds: list[tuple[int, int, int | bytes]] = [(1, _VARINT, zigzag(low)), (2, _VARINT, zigzag(high))]
+    bounds: list[tuple[int, int, int | bytes]] = [(1, _VARINT, _zigzag(low)), (2, _VARINT, _zigzag(high))]
     if abs(total) <= _MAX_SUM:
-        bounds.append((3, _VARINT, zigzag(total)))
+        bounds.append((3, _VARINT, _zigzag(total)))
     told = (_INTEGERS, _BYTES, _message(bounds))
     return _message([(_COUNT, _VARINT, count), told, (_HAS_NULL, _VARINT, 0)])
 
 
 def _header(kind: int, count: int) -> bytes:
     return bytes([kind | (count - 1) >> 8, (count - 1) & 0xFF])
-
-
-def zigzag(value: int) -> int:
-    """Fold the sign into the last bit."""
-    return value << 1 if value >= 0 else (-value << 1) - 1

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from airflow_hive_federation.acid.arrow_columns import orc_width
 from airflow_hive_federation.acid.orc.assembly import Stripe, encode
-from airflow_hive_federation.acid.orc.integers import direct, integer_statistics, steps, zigzag
+from airflow_hive_federation.acid.orc.integers import direct, integer_statistics, steps
 from airflow_hive_federation.acid.orc.streams import (
     DATA,
     LENGTH,
@@ -31,7 +31,7 @@ from airflow_hive_federation.acid.orc.streams import (
     Stream,
     Streams,
 )
-from airflow_hive_federation.acid.orc.tail import _message
+from airflow_hive_federation.acid.orc.tail import _message, _zigzag
 
 _Stream = tuple[int, Content]
 _VARINT, _BYTES = 0, 2
@@ -155,14 +155,14 @@ def _integers(array: pa.Array) -> EncodedColumn:
     else:
         # Zigzag: the sign is the last bit.
         folded = (values << 1) ^ (values >> (8 * values.itemsize - 1))
-        runs = direct(folded.view(f"u{values.itemsize}"), max(zigzag(low), zigzag(high)))
-    bounds: list[tuple[int, int, int | bytes]] = [(1, _VARINT, zigzag(low)), (2, _VARINT, zigzag(high))]
+        runs = direct(folded.view(f"u{values.itemsize}"), max(_zigzag(low), _zigzag(high)))
+    bounds: list[tuple[int, int, int | bytes]] = [(1, _VARINT, _zigzag(low)), (2, _VARINT, _zigzag(high))]
     if is_date:
         told = (_DATES, _BYTES, _message(bounds))
     else:
         # A sum that may not fit is left out.
         fits = max(abs(low), abs(high)) * len(values) <= _MAX_SUM
-        total = [(3, _VARINT, zigzag(int(values.sum(dtype=np.int64))))] if fits else []
+        total = [(3, _VARINT, _zigzag(int(values.sum(dtype=np.int64))))] if fits else []
         told = (_INTEGERS, _BYTES, _message([*bounds, *total]))
     return EncodedColumn((*_presence(array), (DATA, runs)), _DIRECT_V2, _statistics(array, told))
 
@@ -176,7 +176,7 @@ def _texts(array: pa.Array) -> EncodedColumn | None:
     if high > _LONG_TEXT_BYTES or data is None:
         return None
     lengths = steps(low, 0, len(sizes), signed=False) if low == high else direct(sizes, high)
-    total = (_VARINT, zigzag(int(bounds[-1] - bounds[0])))
+    total = (_VARINT, _zigzag(int(bounds[-1] - bounds[0])))
     if pa.types.is_binary(array.type):
         told = (_BINARIES, _BYTES, _message([(1, *total)]))
     else:

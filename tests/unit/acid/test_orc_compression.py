@@ -11,11 +11,12 @@ import pytest
 from pyarrow import orc
 
 from airflow_hive_federation.acid.orc import compression
-from airflow_hive_federation.acid.orc.assembly import AssembledFile, Stripe, encode
+from airflow_hive_federation.acid.orc.assembly import encode
 from airflow_hive_federation.acid.orc.compression import BLOCK_BYTES, CompressedStream, compressed
 from airflow_hive_federation.acid.orc.streams import Streams
 from airflow_hive_federation.acid.orc.tail import _all, _fields, _locate, _number
 from airflow_hive_federation.errors import AcidFormatError
+from tests.orc_stripes import read_stripe
 
 
 def values(chance: np.random.Generator, count: int) -> dict[str, pa.Array]:
@@ -102,18 +103,7 @@ def test_they_hold_what_was_compressed(codec: str) -> None:
     (plain,) = encode(rows, "uncompressed")
     (stripe,) = encode(rows, codec)
     assert len(stripe.body) < len(plain.body)
-    assert _read(stripe, rows, codec).equals(_read(plain, rows, "uncompressed"))
-
-
-def _read(stripe: Stripe, rows: pa.Table, codec: str) -> pa.Table:
-    types = pa.BufferOutputStream()
-    orc.write_table(rows.slice(0, 0), types)
-    _, _, footer = _locate(pa.BufferReader(types.getvalue()), "types")
-    made = io.BytesIO()
-    file = AssembledFile(made, _all(footer, 4), compression=codec, calendar=None)
-    file.add(stripe)
-    file.finish({})
-    return orc.ORCFile(made).read()
+    assert read_stripe(stripe, rows, codec).equals(read_stripe(plain, rows, "uncompressed"))
 
 
 def test_places_of_bytes() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from airflow_hive_federation.acid.orc.assembly import AssembledFile, encode
+from airflow_hive_federation.acid.orc.assembly import encode
 from airflow_hive_federation.acid.orc.repeated import RepeatedNumbers, taken_out
 from airflow_hive_federation.acid.orc.streams import DATA, ROW_INDEX, Streams
 from airflow_hive_federation.acid.orc.tail import _all, _fields, _locate, _number, _varints
+from tests.orc_stripes import read_stripe
 
 _PIECES = st.lists(
     st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(1, 15_000)), min_size=1, max_size=6
@@ -43,14 +42,7 @@ def events(pieces: list[tuple[int, int]]) -> pa.Table:
 def test_they_are_read_as_they_were(pieces: list[tuple[int, int]], codec: str) -> None:
     rows = events(pieces)
     (stripe,) = encode(rows, codec)
-    types = pa.BufferOutputStream()
-    orc.write_table(rows.slice(0, 0), types)
-    _, _, footer = _locate(pa.BufferReader(types.getvalue()), "types")
-    made = io.BytesIO()
-    file = AssembledFile(made, _all(footer, 4), compression=codec, calendar=None)
-    file.add(stripe)
-    file.finish({})
-    assert orc.ORCFile(made).read().equals(rows.combine_chunks())
+    assert read_stripe(stripe, rows, codec).equals(rows.combine_chunks())
 
 
 @settings(max_examples=25)

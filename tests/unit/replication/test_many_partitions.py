@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from airflow_hive_federation.errors import TargetChangedError
 from airflow_hive_federation.metastore.calls import partitions as partition_calls
 from airflow_hive_federation.metastore.calls.partitions import PartitionCalls
 from airflow_hive_federation.metastore.idl import types
@@ -173,6 +174,19 @@ def test_a_table_of_many_partitions_takes_little_more_memory_than_one_of_few(tmp
     few, many = 2 * PAGE, 6 * PAGE
     for before, after in zip(steps(tmp_path, few), steps(tmp_path, many), strict=True):
         assert (after - before) / (many - few) < NAME_BYTES, (before, after)
+
+
+def test_a_partition_that_somebody_drops_during_a_load_is_named(tmp_path: Path) -> None:
+    layout = TargetLayout(policy=POLICY, managed=TARGET.removesuffix("/t"))
+    one = TableConvergence(
+        Metastore(PAGE, TARGET),  # type: ignore[arg-type]
+        layout,
+        dumped(tmp_path, PAGE + 1),
+        document=document(),
+        parameters={},
+    )
+    with pytest.raises(TargetChangedError, match=r"Partition p=100 of d\.t"):
+        one._describe_partitions(WRITE_IDS.text())
 
 
 def test_places_are_those_of_the_partitions() -> None:
