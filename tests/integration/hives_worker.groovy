@@ -23,4 +23,6 @@ def waiting = {
         !(open() - others).empty
 }
 while (waiting() && System.currentTimeMillis() < deadline) Thread.sleep(500)
-Runtime.runtime.halt(waiting() ? 1 : 0)
+def stuck = waiting()
+if (stuck) System.err.println("queue: ${client.showCompactions().compacts}\ntransactions: ${client.showTxns().open_txns}")
+Runtime.runtime.halt(stuck ? 1 : 0)
