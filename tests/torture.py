@@ -19,10 +19,6 @@ from airflow_hive_federation.embedded.sql import HiveSql
 from tests.conftest import local_spark
 from tests.integration.history_runs import HistoryError, Servers, run_history
 
-#: Hive 4.2's cleaner, told by write ids what it may remove, loses rows beside open transactions; see
-#: docs/compaction.md.
-SETTINGS = {"metastore.txn.use.minhistorywriteid": "false", "hive.txn.use.minhistorywriteid": "false"}
-
 
 def main(argv: list[str]) -> int:
     """Run histories until one fails; 1 if one did."""
@@ -40,10 +36,10 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     first, failed = options.first or int(time.time()) % 10**8, []
     with (
-        EmbeddedMetastore.start("torture-source", settings=SETTINGS) as source,
-        EmbeddedMetastore.start("torture-target", settings=SETTINGS) as target,
-        HiveSql(source, settings=SETTINGS) as source_sql,
-        HiveSql(target, settings=SETTINGS) as target_sql,
+        EmbeddedMetastore.start("torture-source") as source,
+        EmbeddedMetastore.start("torture-target") as target,
+        HiveSql(source) as source_sql,
+        HiveSql(target) as target_sql,
         local_spark() as spark,
         tempfile.TemporaryDirectory(prefix="torture-") as root,
     ):

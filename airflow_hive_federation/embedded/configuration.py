@@ -71,7 +71,20 @@ def transaction_settings() -> dict[str, str]:
         "metastore.transactional.event.listeners": _LISTENER,
         "hive.metastore.transactional.event.listeners": _LISTENER,
         "hive.metastore.event.db.notification.api.auth": "false",
+        # By Hive's default, its cleaner removes what a reader still needs, and may take committed deltas for
+        # aborted ones (see docs/compaction.md).
+        **minimum_history(False),
     }
+
+
+def minimum_history(kept: bool) -> dict[str, str]:
+    """Return what has the cleaner go by a minimum history of write ids (Hive's default) or by transactions.
+
+    It is for the metastore and the SQL engine (``TxnHandler``, ``ReadyToCleanHandler``).
+    """
+    return dict.fromkeys(
+        ("metastore.txn.use.minhistorywriteid", "hive.txn.use.minhistorywriteid"), str(kept).lower()
+    )
 
 
 def metastore_settings(directory: Path, overrides: Mapping[str, str] | None = None) -> dict[str, str]:

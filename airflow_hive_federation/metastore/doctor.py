@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from airflow_hive_federation.errors import MetastoreError
@@ -22,6 +23,7 @@ LISTENER = "org.apache.hive.hcatalog.listener.DbNotificationListener"
 TRANSACTION_MANAGER = "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager"
 MIN_EVENT_TTL_S = 24 * 3600
 
+_MINIMUM_HISTORY = "hive.txn.use.minhistorywriteid"
 # Settings that are read; a server tells only those that begin with hive, mapred, hdfs or tez.
 KEYS = (
     "hive.metastore.transactional.event.listeners",
@@ -30,6 +32,7 @@ KEYS = (
     "hive.repl.event.db.listener.timetolive",
     "hive.compactor.initiator.on",
     "hive.compactor.cleaner.on",
+    _MINIMUM_HISTORY,
     "hive.txn.manager",
     "hive.support.concurrency",
     "hive.stats.fetch.bitvector",
@@ -87,18 +90,22 @@ def collect(client: MetastoreClient) -> Facts:
         version = client.call("getVersion")
     except MetastoreError as error:
         return Facts(problem=error.message, remedy=error.remedy)
-    settings = {}
-    for key in KEYS:
-        value = _try(lambda key=key: str(client.call("get_config_value", key, _UNSET)))  # type: ignore[misc]
-        if value is not None:
-            settings[key] = value
     return Facts(
         uri=client.uri or "",
         version=version,
         acid_problem=_acid_problem(client),
         last_event_id=_try(client.get_current_notification_event_id),
-        settings={key: value for key, value in settings.items() if value != _UNSET},
+        settings=_settings(client, KEYS),
     )
+
+
+def examine_cleaner(client: MetastoreClient) -> Finding:
+    """Look whether the cleaner may remove more than what compaction has replaced.
+
+    :raises MetastoreError: the metastore cannot be asked.
+    """
+    facts = Facts(version=client.call("getVersion"), settings=_settings(client, [_MINIMUM_HISTORY]))
+    return _minimum_history(facts)
 
 
 def assess(facts: Facts) -> list[Finding]:
@@ -130,6 +137,7 @@ def assess(facts: Facts) -> list[Finding]:
             "hive.compactor.cleaner.on",
             "Nothing removes directories that compaction has replaced.",
         ),
+        _minimum_history(facts),
         _bit_vectors(facts),
     ]
 
@@ -228,6 +236,23 @@ def _transaction_manager(facts: Facts) -> Finding:
     )
 
 
+def _minimum_history(facts: Facts) -> Finding:
+    key = _MINIMUM_HISTORY
+    name = "cleaner beside transactions"
+    value = facts.settings.get(key)
+    if value is not None and value.lower() == "false":
+        return Finding(name=name, state="ok", detail=f"{key} is false: it waits for open transactions")
+    if facts.version.partition(".")[0] != "4":
+        return Finding(name=name, state="ok", detail="it waits for open transactions")
+    return Finding(
+        name=name,
+        state="warning",
+        detail=f"{key} is {value or 'not set (true by default)'}: beside an open transaction, the cleaner "
+        "of Hive 4 may take committed deltas of a compacted table for aborted ones and remove them",
+        remedy=f"Set {key} and metastore.txn.use.minhistorywriteid to false for metastore and Hive.",
+    )
+
+
 def _bit_vectors(facts: Facts) -> Finding:
     key = "hive.stats.fetch.bitvector"
     value = facts.settings.get(key)
@@ -287,6 +312,11 @@ def _acid_problem(client: MetastoreClient) -> str:
     if made.tableType != "MANAGED_TABLE" or (made.parameters or {}).get("transactional") != "true":
         return f"the server would make it {made.tableType}"
     return ""
+
+
+def _settings(client: MetastoreClient, keys: Sequence[str]) -> dict[str, str]:
+    values = {key: _try(partial(client.call, "get_config_value", key, _UNSET)) for key in keys}
+    return {key: value for key, value in values.items() if value not in (None, _UNSET)}
 
 
 def _try(ask: Callable[[], T]) -> T | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_hive_federation.embedded import jars
+from airflow_hive_federation.embedded.configuration import minimum_history
 from airflow_hive_federation.embedded.java import find_java
 from airflow_hive_federation.embedded.lock import METASTORE, locked
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
@@ -31,6 +32,13 @@ def client(source: EmbeddedMetastore) -> Iterator[MetastoreClient]:
     """A client of the source metastore."""
     with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def hives_default_cleaner() -> Iterator[EmbeddedMetastore]:
+    """A metastore whose cleaner goes by the minimum history of write ids, as Hive's does by default."""
+    with EmbeddedMetastore.start("history", settings=minimum_history(True)) as metastore:
+        yield metastore
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,9 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import ConfigurationError, LockTimeoutError, TransactionAbortedError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.waiting import PollPolicy, wait_until
+from tests.integration.small_source import make_table
 
 DATABASE = "reading"
 ACID = "stored as orc tblproperties ('transactional'='true', 'no_auto_compaction'='true')"
@@ -84,34 +86,37 @@ def test_views_for_sql(hive: HiveSql, client: MetastoreClient, spark: SparkSessi
 
 
 def test_the_cleaner_keeps_what_is_being_read(
-    hive: HiveSql, client: MetastoreClient, spark: SparkSession, source: EmbeddedMetastore
+    spark: SparkSession, hives_default_cleaner: EmbeddedMetastore
 ) -> None:
-    settings = MetastoreSettings(uris=(source.uri,))
+    settings = MetastoreSettings(uris=(hives_default_cleaner.uri,))
     names = [f"{DATABASE}.{table}" for table in ("kept", "cleaned")]
-    for name in names:
-        hive.execute(f"create table {name} (id int) {ACID}")
-        for number in (1, 2):
-            append(spark, client, name, spark.range(1).selectExpr(f"{number} id"))
-    kept, cleaned = (source.warehouse / f"{DATABASE}.db" / table for table in ("kept", "cleaned"))
-    with reading(spark, client, names[:1]) as tables:
-        rows = tables[names[0]]
-        locks = client.show_locks(database=DATABASE, table="kept")
-        assert [(lock.type, lock.state) for lock in locks] == [(1, 1)]  # SHARED_READ, ACQUIRED
-        for name in names:
-            (report,) = compact_table(settings, name, CompactionKind.MAJOR, in_threads(1))
-            assert report.state == "compacted"
-        # The cleaner has come by: it has removed what nobody reads.
-        assert wait_until(lambda: not _deltas(cleaned), PATIENT)
-        assert len(_deltas(kept)) == 2
-        assert sorted(row.id for row in rows.collect()) == [1, 2]
-        with (
-            pytest.raises(LockTimeoutError, match="kept"),
-            Transaction(client, lock_policy=PollPolicy(timeout_s=0.2)) as writer,
-        ):
-            writer.lock([_overwrite("kept")])
-    assert wait_until(lambda: not _deltas(kept), PATIENT)
-    assert client.show_locks(database=DATABASE, table="kept") == []
-    assert sorted(row.id for row in read_table(spark, client, names[0]).collect()) == [1, 2]
+    warehouse = hives_default_cleaner.warehouse / f"{DATABASE}.db"
+    kept, cleaned = (warehouse / table for table in ("kept", "cleaned"))
+    with MetastoreClient(settings) as client:
+        client.create_database(types.Database(name=DATABASE))
+        for table in ("kept", "cleaned"):
+            make_table(client, DATABASE, table)
+            for number in (1, 2):
+                append(spark, client, f"{DATABASE}.{table}", spark.sql(f"select {number} a, 'x' b"))
+        with reading(spark, client, names[:1]) as tables:
+            rows = tables[names[0]]
+            locks = client.show_locks(database=DATABASE, table="kept")
+            assert [(lock.type, lock.state) for lock in locks] == [(1, 1)]  # SHARED_READ, ACQUIRED
+            for name in names:
+                (report,) = compact_table(settings, name, CompactionKind.MAJOR, in_threads(1))
+                assert report.state == "compacted"
+            # The cleaner has come by: it has removed what nobody reads.
+            assert wait_until(lambda: not _deltas(cleaned), PATIENT)
+            assert len(_deltas(kept)) == 2
+            assert sorted(row.a for row in rows.collect()) == [1, 2]
+            with (
+                pytest.raises(LockTimeoutError, match="kept"),
+                Transaction(client, lock_policy=PollPolicy(timeout_s=0.2)) as writer,
+            ):
+                writer.lock([_overwrite("kept")])
+        assert wait_until(lambda: not _deltas(kept), PATIENT)
+        assert client.show_locks(database=DATABASE, table="kept") == []
+        assert sorted(row.a for row in read_table(spark, client, names[0]).collect()) == [1, 2]
 
 
 def test_a_reader_whose_lock_was_lost_is_told(

@@ -40,8 +40,6 @@ from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 #: Of our writer; meanwhile a writer of files makes some twenty for each, and Hive some.
 TXNS = int(os.environ.get("HIVE_FEDERATION_SOAK_TXNS", "20"))
 SEED = int(os.environ.get("HIVE_FEDERATION_SOAK_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
-#: See docs/compaction.md: with it, Hive's cleaner removes what readers still need.
-SETTINGS = {"metastore.txn.use.minhistorywriteid": "false", "hive.txn.use.minhistorywriteid": "false"}
 DATABASE, TABLE = "soak", "pairs"
 NAME = f"{DATABASE}.{TABLE}"
 BUCKET = 0x20000000
@@ -80,8 +78,8 @@ def test_no_anomaly(spark: SparkSession) -> None:
     print(f"HIVE_FEDERATION_SOAK_SEED={SEED} HIVE_FEDERATION_SOAK_TXNS={TXNS}")
     ledger, ended = Ledger(), threading.Event()
     with (
-        EmbeddedMetastore.start("soak", settings=SETTINGS) as metastore,
-        HiveSql(metastore, settings=SETTINGS) as hive,
+        EmbeddedMetastore.start("soak") as metastore,
+        HiveSql(metastore) as hive,
     ):
         settings = MetastoreSettings(uris=(metastore.uri,))
         hive.execute(f"create database {DATABASE}")

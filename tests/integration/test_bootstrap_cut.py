@@ -78,8 +78,9 @@ def test_a_read_transaction_is_held_from_the_dump_to_the_end_of_the_load(
 
 
 def test_the_sources_cleaner_leaves_what_is_to_be_copied(
-    source: EmbeddedMetastore, target: EmbeddedMetastore, spark: SparkSession, tmp_path: Path
+    hives_default_cleaner: EmbeddedMetastore, target: EmbeddedMetastore, spark: SparkSession, tmp_path: Path
 ) -> None:
+    source = hives_default_cleaner
     settings = MetastoreSettings(uris=(source.uri,))
     kept, cleaned = (source.warehouse / f"{database}.db" / "t" for database in ("compacted_late", "nobodys"))
     with connected(source) as client:

@@ -335,13 +335,7 @@ def test_a_bad_file_fails_its_table_alone(
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_writer_meanwhile_loses_nothing() -> None:
-    # By default, Hive 4.2 has a reader registered some time after it took its snapshot; what the cleaner
-    # removes in between, whoever compacted, that reader misses.
-    history = {"metastore.txn.use.minhistorywriteid": "false", "hive.txn.use.minhistorywriteid": "false"}
-    with (
-        EmbeddedMetastore.start("busy", settings=history) as metastore,
-        HiveSql(metastore, settings=history) as hive,
-    ):
+    with EmbeddedMetastore.start("busy") as metastore, HiveSql(metastore) as hive:
         hive.execute(f"create database {DATABASE}")
         table = f"{DATABASE}.busy"
         hive.execute(f"create table {table} (id int, name string, amount int) {ACID}")

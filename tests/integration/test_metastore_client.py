@@ -385,6 +385,7 @@ def test_the_doctor_finds_an_embedded_metastore_fit(client: MetastoreClient) -> 
     findings = {finding.name: finding for finding in examine(client)}
     assert {name for name, finding in findings.items() if finding.state in ("error", "unknown")} == set()
     assert findings["version"].detail.startswith("Hive 4.")
+    assert findings["cleaner beside transactions"].state == "ok"
 
 
 def test_hmsclient(client: MetastoreClient, settings: MetastoreSettings) -> None:

@@ -45,6 +45,7 @@ from airflow_hive_federation.errors import (
     TransactionAbortedError,
 )
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.metastore.doctor import examine_cleaner
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import CompactorWriteIds
 from airflow_hive_federation.storage.listing import list_files
@@ -140,6 +141,7 @@ class CompactionWorker:
         :param on_report: called for each request served.
         :raises MetastoreError: the metastore cannot be asked.
         """
+        self._warn_of_the_cleaner()
         begun = time.monotonic()
         reports: list[CompactionReport] = []
         while not self._stopping.is_set():
@@ -176,6 +178,12 @@ class CompactionWorker:
                 if taken:
                     self._carry_out(taken)
         return [one.report for one in taken if one.report is not None]
+
+    def _warn_of_the_cleaner(self) -> None:
+        with MetastoreClient(self._settings) as client:
+            cleaner = examine_cleaner(client)
+        if cleaner.state == "warning":
+            log.warning("%s. %s", cleaner.detail, cleaner.remedy)
 
     def _take(self, client: MetastoreClient, count: int) -> Iterator[types.CompactionInfoStruct]:
         for _ in range(count):

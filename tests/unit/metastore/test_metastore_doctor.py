@@ -26,6 +26,7 @@ SOUND = Facts(
         "hive.repl.event.db.listener.timetolive": "10d",
         "hive.compactor.initiator.on": "true",
         "hive.compactor.cleaner.on": "true",
+        "hive.txn.use.minhistorywriteid": "false",
         "hive.txn.manager": TRANSACTION_MANAGER,
         "hive.support.concurrency": "true",
         "hive.stats.fetch.bitvector": "true",
@@ -65,6 +66,7 @@ def test_a_metastore_that_does_not_answer_has_one_finding() -> None:
         (changed(**{"support.concurrency": "false"}), "transaction manager", "warning"),
         (changed(**{"compactor.initiator.on": "false"}), "compactor initiator", "warning"),
         (changed(**{"compactor.cleaner.on": "false"}), "compactor cleaner", "warning"),
+        (changed(**{"txn.use.minhistorywriteid": "true"}), "cleaner beside transactions", "warning"),
         (changed(**{"stats.fetch.bitvector": "false"}), "statistics", "warning"),
     ],
 )
