@@ -12,7 +12,7 @@ import io
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from airflow_hive_federation.acid.compaction.plan import BucketMerge, MergeInput
 from airflow_hive_federation.acid.orc.assembly import HYBRID, PROLEPTIC
 from airflow_hive_federation.acid.orc.batches import Head, OrcBatches
 from airflow_hive_federation.acid.orc.tail import OrcTail, read_tail
+from airflow_hive_federation.acid.read_ahead import ReadAhead, entered_ahead
 from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
 from airflow_hive_federation.acid.side_files import read_flushed_length
 from airflow_hive_federation.errors import AcidFormatError
@@ -34,6 +35,8 @@ _DELETE_COLUMNS = ["operation", "originalTransaction", "bucket", "rowId", "curre
 _NANOSECOND_MILLIS = (-(2**63) // 10**6, 2**63 // 10**6)
 _TABLE_ROWS = 128 * 1024
 _TABLE_BYTES = 16 * 1024 * 1024
+# So that there is something to do for every core: files decode in one thread each.
+_FILES_AHEAD, _TABLES_AHEAD = 1, 2
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -101,6 +104,14 @@ class DeleteEvents:
     current: Integers
 
 
+class _InsertFile(NamedTuple):
+    """A file with rows, being read."""
+
+    source: MergeInput
+    schema: pa.Schema
+    tables: Iterable[pa.Table]
+
+
 class BucketReader:
     """Reads the files of a :class:`BucketMerge`.
 
@@ -132,12 +143,11 @@ class BucketReader:
         """
         last: tuple[int, int, int] | None = None
         positions: dict[tuple[int, int], int] = {}
-        for source, length in self._with_rows(self.merge.inserts):
-            with self._opened(source, length) as reader:
-                batches = self._raw(reader, source, positions) if source.raw else self._acid(reader, source)
-                for rows in batches:
+        with closing(self._insert_files()) as files:
+            for one in files:
+                for rows in self._raw(one, positions) if one.source.raw else self._acid(one):
                     if len(rows.keys):
-                        self._check_order(rows.keys, last, source)
+                        self._check_order(rows.keys, last, one.source)
                         last = rows.keys.at(-1)
                         yield rows
 
@@ -146,11 +156,11 @@ class BucketReader:
 
         :raises AcidFormatError: a file is truncated, or has other columns than the table.
         """
-        for source, length in self._with_rows(self.merge.inserts):
-            with self._opened(source, length) as reader:
-                self._check_row(pa.struct(list(reader.schema)), source)
-                for rows in _tables(self._batches(reader, source)):
-                    yield self._conforming(rows.to_struct_array(), source)
+        with closing(self._insert_files()) as files:
+            for one in files:
+                self._check_row(pa.struct(list(one.schema)), one.source)
+                for rows in one.tables:
+                    yield self._conforming(rows.to_struct_array(), one.source)
 
     def delete_streams(self) -> list[DeleteStream]:
         """Open the delete files side by side; close each when done."""
@@ -168,6 +178,18 @@ class BucketReader:
             path=path,
         )
 
+    def _insert_files(self) -> Generator[_InsertFile, None, None]:
+        """Files with rows, of which the next is read while one is worked on."""
+        opened = (self._insert_file(*one) for one in self._with_rows(self.merge.inserts))
+        return entered_ahead(opened, _FILES_AHEAD)
+
+    @contextmanager
+    def _insert_file(self, source: MergeInput, length: int | None) -> Iterator[_InsertFile]:
+        with self._opened(source, length) as reader:
+            tables = ReadAhead(_tables(self._batches(reader, source)), _TABLES_AHEAD)
+            with closing(tables):
+                yield _InsertFile(source, reader.schema, tables)
+
     def _with_rows(self, sources: Sequence[MergeInput]) -> Iterator[tuple[MergeInput, int | None]]:
         """Files that have rows yet, and how many bytes of each count; ``None`` for all."""
         for source in sources:
@@ -178,7 +200,7 @@ class BucketReader:
 
     def _delete_events(self, source: MergeInput, length: int | None) -> Generator[DeleteEvents, None, None]:
         with self._opened(source, length) as reader:
-            self._check_acid(reader, source)
+            self._check_acid(reader.schema, source)
             for events in _tables(self._batches(reader, source, _DELETE_COLUMNS)):
                 current = _integers(events, "currentTransaction")
                 visible = self._visible(current)
@@ -190,10 +212,11 @@ class BucketReader:
                 elif visible.any():
                     yield DeleteEvents(keys.where(visible), current[visible])
 
-    def _acid(self, reader: OrcBatches, source: MergeInput) -> Iterator[Rows]:
-        self._check_acid(reader, source)
-        self._check_row(reader.schema.field("row").type, source)
-        for rows in _tables(self._batches(reader, source)):
+    def _acid(self, file: _InsertFile) -> Iterator[Rows]:
+        source = file.source
+        self._check_acid(file.schema, source)
+        self._check_row(file.schema.field("row").type, source)
+        for rows in file.tables:
             if _integers(rows, "operation").any():
                 raise self.wrong(
                     source,
@@ -204,14 +227,13 @@ class BucketReader:
             seen = rows if visible is None else rows.filter(pa.array(visible))
             yield Rows(_keys(seen), self._conforming(seen.column("row"), source))
 
-    def _raw(
-        self, reader: OrcBatches, source: MergeInput, positions: dict[tuple[int, int], int]
-    ) -> Iterator[Rows]:
+    def _raw(self, file: _InsertFile, positions: dict[tuple[int, int], int]) -> Iterator[Rows]:
         # Numbered by position, on through all files of the bucket (OrcRawRecordMerger.OriginalReaderPair).
-        self._check_row(pa.struct(list(reader.schema)), source)
+        source = file.source
+        self._check_row(pa.struct(list(file.schema)), source)
         group = (source.write_id, source.statement_id)
         bucket = _BUCKET_VERSION | self.merge.bucket << 16 | source.statement_id
-        for rows in _tables(self._batches(reader, source)):
+        for rows in file.tables:
             count, first = rows.num_rows, positions.get(group, 0)
             positions[group] = first + count
             keys = Keys(
@@ -237,11 +259,9 @@ class BucketReader:
         except AcidFormatError as error:
             raise self.wrong(source, f"has other columns than the table: {error.message}") from error
 
-    def _check_acid(self, reader: OrcBatches, source: MergeInput) -> None:
-        if tuple(reader.schema.names) != ACID_COLUMNS:
-            raise self.wrong(
-                source, f"has the columns {', '.join(reader.schema.names)}, not those of an ACID file."
-            )
+    def _check_acid(self, schema: pa.Schema, source: MergeInput) -> None:
+        if tuple(schema.names) != ACID_COLUMNS:
+            raise self.wrong(source, f"has the columns {', '.join(schema.names)}, not those of an ACID file.")
 
     def _check_row(self, have: pa.DataType, source: MergeInput) -> None:
         if not conforms(have, self.arrow):
@@ -257,7 +277,7 @@ class BucketReader:
 
     def _batches(
         self, reader: OrcBatches, source: MergeInput, columns: Sequence[str] | None = None
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Generator[pa.RecordBatch, None, None]:
         with closing(reader.batches(columns)) as batches:
             while True:
                 try:
@@ -393,11 +413,10 @@ def _positions(rows: Keys, gone: Keys) -> Integers:
     """Where in ``rows`` the deleted ones are."""
     low, high = int(rows.write_id[0]), int(rows.write_id[-1])
     gone = gone.where((gone.write_id >= low) & (gone.write_id <= high))
-    groups = _group(rows, low)
+    heads = _heads(rows, low)
+    known = _group(rows.where(heads), low)
     others = _group(gone, low)
-    heads = np.concatenate(([0], np.flatnonzero(np.diff(groups)) + 1))
     found = []
-    known = groups[heads]
     order = np.argsort(others, kind="stable")
     sorted_others = others[order]
     starts = np.searchsorted(sorted_others, known, side="left")
@@ -407,11 +426,24 @@ def _positions(rows: Keys, gone: Keys) -> Integers:
         head, tail = heads[index], tails[index]
         wanted = gone.row_id[order[starts[index] : ends[index]]]
         have = rows.row_id[head:tail]
+        if have[-1] - have[0] == len(have) - 1:
+            # None is missing, as in most files: a row's number tells its place.
+            at = wanted - have[0]
+            found.append(at[(at >= 0) & (at < len(have))] + head)
+            continue
         at = np.searchsorted(have, wanted)
         inside = at < len(have)
         at, wanted = at[inside], wanted[inside]
         found.append(at[have[at] == wanted] + head)
     return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+
+def _heads(rows: Keys, low: int) -> Integers:
+    """Where in ``rows`` those of a write id and bucket property begin."""
+    begin: Integers = np.zeros(1, np.int64)
+    if rows.at(0)[:2] == rows.at(-1)[:2]:
+        return begin
+    return np.concatenate((begin, np.flatnonzero(np.diff(_group(rows, low))) + 1))
 
 
 def _group(keys: Keys, low: int) -> Integers:
@@ -428,7 +460,7 @@ def _ascending(keys: Keys) -> bool:
     return bool(good.all())
 
 
-def _tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def _tables(batches: Iterable[pa.RecordBatch]) -> Generator[pa.Table, None, None]:
     """Put batches together: what is done to identities takes as long for one batch as for many."""
     some: list[pa.RecordBatch] = []
     count = size_bytes = 0
