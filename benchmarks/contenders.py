@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
-from airflow_hive_federation.replication.bootstrap import dump_bootstrap
-from airflow_hive_federation.replication.definitions import target_partition, target_table
-from airflow_hive_federation.replication.load import load_bootstrap
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain, drain
+from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
+from airflow_hive_federation.replication.metadata.definitions import target_partition, target_table
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.transactions import begin_drain, drain
 from airflow_hive_federation.spark.job import run_job
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from statistics import median
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyOutcome
-from airflow_hive_federation.replication.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_idle
-from airflow_hive_federation.replication.load import load_bootstrap
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain
+from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.transactions import begin_drain
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
 from benchmarks.bootstrap import Setting

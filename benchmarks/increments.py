@@ -14,8 +14,8 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump, load_idle
+from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.replay import Replay
 from airflow_hive_federation.spark.job import run_job
 from benchmarks.bootstrap import Setting
 from benchmarks.contenders import (

@@ -35,11 +35,11 @@ from airflow_hive_federation.replication.policy import COUNTS, HIVE_OPTIONS, Rep
 if TYPE_CHECKING:
     from airflow_hive_federation.hooks.spark import SparkPipelineHook
     from airflow_hive_federation.metastore import MetastorePool
+    from airflow_hive_federation.replication.dump.drain import DrainStart
     from airflow_hive_federation.replication.failover import FailoverReport
-    from airflow_hive_federation.replication.load import LoadSummary
-    from airflow_hive_federation.replication.repair import RepairReport
-    from airflow_hive_federation.replication.transactions import DrainStart
-    from airflow_hive_federation.replication.verification import VerificationReport
+    from airflow_hive_federation.replication.load.bootstrap import LoadSummary
+    from airflow_hive_federation.replication.verification.repair import RepairReport
+    from airflow_hive_federation.replication.verification.verify import VerificationReport
 
 #: Connections to each metastore: tables are dumped and created side by side.
 _CONNECTIONS = 8
@@ -286,7 +286,7 @@ class _Work:
     def _cycle(self) -> tuple[str, set[str]]:
         """Bootstrap or increment; return the URI of the dump and the tables that the cycle changed."""
         from airflow_hive_federation.replication.cycle import is_published
-        from airflow_hive_federation.replication.homes import changed_tables
+        from airflow_hive_federation.replication.dump.homes import changed_tables
 
         with self.target.client() as client:
             published = is_published(client, self.policy)
@@ -296,13 +296,13 @@ class _Work:
         return loaded.dump, changed_tables(loaded.dump, self.policy.storage_options)
 
     def _loaded_dump(self) -> str:
-        from airflow_hive_federation.replication.position import loaded_dump
+        from airflow_hive_federation.replication.target.position import loaded_dump
 
         with self.target.client() as client:
             return loaded_dump(client, self.policy)
 
     def _repair(self) -> RepairReport:
-        from airflow_hive_federation.replication.repair import repair_replica
+        from airflow_hive_federation.replication.verification.repair import repair_replica
 
         self.story.stage(f"Repairing {self.policy.target_database}")
         return repair_replica(
@@ -331,7 +331,7 @@ class _Work:
         return self._load(dumped.dump)
 
     def _bootstrap(self) -> LoadSummary:
-        from airflow_hive_federation.replication.bootstrap import dump_bootstrap
+        from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 
         policy, story = self.policy, self.story
         story.stage(f"Waiting for open transactions of {policy.source_database}")
@@ -364,7 +364,7 @@ class _Work:
 
         :param tables: those whose files and rows are compared; all by default.
         """
-        from airflow_hive_federation.replication.verification import verify_replica
+        from airflow_hive_federation.replication.verification.verify import verify_replica
 
         self.story.stage(f"Verifying {self.policy.target_database}")
         return verify_replica(
@@ -379,7 +379,7 @@ class _Work:
         )
 
     def _drain(self) -> DrainStart:
-        from airflow_hive_federation.replication.transactions import begin_drain, drain
+        from airflow_hive_federation.replication.dump.drain import begin_drain, drain
 
         with self.source.client() as client:
             start = begin_drain(client, self.policy.source_database)

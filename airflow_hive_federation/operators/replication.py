@@ -115,8 +115,8 @@ class BootstrapDumpOperator(BaseOperator):
         self.start = start
 
     def execute(self, context: Context) -> dict[str, Any]:
-        from airflow_hive_federation.replication.bootstrap import dump_bootstrap
-        from airflow_hive_federation.replication.transactions import DrainStart, begin_drain, drain
+        from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+        from airflow_hive_federation.replication.dump.drain import DrainStart, begin_drain, drain
 
         hook = HiveMetastoreHook(self.source_conn_id)
         with as_airflow_error(), hook.pool(_DUMP_CONNECTIONS) as pool:
@@ -200,7 +200,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_hive_federation.replication.cycle import load_dump, load_idle
-        from airflow_hive_federation.replication.homes import changed_tables
+        from airflow_hive_federation.replication.dump.homes import changed_tables
 
         with as_airflow_error():
             source, target, policy = self.ends()
@@ -257,8 +257,8 @@ class VerifyReplicaOperator(_DumpUsingOperator):
         self.fail = fail
 
     def execute(self, context: Context) -> dict[str, Any]:
-        from airflow_hive_federation.replication.homes import changed_tables
-        from airflow_hive_federation.replication.verification import verify_replica
+        from airflow_hive_federation.replication.dump.homes import changed_tables
+        from airflow_hive_federation.replication.verification.verify import verify_replica
 
         with as_airflow_error():
             source, target, policy = self.ends()
@@ -310,7 +310,7 @@ class RepairReplicaOperator(SparkEndsOperator):
         self.report = report
 
     def execute(self, context: Context) -> dict[str, Any]:
-        from airflow_hive_federation.replication.repair import repair_replica
+        from airflow_hive_federation.replication.verification.repair import repair_replica
 
         with as_airflow_error():
             source, target, policy = self.ends()

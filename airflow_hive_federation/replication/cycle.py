@@ -8,18 +8,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import CycleRunningError, DumpIncompleteError, FileVanishedError
-from airflow_hive_federation.replication import increment_dump, markers, retention
-from airflow_hive_federation.replication.cycle_history import IDLE, CycleRecord
-from airflow_hive_federation.replication.cycle_lock import CycleLock
-from airflow_hive_federation.replication.dump_directory import DumpDirectory
-from airflow_hive_federation.replication.increment_dump import IncrementSummary, dump_increment
-from airflow_hive_federation.replication.increment_load import load_increment
-from airflow_hive_federation.replication.load import CopyRunner, LoadSummary, load_bootstrap
-from airflow_hive_federation.replication.markers import TargetState
-from airflow_hive_federation.replication.mends import Mend
+from airflow_hive_federation.replication.dump import increment as increment_dump
+from airflow_hive_federation.replication.dump import retention
+from airflow_hive_federation.replication.dump.directory import DumpDirectory
+from airflow_hive_federation.replication.dump.increment import IncrementSummary, dump_increment
+from airflow_hive_federation.replication.load.bootstrap import CopyRunner, LoadSummary, load_bootstrap
+from airflow_hive_federation.replication.load.increment import load_increment
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.position import read_position
-from airflow_hive_federation.replication.target import find_target, publish_target
+from airflow_hive_federation.replication.target import markers
+from airflow_hive_federation.replication.target.cycle_history import IDLE, CycleRecord
+from airflow_hive_federation.replication.target.cycle_lock import CycleLock
+from airflow_hive_federation.replication.target.database import find_target, publish_target
+from airflow_hive_federation.replication.target.markers import TargetState
+from airflow_hive_federation.replication.target.position import read_position
+from airflow_hive_federation.replication.verification.mends import Mend
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
@@ -50,8 +52,8 @@ def dump_next_increment(
     :param source: connections to the source.
     :param target: connections to the target.
     :param mend: what is to be mended of the target; then tables of others in it are dropped too.
-    :raises HiveFederationError: as :func:`~.position.read_position` and
-        :func:`~.increment_dump.dump_increment`.
+    :raises HiveFederationError: as :func:`~.target.position.read_position` and
+        :func:`~.dump.increment.dump_increment`.
     """
     with target.client() as client:
         position = read_position(client, policy, also=mend.tables if mend else ())
@@ -77,7 +79,8 @@ def load_dump(
     :param on_step: told each step before it is taken; tests kill there.
     :raises CycleRunningError: another cycle works on the target, or has published since the dump.
     :raises DumpIncompleteError: the dump is not finished, or files that it lists are gone on the source.
-    :raises HiveFederationError: as :func:`~.load.load_bootstrap` and :func:`~.increment_load.load_increment`.
+    :raises HiveFederationError: as :func:`~.load.bootstrap.load_bootstrap` and
+        :func:`~.load.increment.load_increment`.
     """
     directory = DumpDirectory(dump, policy.storage_options)
     manifest = directory.manifest()

@@ -12,20 +12,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.replication.bootstrap import dump_bootstrap, dumped_files
 from airflow_hive_federation.replication.cycle import dump_next_increment, is_published
-from airflow_hive_federation.replication.cycle_history import BOOTSTRAP, IDLE, INCREMENT
-from airflow_hive_federation.replication.definitions import TableKind
-from airflow_hive_federation.replication.differences import definition_differences
-from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
-from airflow_hive_federation.replication.homes import Homes
-from airflow_hive_federation.replication.increment_copy import TableCopy, plan_copy
-from airflow_hive_federation.replication.increment_plan import TableWork
-from airflow_hive_federation.replication.lease import LeaseKeeper, end_lease
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap, dumped_files
+from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.dump.drain import begin_drain
+from airflow_hive_federation.replication.dump.homes import Homes
+from airflow_hive_federation.replication.dump.increment_plan import TableWork
+from airflow_hive_federation.replication.dump.lease import LeaseKeeper, end_lease
+from airflow_hive_federation.replication.load.copying import TableCopy, plan_copy
+from airflow_hive_federation.replication.metadata.definitions import TableKind
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.position import TargetPosition, read_position
-from airflow_hive_federation.replication.target import find_layout
-from airflow_hive_federation.replication.transactions import begin_drain
+from airflow_hive_federation.replication.target.cycle_history import BOOTSTRAP, IDLE, INCREMENT
+from airflow_hive_federation.replication.target.database import find_layout
+from airflow_hive_federation.replication.target.position import TargetPosition, read_position
+from airflow_hive_federation.replication.verification.differences import definition_differences
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool

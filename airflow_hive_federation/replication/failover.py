@@ -21,18 +21,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import FailoverError, TargetNotOursError
-from airflow_hive_federation.replication import markers
-from airflow_hive_federation.replication.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.cycle import dump_next_increment
-from airflow_hive_federation.replication.cycle_lock import CycleLock
-from airflow_hive_federation.replication.differences import metadata_differences
-from airflow_hive_federation.replication.dump_directory import DumpDirectory
-from airflow_hive_federation.replication.homes import Homes
-from airflow_hive_federation.replication.lease import end_lease
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.directory import DumpDirectory
+from airflow_hive_federation.replication.dump.drain import begin_drain, drain
+from airflow_hive_federation.replication.dump.homes import Homes
+from airflow_hive_federation.replication.dump.lease import end_lease
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.position import loaded_dump
-from airflow_hive_federation.replication.target import find_layout
-from airflow_hive_federation.replication.transactions import begin_drain, drain
+from airflow_hive_federation.replication.target import markers
+from airflow_hive_federation.replication.target.cycle_lock import CycleLock
+from airflow_hive_federation.replication.target.database import find_layout
+from airflow_hive_federation.replication.target.position import loaded_dump
+from airflow_hive_federation.replication.verification.differences import metadata_differences
 from airflow_hive_federation.storage.filesystem import parse_location
 
 if TYPE_CHECKING:

@@ -20,15 +20,15 @@ from airflow_hive_federation.model.events import (
     WriteIdsAllocated,
     parse_event,
 )
-from airflow_hive_federation.replication import markers
-from airflow_hive_federation.replication.cycle_history import CycleRecord, read_cycles
-from airflow_hive_federation.replication.cycle_lock import described, holder_of
 from airflow_hive_federation.replication.cycle_plan import plan_cycle
-from airflow_hive_federation.replication.increment_plan import check_source
-from airflow_hive_federation.replication.markers import TargetState
+from airflow_hive_federation.replication.dump.increment_plan import check_source
+from airflow_hive_federation.replication.metadata.table_names import named_event
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.table_names import named_event
-from airflow_hive_federation.replication.target import find_target
+from airflow_hive_federation.replication.target import markers
+from airflow_hive_federation.replication.target.cycle_history import CycleRecord, read_cycles
+from airflow_hive_federation.replication.target.cycle_lock import described, holder_of
+from airflow_hive_federation.replication.target.database import find_target
+from airflow_hive_federation.replication.target.markers import TargetState
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
@@ -67,7 +67,8 @@ class TableLag:
 class ReplicationStatus:
     """Status of a policy's target.
 
-    :param state: ``absent``, ``loading``, ``loaded`` or ``adoptable``, as :class:`~.markers.TargetState`.
+    :param state: ``absent``, ``loading``, ``loaded`` or ``adoptable``, as
+        :class:`~.target.markers.TargetState`.
     :param event_id: last event of the target, if it is published.
     :param dump: the dump that it was loaded from last.
     :param running: the cycle that is at work, in words; empty if there is none.

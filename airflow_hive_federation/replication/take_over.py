@@ -28,20 +28,20 @@ from airflow_hive_federation.errors import (
     TunnelUnreachableError,
 )
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.replication import markers
-from airflow_hive_federation.replication.contents import readable_write_ids
-from airflow_hive_federation.replication.cycle_lock import CycleLock
-from airflow_hive_federation.replication.definitions import TableKind, table_kind
-from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.dump.contents import readable_write_ids
+from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.dump.drain import valid_transactions
 from airflow_hive_federation.replication.failover import let_go
-from airflow_hive_federation.replication.increment_copy import STAGE
-from airflow_hive_federation.replication.increment_load import load_increment
+from airflow_hive_federation.replication.load.copying import STAGE
+from airflow_hive_federation.replication.load.increment import load_increment
+from airflow_hive_federation.replication.load.replay import Replay
+from airflow_hive_federation.replication.load.unfinished import COPY_PLAN, unfinished_loads
+from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.position import loaded_dump
-from airflow_hive_federation.replication.replay import Replay
-from airflow_hive_federation.replication.target import find_layout
-from airflow_hive_federation.replication.transactions import valid_transactions
-from airflow_hive_federation.replication.unfinished import COPY_PLAN, unfinished_loads
+from airflow_hive_federation.replication.target import markers
+from airflow_hive_federation.replication.target.cycle_lock import CycleLock
+from airflow_hive_federation.replication.target.database import find_layout
+from airflow_hive_federation.replication.target.position import loaded_dump
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.plan_files import read_outcomes, read_plan

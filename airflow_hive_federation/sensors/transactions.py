@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_hive_federation.metastore import MetastoreClient
-    from airflow_hive_federation.replication.transactions import DrainStart
+    from airflow_hive_federation.replication.dump.drain import DrainStart
 
 #: The deferral outlives the trigger's own deadline by this many seconds.
 _GRACE_S = 600.0
@@ -68,7 +68,7 @@ class OpenTransactionsDrainSensor(BaseSensorOperator):
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Called when the trigger says that all have ended, or that the time is over."""
-        from airflow_hive_federation.replication.transactions import DrainStart, abort_remaining
+        from airflow_hive_federation.replication.dump.drain import DrainStart, abort_remaining
 
         if event["state"] == "error":
             raise airflow_error(event["message"], retryable=event["retryable"])
@@ -78,7 +78,7 @@ class OpenTransactionsDrainSensor(BaseSensorOperator):
         return self._result(start, aborted)
 
     def _wait(self, client: MetastoreClient) -> dict[str, Any]:
-        from airflow_hive_federation.replication.transactions import begin_drain, drain
+        from airflow_hive_federation.replication.dump.drain import begin_drain, drain
 
         # Rendered templates are text, and "None" where a parameter is left empty.
         timeout = str(self.open_txn_timeout).strip()

@@ -65,7 +65,7 @@ class OpenTransactionsDrainTrigger(BaseTrigger):
         return TriggerEvent({"state": state, "start": self.start, **facts})
 
     def _remaining(self, hook: HiveMetastoreHook) -> tuple[int, ...]:
-        from airflow_hive_federation.replication.transactions import DrainStart, still_open
+        from airflow_hive_federation.replication.dump.drain import DrainStart, still_open
 
         # The hook keeps the connection's settings; the metastore is asked over a connection of each time,
         # for nothing would close one that is kept when the triggerer drops the trigger.

@@ -14,10 +14,10 @@ from airflow_hive_federation.embedded.java import spark_java_home
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastorePool, MetastoreSettings
-from airflow_hive_federation.replication.bootstrap import dump_bootstrap
-from airflow_hive_federation.replication.load import load_bootstrap
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain, drain
+from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.transactions import begin_drain, drain
 from airflow_hive_federation.spark.job import run_job
 
 STATEMENTS = (

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastorePool
-from airflow_hive_federation.replication.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.cycle import dump_next_increment, is_published, load_dump, load_idle
-from airflow_hive_federation.replication.homes import changed_tables
-from airflow_hive_federation.replication.load import LoadSummary
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain
+from airflow_hive_federation.replication.dump.homes import changed_tables
+from airflow_hive_federation.replication.load.bootstrap import LoadSummary
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.transactions import begin_drain
-from airflow_hive_federation.replication.verification import VerificationReport, verify_replica
+from airflow_hive_federation.replication.verification.verify import VerificationReport, verify_replica
 from airflow_hive_federation.spark.job import run_job
 from tests.integration.incrementing import run_copy
 

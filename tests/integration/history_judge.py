@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 from airflow_hive_federation.metastore.wire import to_json
-from airflow_hive_federation.replication import markers
-from airflow_hive_federation.replication.contents import name_of
-from airflow_hive_federation.replication.definitions import TableKind, definition, table_kind
+from airflow_hive_federation.replication.dump.contents import name_of
+from airflow_hive_federation.replication.metadata.definitions import TableKind, definition, table_kind
+from airflow_hive_federation.replication.target import markers
 
 #: What SHOW CREATE TABLE says that may differ between two equal tables.
 _PASSING = ("transient_lastDdlTime", "last_modified_", *sorted(markers.SIDE_PARAMETERS))

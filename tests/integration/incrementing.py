@@ -12,13 +12,13 @@ from airflow_hive_federation.acid.rewrite import rewrite_file
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastorePool, MetastoreSettings
-from airflow_hive_federation.replication.bootstrap import dump_bootstrap
-from airflow_hive_federation.replication.increment_dump import IncrementSummary, dump_increment
-from airflow_hive_federation.replication.increment_load import load_increment
-from airflow_hive_federation.replication.load import LoadSummary, load_bootstrap
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain, drain
+from airflow_hive_federation.replication.dump.increment import IncrementSummary, dump_increment
+from airflow_hive_federation.replication.load.bootstrap import LoadSummary, load_bootstrap
+from airflow_hive_federation.replication.load.increment import load_increment
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.position import read_position
-from airflow_hive_federation.replication.transactions import begin_drain, drain
+from airflow_hive_federation.replication.target.position import read_position
 from airflow_hive_federation.storage.copying import CopySettings, copy_file, survey_targets
 from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
 

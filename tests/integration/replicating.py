@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.metastore import MetastorePool, MetastoreSettings
-from airflow_hive_federation.replication.bootstrap import DumpSummary, dump_bootstrap
-from airflow_hive_federation.replication.load import LoadSummary, load_bootstrap
+from airflow_hive_federation.replication.dump.bootstrap import DumpSummary, dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain, drain
+from airflow_hive_federation.replication.load.bootstrap import LoadSummary, load_bootstrap
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.transactions import begin_drain, drain
-from airflow_hive_federation.replication.verification import VerificationReport, verify_replica
+from airflow_hive_federation.replication.verification.verify import VerificationReport, verify_replica
 from airflow_hive_federation.spark.job import run_job
 
 if TYPE_CHECKING:

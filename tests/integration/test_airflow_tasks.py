@@ -49,7 +49,7 @@ def open_txn(tower: EmbeddedMetastore) -> Iterator[int]:
 
 
 def still_open(metastore: EmbeddedMetastore) -> set[int]:
-    from airflow_hive_federation.replication.transactions import open_transactions
+    from airflow_hive_federation.replication.dump.drain import open_transactions
 
     with connected(metastore) as client:
         return set(open_transactions(client.get_open_txns()))

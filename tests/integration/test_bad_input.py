@@ -26,9 +26,9 @@ from airflow_hive_federation.errors import (
     StoragePermissionError,
 )
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.replication.load import load_bootstrap
+from airflow_hive_federation.replication.dump.drain import open_transactions
+from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.transactions import open_transactions
 from airflow_hive_federation.storage.filesystem import local_path
 from tests.integration.small_source import DATABASE, connected
 from tests.integration.test_kills import Case, pool, run_copy

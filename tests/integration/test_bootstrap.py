@@ -13,7 +13,7 @@ import pytest
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.replication.bootstrap import DumpSummary
+from airflow_hive_federation.replication.dump.bootstrap import DumpSummary
 from airflow_hive_federation.storage.filesystem import local_path
 from tests.integration.replicating import Replication, replication
 

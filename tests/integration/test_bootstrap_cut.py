@@ -13,8 +13,8 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.replication.bootstrap import dump_bootstrap
-from airflow_hive_federation.replication.transactions import begin_drain
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.integration.replicating import replication
 from tests.integration.small_source import connected, make_table, storage

@@ -15,9 +15,9 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import CycleRunningError
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.replication import cycle_lock
-from airflow_hive_federation.replication.cycle_lock import CycleLock, holder_of
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.target import cycle_lock
+from airflow_hive_federation.replication.target.cycle_lock import CycleLock, holder_of
 from tests.integration.small_source import connected
 
 DATABASE = "locked_copy"

@@ -13,9 +13,9 @@ import pytest
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import ConfigurationError, VerificationError
-from airflow_hive_federation.replication.cycle_history import read_cycles
 from airflow_hive_federation.replication.cycle_plan import plan_cycle
 from airflow_hive_federation.replication.status import read_lag, read_status
+from airflow_hive_federation.replication.target.cycle_history import read_cycles
 from airflow_hive_federation.storage.filesystem import local_path
 from tests.integration.cycling import Scheduled, rows, scheduled
 from tests.integration.small_source import connected

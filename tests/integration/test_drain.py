@@ -12,7 +12,7 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import NoSuchObjectError, TransactionAbortedError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.replication.transactions import begin_drain, drain, still_open
+from airflow_hive_federation.replication.dump.drain import begin_drain, drain, still_open
 from tests.integration.small_source import connected, make_table
 
 

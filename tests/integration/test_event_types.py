@@ -17,12 +17,15 @@ from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.events import GZIP_FORMAT, JSON_FORMAT
-from airflow_hive_federation.replication import markers
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump, load_idle
-from airflow_hive_federation.replication.differences import database_differences, metadata_differences
-from airflow_hive_federation.replication.dump_directory import DumpDirectory
-from airflow_hive_federation.replication.homes import Homes
-from airflow_hive_federation.replication.target import find_layout
+from airflow_hive_federation.replication.dump.directory import DumpDirectory
+from airflow_hive_federation.replication.dump.homes import Homes
+from airflow_hive_federation.replication.target import markers
+from airflow_hive_federation.replication.target.database import find_layout
+from airflow_hive_federation.replication.verification.differences import (
+    database_differences,
+    metadata_differences,
+)
 from tests.integration.incrementing import Cycles, cycles, run_copy
 
 pytestmark = pytest.mark.slow

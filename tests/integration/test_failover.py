@@ -17,7 +17,6 @@ from airflow_hive_federation.cli.replicate import policy_text, read_policy_file
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import FailoverError, TargetNotOursError
-from airflow_hive_federation.replication import cycle_lock, markers
 from airflow_hive_federation.replication.cycle import is_published
 from airflow_hive_federation.replication.failover import (
     FailoverReport,
@@ -27,6 +26,7 @@ from airflow_hive_federation.replication.failover import (
     switch_roles,
 )
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.target import cycle_lock, markers
 from airflow_hive_federation.storage.plan_files import read_plan
 from tests.integration.cycling import Scheduled, rows, scheduled
 from tests.integration.incrementing import run_copy

@@ -23,13 +23,13 @@ from airflow_hive_federation.errors import (
     UnknownEventError,
 )
 from airflow_hive_federation.metastore import MetastoreClient
-from airflow_hive_federation.replication.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.cycle import dump_next_increment, is_published, load_dump
-from airflow_hive_federation.replication.increment_dump import IncrementSummary
-from airflow_hive_federation.replication.load import CopyRunner
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain
+from airflow_hive_federation.replication.dump.increment import IncrementSummary
+from airflow_hive_federation.replication.load.bootstrap import CopyRunner
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.status import read_lag
-from airflow_hive_federation.replication.transactions import begin_drain
 from tests.integration.incrementing import run_copy
 from tests.integration.small_source import (
     add_partition,

@@ -21,14 +21,14 @@ import pytest
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import TargetNotOursError
 from airflow_hive_federation.metastore.wire import to_json
-from airflow_hive_federation.replication.bootstrap import dump_bootstrap
-from airflow_hive_federation.replication.increment_dump import dump_increment
-from airflow_hive_federation.replication.increment_load import load_increment
-from airflow_hive_federation.replication.load import load_bootstrap
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain
+from airflow_hive_federation.replication.dump.increment import dump_increment
+from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
+from airflow_hive_federation.replication.load.increment import load_increment
+from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.position import read_position
-from airflow_hive_federation.replication.replay import Replay
-from airflow_hive_federation.replication.transactions import begin_drain
+from airflow_hive_federation.replication.target.position import read_position
 from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
 from tests.integration.cutting import Cut, cut_at

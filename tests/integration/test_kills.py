@@ -17,11 +17,11 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.metastore import MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.files import CopyItem
-from airflow_hive_federation.replication import markers
-from airflow_hive_federation.replication.bootstrap import dump_bootstrap
-from airflow_hive_federation.replication.load import load_bootstrap
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import DrainStart, begin_drain
+from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.transactions import DrainStart, begin_drain
+from airflow_hive_federation.replication.target import markers
 from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
 from tests.integration.small_source import DATABASE, connected

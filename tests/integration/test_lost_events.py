@@ -13,12 +13,12 @@ import pytest
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import SourceWentBackError
 from airflow_hive_federation.metastore import MetastoreClient
-from airflow_hive_federation.replication.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
-from airflow_hive_federation.replication.increment_dump import IncrementSummary
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain
+from airflow_hive_federation.replication.dump.increment import IncrementSummary
+from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.replay import Replay
-from airflow_hive_federation.replication.transactions import begin_drain
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.integration.incrementing import run_copy
 from tests.integration.small_source import commit_files, connected, make_small_source, make_table

@@ -21,7 +21,7 @@ from airflow_hive_federation.cli.demo_airflow import DemoAirflow
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql, Row
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.replication.transactions import open_transactions
+from airflow_hive_federation.replication.dump.drain import open_transactions
 from tests.integration.small_source import connected, make_table
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

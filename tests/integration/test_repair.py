@@ -13,8 +13,8 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import TargetNotOursError
 from airflow_hive_federation.metastore import MetastoreClient
-from airflow_hive_federation.replication import markers
-from airflow_hive_federation.replication.repair import RepairReport, repair_replica
+from airflow_hive_federation.replication.target import markers
+from airflow_hive_federation.replication.verification.repair import RepairReport, repair_replica
 from airflow_hive_federation.storage.filesystem import local_path
 from tests.integration.cycling import Scheduled, rows, scheduled
 from tests.integration.small_source import connected

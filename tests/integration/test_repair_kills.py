@@ -13,12 +13,12 @@ import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.metastore.wire import to_json
-from airflow_hive_federation.replication import cycle_lock
-from airflow_hive_federation.replication.bootstrap import dump_bootstrap
-from airflow_hive_federation.replication.load import load_bootstrap
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain
+from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.repair import RepairReport, repair_replica
-from airflow_hive_federation.replication.transactions import begin_drain
+from airflow_hive_federation.replication.target import cycle_lock
+from airflow_hive_federation.replication.verification.repair import RepairReport, repair_replica
 from airflow_hive_federation.storage.digests import FileToDigest, digest_file
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_records, write_records

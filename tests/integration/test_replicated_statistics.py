@@ -11,7 +11,7 @@ import pytest
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.replication import statistics
+from airflow_hive_federation.replication.metadata import statistics
 from tests.integration.small_source import connected, storage
 
 DATABASE = "statistics"

@@ -25,7 +25,7 @@ from airflow_hive_federation.errors import (
     StorageError,
 )
 from airflow_hive_federation.model.files import CopyItem
-from airflow_hive_federation.replication.layout import TargetLayout
+from airflow_hive_federation.replication.metadata.layout import TargetLayout
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.spark.copy_files import copy_plan
 from airflow_hive_federation.spark.digest_files import digest_plan

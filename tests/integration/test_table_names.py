@@ -11,9 +11,9 @@ import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
-from airflow_hive_federation.replication.position import loaded_dump
 from airflow_hive_federation.replication.status import read_status
-from airflow_hive_federation.replication.verification import verify_replica
+from airflow_hive_federation.replication.target.position import loaded_dump
+from airflow_hive_federation.replication.verification.verify import verify_replica
 from airflow_hive_federation.spark.job import run_job
 from tests.integration.incrementing import Cycles, cycles
 from tests.integration.small_source import connected

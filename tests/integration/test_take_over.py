@@ -16,7 +16,7 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql, HiveSqlError
 from airflow_hive_federation.errors import FailoverError, TargetNotOursError
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.replication.increment_load import load_increment
+from airflow_hive_federation.replication.load.increment import load_increment
 from airflow_hive_federation.replication.take_over import take_over
 from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.filesystem import local_path

@@ -17,7 +17,7 @@ from airflow_hive_federation.errors import (
     TargetNotOursError,
 )
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.replication.transactions import begin_drain
+from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_outcomes
 from tests.integration.small_source import DATABASE, commit_files, connected, make_table

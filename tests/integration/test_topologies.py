@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.replication.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.cycle import (
     dump_next_increment,
     is_published,
     load_dump,
     load_idle,
 )
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.transactions import begin_drain
 from tests.integration.incrementing import run_copy
 from tests.integration.small_source import commit_files, connected, make_small_source
 from tests.integration.test_kills import pool

@@ -256,7 +256,7 @@ def test_every_extra_of_a_connection_is_documented() -> None:
 
 
 def test_every_file_of_a_dump_is_documented() -> None:
-    from airflow_hive_federation.replication import dump_directory
+    from airflow_hive_federation.replication.dump import directory as dump_directory
 
     names = re.findall(r"^        ([\w./<>]+) ", dump_directory.__doc__ or "", re.MULTILINE)
     assert len(names) > 8

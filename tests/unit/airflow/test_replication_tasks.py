@@ -36,8 +36,8 @@ from airflow_hive_federation.operators.replication import (
     latest_dump,
     replicate_database,
 )
+from airflow_hive_federation.replication.dump.drain import DrainStart
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.transactions import DrainStart
 from airflow_hive_federation.sensors.replication import ReplicationLagSensor
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
 from airflow_hive_federation.triggers.transactions import OpenTransactionsDrainTrigger

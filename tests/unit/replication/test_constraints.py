@@ -4,7 +4,7 @@ from typing import Any
 
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
-from airflow_hive_federation.replication.constraints import claims, target_constraints
+from airflow_hive_federation.replication.metadata.constraints import claims, target_constraints
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 POLICY = ReplicationPolicy(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_hive_federation.replication.cycle_history import (
+from airflow_hive_federation.replication.target.cycle_history import (
     BOOTSTRAP,
     IDLE,
     INCREMENT,
@@ -10,7 +10,7 @@ from airflow_hive_federation.replication.cycle_history import (
     read_cycles,
     with_cycle,
 )
-from airflow_hive_federation.replication.markers import CYCLES, without_side_parameters
+from airflow_hive_federation.replication.target.markers import CYCLES, without_side_parameters
 
 
 def record(kind: str, event_id: int, **facts: int) -> CycleRecord:

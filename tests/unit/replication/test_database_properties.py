@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.replication.database_properties import database_claims, take_properties
+from airflow_hive_federation.replication.metadata.database_properties import database_claims, take_properties
 
 
 def source() -> types.Database:

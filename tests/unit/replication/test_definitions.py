@@ -8,7 +8,7 @@ import pytest
 
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
-from airflow_hive_federation.replication.definitions import (
+from airflow_hive_federation.replication.metadata.definitions import (
     TableKind,
     not_replicated,
     rename_database,

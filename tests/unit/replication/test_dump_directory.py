@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_federation.errors import DumpCorruptError, DumpIncompleteError
-from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import pytest
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.write_ids import ValidTxns
-from airflow_hive_federation.replication.contents import name_of, visible_files
-from airflow_hive_federation.replication.dump_directory import DumpDirectory, table_file
-from airflow_hive_federation.replication.external_changes import files_changed
-from airflow_hive_federation.replication.places import Places
+from airflow_hive_federation.replication.dump.contents import name_of, visible_files
+from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.dump.external_changes import files_changed
+from airflow_hive_federation.replication.metadata.places import Places
 
 
 def dumped(root: Path, places: dict[str, Path], *, partitioned: bool) -> DumpDirectory:

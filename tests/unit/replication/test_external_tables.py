@@ -8,8 +8,13 @@ from hypothesis import strategies as st
 
 from airflow_hive_federation.errors import DumpCorruptError
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.replication.external_tables import ExternalEntry, entries, parse, to_text
-from airflow_hive_federation.replication.places import Places
+from airflow_hive_federation.replication.metadata.external_tables import (
+    ExternalEntry,
+    entries,
+    parse,
+    to_text,
+)
+from airflow_hive_federation.replication.metadata.places import Places
 
 
 def test_one_entry_covers_what_lies_inside_and_a_partition_outside_has_its_own() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_hive_federation.replication.increment_copy import (
+from airflow_hive_federation.replication.load.copying import (
     STAGE,
     TableCopy,
     _directories,

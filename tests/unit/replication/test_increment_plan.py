@@ -10,7 +10,7 @@ import pytest
 from airflow_hive_federation.errors import EventsLostError, SourceWentBackError, UnknownEventError
 from airflow_hive_federation.model import events as ev
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
-from airflow_hive_federation.replication.increment_plan import (
+from airflow_hive_federation.replication.dump.increment_plan import (
     EventFold,
     EventReading,
     OpenWrites,

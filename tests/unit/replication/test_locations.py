@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.replication.locations import (
+from airflow_hive_federation.replication.metadata.locations import (
     external_location,
     partition_location,
     relative_to,

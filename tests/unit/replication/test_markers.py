@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_hive_federation.errors import TargetNotOursError
-from airflow_hive_federation.replication import markers
-from airflow_hive_federation.replication.markers import Target, TargetState, judge_target
+from airflow_hive_federation.replication.target import markers
+from airflow_hive_federation.replication.target.markers import Target, TargetState, judge_target
 
 
 def judge(parameters: dict[str, str] | None, *, adopt: bool = False, empty: bool = False) -> Target:

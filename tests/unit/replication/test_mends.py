@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import json
 
-from airflow_hive_federation.replication.differences import OWNER, WRITE_IDS, Difference
-from airflow_hive_federation.replication.mends import Mend, mend_of
+from airflow_hive_federation.replication.verification.differences import OWNER, WRITE_IDS, Difference
+from airflow_hive_federation.replication.verification.mends import Mend, mend_of
 
 
 def difference(table: str, what: str, where: str = "") -> Difference:

@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 import pytest
 
-from airflow_hive_federation.replication.merging import Merging, leaders
-from airflow_hive_federation.replication.pairs import Pairs
+from airflow_hive_federation.replication.load.merging import Merging, leaders
+from airflow_hive_federation.replication.load.pairs import Pairs
 
 
 def writes(**tables: list[tuple[int, int]]) -> dict[str, Pairs]:

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from airflow_hive_federation.replication.pairs import Pairs
+from airflow_hive_federation.replication.load.pairs import Pairs
 
 
 def test_a_sequence_of_pairs() -> None:

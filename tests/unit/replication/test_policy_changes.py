@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.replication.dump_directory import DumpDirectory
+from airflow_hive_federation.replication.dump.directory import DumpDirectory
+from airflow_hive_federation.replication.dump.retention import forget_old_dumps
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import PolicyChanges, policy_changes
-from airflow_hive_federation.replication.retention import forget_old_dumps
 
 POLICY = ReplicationPolicy(
     name="shop", source_database="shop", dump_root="/dumps", external_base="s3://bucket/base"

@@ -17,17 +17,17 @@ import pytest
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model import events as ev
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
-from airflow_hive_federation.replication.increment_plan import (
+from airflow_hive_federation.replication.dump.increment_plan import (
     EventReading,
     OpenWrites,
     TableState,
     fold,
     plan_table,
 )
-from airflow_hive_federation.replication.merging import Merging, leaders
-from airflow_hive_federation.replication.pairs import Pairs
+from airflow_hive_federation.replication.load.merging import Merging, leaders
+from airflow_hive_federation.replication.load.pairs import Pairs
+from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.replay import Replay
 
 DATABASE = "db"
 TABLES = ("a", "b", "c", "d")
@@ -216,7 +216,7 @@ class Dump:
         self.merging = Merging(zip(ends, led, strict=True))
 
     def load(self, target: Metastore, kill_before: int | None) -> None:
-        """As :mod:`.increment_load` does it."""
+        """As :mod:`.load.increment` does it."""
         target.calls_left = None
         states = {table: target.state(table).high_watermark for table in self.writes}
         target.calls_left = kill_before

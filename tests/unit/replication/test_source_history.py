@@ -7,7 +7,7 @@ import pytest
 
 from airflow_hive_federation.errors import SourceWentBackError
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.replication.source_history import check_history, note_event
+from airflow_hive_federation.replication.dump.source_history import check_history, note_event
 
 
 class History:

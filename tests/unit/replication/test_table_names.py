@@ -12,9 +12,9 @@ import pytest
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model import events as ev
+from airflow_hive_federation.replication.metadata.table_names import named_event, named_source, reason_to_skip
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import policy_changes
-from airflow_hive_federation.replication.table_names import named_event, named_source, reason_to_skip
 
 POLICY = ReplicationPolicy(
     name="p", source_database="shop", dump_root="file:/d", table_names={"Orders": "bestellungen", "x": "y"}

@@ -1,0 +1,215 @@
+"""The bootstrap dump: what the source is, at one moment, written down.
+
+All ACID tables are dumped at one cut. The transactions open when the bootstrap was asked for have ended (see
+:mod:`.drain`); whatever began later belongs to the increments, so a table is cut just below its lowest
+write id that is still open. Listing happens under a read transaction (see :mod:`.lease`): without it, a
+compaction finished after the cut could have its predecessors cleaned away before they are listed, and rows
+would be missing without a word.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.errors import NoSuchObjectError
+from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
+from airflow_hive_federation.replication.dump.contents import (
+    VisibleFile,
+    cut_below_open,
+    readable_write_ids,
+    visible_files,
+)
+from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.dump.drain import DrainStart, valid_transactions
+from airflow_hive_federation.replication.dump.lease import lease_of_a_dump
+from airflow_hive_federation.replication.dump.source_history import note_event
+from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
+from airflow_hive_federation.replication.metadata import external_tables, statistics
+from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
+from airflow_hive_federation.replication.metadata.table_names import named_source, reason_to_skip
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DumpSummary:
+    """What a dump contains. XCom-safe by :func:`dataclasses.asdict`."""
+
+    dump: str
+    event_id: int
+    tables: int
+    partitions: int
+    files: int
+    size_bytes: int
+    lease: int
+
+
+def dump_bootstrap(
+    pool: MetastorePool,
+    policy: ReplicationPolicy,
+    start: DrainStart,
+    *,
+    adopted: bool = False,
+    threads: int = 8,
+    progress: Callable[[str], None] = logger.info,
+) -> DumpSummary:
+    """Write the dump of a database, or find it written.
+
+    :param pool: connections to the source.
+    :param start: what :func:`~.drain.begin_drain` returned; its transactions must have ended.
+    :param adopted: the target has all of it already, though its tables carry no marker of the policy.
+    :param threads: tables dumped side by side.
+    :param progress: told what has been done.
+    :raises NoSuchObjectError: the source has no such database.
+    """
+    pool = named_source(pool, policy)
+    directory = DumpDirectory(f"{policy.directory}/{start.dump_name}", policy.storage_options)
+    if directory.dump_finished:
+        progress(f"Dump {directory.uri} is finished already.")
+        return _summary(directory)
+    with lease_of_a_dump(pool, policy=policy.name) as lease:
+        directory.write_json("_begun.json", {"policy": policy.to_json(), **start.to_json()})
+        with pool.client() as client:
+            noted = note_event(client, start.event_id)
+        totals = _Dump(pool, policy, directory, progress, lease).write(threads)
+        directory.finish_dump(
+            {
+                "kind": "BOOTSTRAP",
+                "policy": policy.to_json(),
+                "event_id": start.event_id,
+                "last_event": noted,
+                "adopted": [facts["name"] for facts in totals["tables"]] if adopted else [],
+                "lease": lease,
+                **totals,
+            }
+        )
+    return _summary(directory)
+
+
+def dumped_files(directory: DumpDirectory, table: str) -> Iterator[VisibleFile]:
+    """The files of one table of a dump."""
+    return (VisibleFile(**line) for line in directory.read_lines(table_file("files", table, ".jsonl")))
+
+
+def _summary(directory: DumpDirectory) -> DumpSummary:
+    manifest = directory.manifest()
+    return DumpSummary(
+        dump=directory.uri,
+        event_id=manifest["event_id"],
+        tables=len(manifest["tables"]),
+        partitions=manifest["partitions"],
+        files=manifest["dumped_files"],
+        size_bytes=manifest["size_bytes"],
+        lease=manifest["lease"],
+    )
+
+
+class _Dump:
+    """One dump being written. The cut (transactions, write ids) is taken once, for all tables."""
+
+    def __init__(
+        self,
+        pool: MetastorePool,
+        policy: ReplicationPolicy,
+        directory: DumpDirectory,
+        progress: Callable[[str], None],
+        lease: int,
+    ) -> None:
+        self._pool = pool
+        self._lease = lease
+        self._policy = policy
+        self._database = policy.source_database
+        self._directory = directory
+        self._progress = progress
+
+    def write(self, threads: int) -> dict[str, Any]:
+        with self._pool.client() as client:
+            self._directory.write_json("database.json", to_json(client.get_database(self._database)))
+            self._directory.write_lines("functions.jsonl", _functions(client, self._database))
+            tables, skipped = self._tables(client)
+            client.keep_history(
+                self._lease,
+                [f"{one.dbName}.{one.tableName}" for one in tables if table_kind(one).transactional],
+            )
+            transactions = valid_transactions(client.get_open_txns())
+            readable = readable_write_ids(client, tables, transactions)
+            write_ids = {name: cut_below_open(ids) for name, ids in readable.items()}
+        with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="dump") as workers:
+            jobs = [
+                workers.submit(self._write_table, table, write_ids.get(table.tableName), transactions)
+                for table in tables
+            ]
+            done = [facts for job in jobs if (facts := job.result())]
+        self._directory.write_text(
+            external_tables.FILE_NAME,
+            external_tables.to_text(entry for facts in done for entry in facts.pop("external")),
+        )
+        return {
+            "tables": done,
+            "skipped": skipped,
+            "partitions": sum(facts["partitions"] for facts in done),
+            "dumped_files": sum(facts["files"] for facts in done),
+            "size_bytes": sum(facts["size_bytes"] for facts in done),
+        }
+
+    def _tables(self, client: MetastoreClient) -> tuple[list[Any], dict[str, str]]:
+        """The tables to dump, and for each of the others why it is left out."""
+        found: list[Any] = list(client.get_tables(self._database, client.list_tables(self._database)))
+        skipped = {table.tableName: why for table in found if (why := reason_to_skip(self._policy, table))}
+        for name, why in sorted(skipped.items()):
+            self._progress(f"{self._database}.{name} is not replicated: {why}.")
+        return [table for table in found if table.tableName not in skipped], skipped
+
+    def _write_table(
+        self, named: Any, write_ids: ValidWriteIds | None, transactions: ValidTxns
+    ) -> dict[str, Any] | None:
+        name = named.tableName
+        kind = table_kind(named)
+        text = write_ids.text() if write_ids else None
+        try:
+            with self._pool.client() as client:
+                table = client.get_table(self._database, name, with_column_stats=True, valid_write_ids=text)
+                constraints = client.get_table_constraints(self._database, name)
+                partitioned = table.partitionKeys and kind.has_files
+                partitions = statistics.iter_partitions(client, table) if partitioned else ()
+                places = write_partitions(self._directory, table, partitions)
+        except NoSuchObjectError:
+            # Its drop is an event after the one increments begin at.
+            self._progress(f"{self._database}.{name} was dropped meanwhile and is left out.")
+            return None
+        options = self._policy.storage_options
+        files = visible_files(table, places, write_ids, transactions, options=options)
+        totals = write_files(self._directory, name, files)
+        self._directory.write_json(
+            table_file("tables", name, ".json"),
+            {
+                "table": to_json(table),
+                "kind": kind.value,
+                "constraints": to_json(constraints),
+                "write_ids": text,
+            },
+        )
+        self._progress(
+            f"{self._database}.{name}: {places.partitions} partitions, {totals.files} files, "
+            f"{totals.size_bytes} bytes"
+        )
+        return {
+            "name": name,
+            "kind": kind.value,
+            "partitions": places.partitions,
+            **asdict(totals),
+            "external": external_tables.entries(name, places) if kind is TableKind.EXTERNAL else [],
+        }
+
+
+def _functions(client: MetastoreClient, database: str) -> list[dict[str, Any]]:
+    return [to_json(function) for function in client.get_functions(database)]

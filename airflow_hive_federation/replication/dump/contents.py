@@ -1,0 +1,226 @@
+"""The files a reader of a table sees, at one cut. Used on both sides: to dump, and to verify."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.acid.side_files import read_flushed_length
+from airflow_hive_federation.acid.snapshot import AcidDirectory, acid_state
+from airflow_hive_federation.errors import AcidFormatError
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.model.partitions import partition_name
+from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
+from airflow_hive_federation.replication.metadata import external_tables
+from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
+from airflow_hive_federation.replication.metadata.locations import Place, relative_to, target_file_path
+from airflow_hive_federation.replication.metadata.places import Places
+from airflow_hive_federation.storage.filesystem import OBJECT_STORES, join, parse_location
+from airflow_hive_federation.storage.listing import list_files, list_many
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient
+
+logger = logging.getLogger(__name__)
+
+#: Directories listed before the first of them is looked at.
+_PLACES_AT_A_TIME = 500
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VisibleFile:
+    """A file that a reader opens.
+
+    :param directory: URI of the table's or partition's directory.
+    :param partition: name of the partition, empty for the table itself.
+    :param path: path inside the directory.
+    :param target_path: path inside the directory of a replica.
+    :param size_bytes: length when it was listed.
+    :param modified_ns: modification time when it was listed.
+    :param filtered: it holds rows of other than committed write ids, which must not be copied.
+    :param side_file: path of the ``_flush_length`` file that says how much of it may be read.
+    :param kept: URI in the change manager's root where the source keeps it should it be removed.
+    """
+
+    directory: str
+    partition: str
+    path: str
+    target_path: str
+    size_bytes: int
+    modified_ns: int
+    filtered: bool = False
+    side_file: str = ""
+    kept: str = ""
+
+    @property
+    def uri(self) -> str:
+        return join(self.directory, self.path)
+
+
+def name_of(table: Any, partition: Any) -> str:
+    """The name of a wire ``Partition`` of a wire ``Table``."""
+    return partition_name([key.name for key in table.partitionKeys], partition.values)
+
+
+def visible_files(
+    table: Any,
+    places: Places,
+    write_ids: ValidWriteIds | None,
+    transactions: ValidTxns,
+    *,
+    options: Mapping[str, Any] | None = None,
+) -> Iterator[VisibleFile]:
+    """What a reader opens of a table, a directory after the other.
+
+    :param table: wire ``Table``.
+    :param places: where its data lies.
+    :param write_ids: its valid write ids, for an ACID table.
+    :param transactions: transactions the reader sees.
+    :param options: storage options.
+    :raises AcidFormatError: an ACID directory that cannot be read, or not be copied row by row.
+    """
+    kind = table_kind(table)
+    if not kind.has_files:
+        return
+    if kind is TableKind.EXTERNAL:
+        # The directory as a whole, whatever lies in it, and partitions that lie elsewhere (spec 5).
+        listings = listed(external_tables.roots(places), options)
+    else:
+        listings = listed_places(places, options)
+    for place, listing in listings:
+        if kind.transactional and write_ids is not None:
+            name = f"{table.dbName}.{table.tableName}"
+            for file in _acid_files(name, place, listing, write_ids, transactions):
+                # A reader opens no file that was not committed yet.
+                if not file.side_file or _flushed_length(file, options) != 0:
+                    yield file
+        else:
+            yield from (_visible(place, entry, entry.path) for entry in listing)
+
+
+def readable_write_ids(
+    client: MetastoreClient, tables: Iterable[Any], transactions: ValidTxns
+) -> dict[str, ValidWriteIds]:
+    """The valid write ids of all ACID tables among ``tables`` at one moment, by table name."""
+    names = [f"{table.dbName}.{table.tableName}" for table in tables if table_kind(table).transactional]
+    answers = client.get_valid_write_ids(names, valid_txn_list=transactions.text()) if names else {}
+    return {
+        full_name.partition(".")[2]: ValidWriteIds.of(
+            full_name,
+            high_watermark=answer.writeIdHighWaterMark or 0,
+            invalid_ids=answer.invalidWriteIds or (),
+            aborted_bits=answer.abortedBits or b"",
+        )
+        for full_name, answer in answers.items()
+    }
+
+
+def max_allocated_write_id(client: MetastoreClient, database: str, table: str) -> int:
+    """The highest write id that was ever given, aborted ones that the metastore has forgotten included."""
+    request = types.MaxAllocatedTableWriteIdRequest(dbName=database, tableName=table)
+    return int(client.call("get_max_allocated_table_write_id", request).maxWriteId)
+
+
+def cut_below_open(write_ids: ValidWriteIds) -> ValidWriteIds:
+    """The list up to just below its lowest open write id: what can be copied for good."""
+    return write_ids.cut(write_ids.open_ids[0] - 1) if write_ids.open_ids else write_ids
+
+
+def listed(
+    places: Iterable[Place], options: Mapping[str, Any] | None
+) -> Iterator[tuple[Place, list[FileEntry]]]:
+    """List places, each by itself: so many side by side, and none of them kept."""
+    waiting = iter(places)
+    while some := list(islice(waiting, _PLACES_AT_A_TIME)):
+        # Hive reads a partition whose directory is gone as empty, and so must its replica.
+        found = list_many([place.location for place in some], options=options, missing_ok=True)
+        yield from ((place, found[place.location]) for place in some)
+
+
+def listed_places(
+    places: Places, options: Mapping[str, Any] | None
+) -> Iterator[tuple[Place, list[FileEntry]]]:
+    """List the places of a table that is not external.
+
+    Object stores tell a thousand files in an answer, of whatever directories: there, the table's directory is
+    listed as a whole. So it is where a partition may lie inside another one.
+    """
+    whole = parse_location(places.root).scheme in OBJECT_STORES if places.root else False
+    return _listed_as_whole(places, options) if whole or not places.apart else listed(places, options)
+
+
+def _listed_as_whole(
+    places: Places, options: Mapping[str, Any] | None
+) -> Iterator[tuple[Place, list[FileEntry]]]:
+    root = places.root
+    inside = {path: place for place in places if (path := relative_to(place.location, root)) is not None}
+    found: dict[str, list[FileEntry]] = {path: [] for path in inside}
+    depths = sorted({path.count("/") + 1 if path else 0 for path in inside}, reverse=True)
+    for entry in list_files(root, options=options, missing_ok=True) if inside else ():
+        parts = entry.path.split("/")
+        home = next((path for depth in depths if (path := "/".join(parts[:depth])) in inside), None)
+        # What lies elsewhere below the directory belongs to no place.
+        if home is not None:
+            inner = entry.path[len(home) + 1 :] if home else entry.path
+            found[home].append(
+                FileEntry(path=inner, size_bytes=entry.size_bytes, modified_ns=entry.modified_ns)
+            )
+    for path, place in inside.items():
+        yield place, found[path]
+    yield from listed(places.outside(), options)
+
+
+def _acid_files(
+    table: str,
+    place: Place,
+    listing: Iterable[FileEntry],
+    write_ids: ValidWriteIds,
+    transactions: ValidTxns,
+) -> Iterator[VisibleFile]:
+    state = acid_state(listing, write_ids, transactions)
+    being_written = state.side_files
+    yield from (_visible(place, entry, entry.path) for entry in state.originals)
+    for directory in state.directories:
+        mixed = _holds_invisible_rows(directory)
+        if mixed and directory.raw:
+            raise AcidFormatError(
+                f"{table}: {place.location}/{directory.path} mixes committed with other write ids "
+                f"({write_ids.text()}), and its files have no write ids to tell rows apart.",
+                remedy="Compact the table on the source, then dump again.",
+                path=f"{place.location}/{directory.path}",
+            )
+        if directory is state.base and not directory.files:
+            # The base of a truncated table holds nothing but its marker, and hides what was before.
+            yield from (_visible(place, entry, target_file_path(entry.path)) for entry in directory.markers)
+        for entry in directory.files:
+            filtered = mixed or entry.path in being_written
+            side_file = being_written.get(entry.path, "")
+            yield _visible(place, entry, target_file_path(entry.path), filtered=filtered, side_file=side_file)
+
+
+def _flushed_length(file: VisibleFile, options: Mapping[str, Any] | None) -> int | None:
+    return read_flushed_length(join(file.directory, file.side_file), options)
+
+
+def _holds_invisible_rows(directory: AcidDirectory) -> bool:
+    # A compactor leaves the rows of aborted write ids out, so its directories hold none of them.
+    return directory.mixed and not directory.name.visibility_txn_id
+
+
+def _visible(
+    place: Place, entry: FileEntry, target_path: str, *, filtered: bool = False, side_file: str = ""
+) -> VisibleFile:
+    return VisibleFile(
+        directory=place.location,
+        partition=place.partition,
+        path=entry.path,
+        target_path=target_path,
+        size_bytes=entry.size_bytes,
+        modified_ns=entry.modified_ns,
+        filtered=filtered,
+        side_file=side_file,
+    )

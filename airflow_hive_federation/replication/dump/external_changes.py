@@ -1,0 +1,36 @@
+"""Whether an external table has other files than when it was dumped last: they change without events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.wire import from_json
+from airflow_hive_federation.replication.dump.contents import listed
+from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.metadata import external_tables
+from airflow_hive_federation.replication.metadata.places import Places
+
+
+def files_changed(home: DumpDirectory, table: str, options: Mapping[str, Any] | None = None) -> bool:
+    """List the table's directories and compare names, sizes and modification times.
+
+    :param home: the dump that describes the table; its definition and partitions have not changed since.
+    :param table: name of the external table.
+    :param options: storage options.
+    """
+    document = home.read_json(table_file("tables", table, ".json"))
+    lines = home.read_lines(table_file("partitions", table, ".jsonl"))
+    partitions = (from_json(types.Partition, line["partition"]) for line in lines)
+    places = Places(from_json(types.Table, document["table"]), partitions)
+    now = {
+        (place.location, file.path, file.size_bytes, file.modified_ns)
+        for place, files in listed(external_tables.roots(places), options)
+        for file in files
+    }
+    then = {
+        (file["directory"], file["path"], file["size_bytes"], file["modified_ns"])
+        for file in home.read_lines(table_file("files", table, ".jsonl"))
+    }
+    return now != then

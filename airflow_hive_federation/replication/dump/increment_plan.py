@@ -1,0 +1,461 @@
+"""What a cycle's events ask for. Pure.
+
+Events say *where* the source changed and *in which order* its transactions ended; what a table is now is read
+from the source itself. So the fold keeps little: write ids given to transactions, ends of transactions in
+their order, names of tables to look at, and which names stand for other tables than before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from airflow_hive_federation.errors import EventsLostError, SourceWentBackError, UnknownEventError
+from airflow_hive_federation.model import events as ev
+from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
+from airflow_hive_federation.replication.dump.contents import cut_below_open
+from airflow_hive_federation.replication.load.pairs import Pairs
+from airflow_hive_federation.storage.filesystem import canonical
+
+#: Transaction → table → write id.
+OpenWrites = Mapping[int, Mapping[str, int]]
+
+#: Above all transactions of a source: stand-ins for those whose events are lost.
+_LOST = 1 << 62
+_ALLOCATED_A_CALL = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventFold:
+    """What the events of a cycle come to, for one database.
+
+    :param from_id: last event the target has.
+    :param to_id: last event of the cycle.
+    :param writes: table → pairs of transaction and write id, ascending by write id, of the table that bears
+        the name now; transactions left open by earlier cycles included.
+    :param ends: transactions that wrote to the database and ended, in the source's order; 1 if committed.
+    :param open_writes: those that have not ended.
+    :param looked_at: tables whose definition, partitions, statistics or plain files may have changed.
+    :param created: table → event that made the table that bears the name now.
+    :param partitions_gone: table → partitions that were dropped or renamed; their names may stand for others.
+    :param database_changed: the database's own properties changed.
+    :param functions_changed: permanent functions were created or dropped.
+    :param lost: events of the cycle are gone: everything must be looked at.
+    :param kept: canonical URI of a file of the source → its place in the change manager's root, should it be
+        removed before it is copied.
+    """
+
+    from_id: int
+    to_id: int
+    writes: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    ends: Sequence[tuple[int, int]] = ()
+    open_writes: OpenWrites = field(default_factory=dict)
+    looked_at: frozenset[str] = frozenset()
+    created: Mapping[str, int] = field(default_factory=dict)
+    partitions_gone: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    database_changed: bool = False
+    functions_changed: bool = False
+    lost: bool = False
+    kept: Mapping[str, str] = field(default_factory=dict)
+
+
+class TableWork(Enum):
+    """What a cycle does with a table of the source."""
+
+    NOTHING = "nothing"
+    CONTINUE = "continue"  # bring the target's table forward
+    CREATE = "create"  # the target has none
+    REPLACE = "replace"  # the target's table is another one, or cannot be brought forward
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableState:
+    """What the target has under a table's name.
+
+    :param loaded_id: event at which this table was created there (its ``repl.last.id``).
+    :param high_watermark: its highest write id; 0 for tables without.
+    :param open_ids: its open write ids.
+    """
+
+    loaded_id: int
+    high_watermark: int = 0
+    open_ids: tuple[int, ...] = ()
+
+    @property
+    def complete(self) -> int:
+        """The write id up to which none is open."""
+        return min(self.open_ids, default=self.high_watermark + 1) - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablePlan:
+    """What a cycle does with one table.
+
+    :param write_ids: what readers of the target may see after the cycle; ``None`` for tables without.
+    :param seed: highest write id a new table starts with.
+    :param writes: pairs of transaction and write id to replay, contiguous and ascending by write id.
+    """
+
+    work: TableWork
+    write_ids: ValidWriteIds | None = None
+    seed: int = 0
+    writes: Sequence[tuple[int, int]] = ()
+
+
+def check_source(from_id: int, source_id: int) -> None:
+    """Refuse a source whose history is shorter than what the target has of it.
+
+    :raises SourceWentBackError: it is.
+    """
+    if source_id < from_id:
+        raise SourceWentBackError(
+            f"The source's last event is {source_id}, but the target has its events up to {from_id}.",
+            remedy="The source was restored from a backup or is another metastore: bootstrap anew.",
+            event_id=source_id,
+            seen_id=from_id,
+        )
+
+
+class EventReading:
+    """The events of a cycle, read once, none of them kept: there may be millions.
+
+    :param found: events after ``from_id``, as the source gives them.
+    :param from_id: last event the target has.
+    :param transactions: the source's transactions at the cycle's moment, where the events end.
+    :param on_event: told each event.
+    """
+
+    def __init__(
+        self,
+        found: Iterable[ev.Event],
+        from_id: int,
+        transactions: ValidTxns,
+        on_event: Callable[[ev.Event], object] = lambda _: None,
+    ) -> None:
+        self.count = 0
+        self.from_id = from_id
+        self._found = found
+        self._transactions = transactions
+        self._on_event = on_event
+        self._last_id = self._seen_id = from_id
+        self._gap = self._ended = False
+
+    def __iter__(self) -> Iterator[ev.Event]:
+        for event in events_at(self._seen(), self._transactions):
+            self.count += 1
+            self._gap = self._gap or event.event_id != self._last_id + 1
+            self._last_id = event.event_id
+            self._on_event(event)
+            yield event
+
+    def to_id(self, source_id: int) -> int:
+        """The event that the cycle ends at, once all have been read."""
+        if self._ended:
+            # Nothing was cut off: they end where the source does, whether the last of them are lost or not.
+            return source_id
+        return self._last_id if self.count else self._seen_id - 1
+
+    def has_gap(self, source_id: int) -> bool:
+        """Whether events are missing (expired, or deleted) or out of order, once all have been read.
+
+        Ids are dense: a listener takes them from one counter, in the transaction it writes the event in
+        (``ObjectStore.addNotificationEvent``).
+        """
+        return self._gap or self._last_id < self.to_id(source_id)
+
+    def _seen(self) -> Iterator[ev.Event]:
+        for event in self._found:
+            self._seen_id = event.event_id
+            yield event
+        self._ended = True
+
+
+def events_at(found: Iterable[ev.Event], transactions: ValidTxns) -> Iterator[ev.Event]:
+    """The events up to the moment of a list of transactions.
+
+    That list and the events are read one after the other. Cut before the first end of a transaction that the
+    list calls open, the events are those of the list's moment: a table's files at the list and its write ids
+    at the events then belong together.
+    """
+    open_ids = set(transactions.open_ids)
+    for event in found:
+        if isinstance(event, ev.TxnEnded) and event.txn_id in open_ids:
+            return
+        if any(txn > transactions.high_watermark for txn in _transactions_of(event)):
+            return
+        yield event
+
+
+def fold(
+    reading: EventReading,
+    database: str,
+    *,
+    source_id: int,
+    open_writes: OpenWrites,
+    transactions: ValidTxns,
+) -> EventFold:
+    """Fold the events of a cycle. Where some are missing, transactions whose end is among them ended too.
+
+    :param database: database that is replicated; events of others are left out.
+    :param source_id: the source's last event.
+    :param open_writes: what earlier cycles left open.
+    :param transactions: the source's transactions at the cycle's moment.
+    :raises UnknownEventError: events of the database have types this version does not know.
+    """
+    folding = _Folding(database, open_writes)
+    for event in reading:
+        folding.add(event)
+    if folding.unknown:
+        raise UnknownEventError(
+            f"Events of database {database} have types this version does not know: "
+            f"{', '.join(sorted(folding.unknown))}.",
+            remedy="Update airflow-hive-federation; until then the replica stays at its last event.",
+            event_types=sorted(folding.unknown),
+        )
+    lost = reading.has_gap(source_id)
+    if lost:
+        folding.end_unseen(transactions)
+    return folding.result(reading.from_id, reading.to_id(source_id), lost=lost)
+
+
+def plan_table(
+    name: str,
+    source: ValidWriteIds | None,
+    target: TableState | None,
+    folded: EventFold,
+    *,
+    always: bool = False,
+    replace: bool = False,
+) -> TablePlan:
+    """Say what the cycle does with a table of the source.
+
+    :param source: its write ids at the cycle's moment, if it is transactional.
+    :param target: what the target has under its name.
+    :param always: look at it without an event: an external table with other files, a table to be mended.
+    :param replace: make it anew, as a whole.
+    :raises EventsLostError: write ids that a new table needs are in no event.
+    """
+    if target is None:
+        return _new_table(TableWork.CREATE, name, source, folded)
+    if replace or folded.created.get(name, 0) > target.loaded_id:
+        return _new_table(TableWork.REPLACE, name, source, folded)
+    looked_at = always or folded.lost or name in folded.looked_at
+    if source is None:
+        return TablePlan(work=TableWork.CONTINUE if looked_at else TableWork.NOTHING)
+    writes = _above(target.high_watermark, folded.writes.get(name, ()))
+    if folded.lost:
+        writes = _with_lost(writes, target.high_watermark, source)
+    known = _contiguous(writes, target.high_watermark)
+    reached = known[-1][1] if known else target.high_watermark
+    if len(known) < len(writes) or _committed_above(source, reached):
+        return _new_table(TableWork.REPLACE, name, source, folded)
+    seen = _seen(source, reached, folded, name)
+    if not (looked_at or known or _ended(target.open_ids, seen)):
+        return TablePlan(work=TableWork.NOTHING)
+    return TablePlan(work=TableWork.CONTINUE, write_ids=seen, writes=known)
+
+
+def lost_ends(plans: Iterable[TablePlan]) -> list[tuple[int, int]]:
+    """The stand-ins of transactions that no event tells of, which end first."""
+    found = {txn for plan in plans for txn, _ in plan.writes if txn > _LOST}
+    return [(txn, 1) for txn in sorted(found)]
+
+
+def allocation_runs(
+    writes: Sequence[tuple[int, int]], target_txns: Mapping[int, int]
+) -> Iterator[list[tuple[int, int]]]:
+    """Cut a table's writes into runs that one call may allocate.
+
+    The metastore sorts the target's transactions of a call by id and numbers them on from the first write id
+    (``AllocateTableWriteIdsFunction``): within a call, write ids, the source's transactions and the target's
+    must all ascend together, or write ids end up with the wrong transactions.
+
+    :param target_txns: the source's transaction → the target's.
+    """
+    run: list[tuple[int, int]] = []
+    for txn, write in writes:
+        ascends = run and txn > run[-1][0] and target_txns[txn] > target_txns[run[-1][0]]
+        if run and (not ascends or len(run) == _ALLOCATED_A_CALL):
+            yield run
+            run = []
+        run.append((txn, write))
+    if run:
+        yield run
+
+
+class _Folding:
+    def __init__(self, database: str, open_writes: OpenWrites) -> None:
+        self._database = database
+        self._open: dict[int, dict[str, int]] = {txn: dict(writes) for txn, writes in open_writes.items()}
+        self._writes: dict[str, Pairs] = {}  # table → transactions and write ids
+        for txn, writes in self._open.items():
+            for table, write in writes.items():
+                self._writes.setdefault(table, Pairs()).append(txn, write)
+        self._ends = Pairs()
+        self._looked_at: set[str] = set()
+        self._created: dict[str, int] = {}
+        self._partitions_gone: dict[str, set[str]] = {}
+        self._database_changed = self._functions_changed = False
+        self._kept: dict[str, str] = {}
+        self.unknown: set[str] = set()
+
+    def add(self, event: ev.Event) -> None:
+        self._kept.update((canonical(uri), place) for uri, place in event.kept)
+        if isinstance(event, ev.TxnEnded):
+            if event.txn_id in self._open:
+                del self._open[event.txn_id]
+                self._ends.append(event.txn_id, int(event.committed))
+        elif isinstance(event, ev.TableAltered) and event.renamed:
+            self._renamed(event)
+        elif isinstance(event, ev.UnknownEvent) and event.database in {"", self._database}:
+            self.unknown.add(event.event_type)
+        elif event.database == self._database:
+            self._of_ours(event)
+
+    def end_unseen(self, transactions: ValidTxns) -> None:
+        for txn in sorted(self._open.keys() - set(transactions.open_ids)):
+            del self._open[txn]
+            self._ends.append(txn, int(not transactions.is_aborted(txn)))
+
+    def result(self, from_id: int, to_id: int, *, lost: bool) -> EventFold:
+        for txn in [txn for txn, writes in self._open.items() if not writes]:
+            # What it wrote to is gone: nobody on the target waits for its end.
+            del self._open[txn]
+            self._ends.append(txn, 1)
+        return EventFold(
+            from_id=from_id,
+            to_id=to_id,
+            writes={table: writes.ascending() for table, writes in self._writes.items() if writes},
+            ends=self._ends,
+            open_writes=self._open,
+            looked_at=frozenset(self._looked_at),
+            created=self._created,
+            partitions_gone={table: frozenset(names) for table, names in self._partitions_gone.items()},
+            database_changed=self._database_changed or lost,
+            functions_changed=self._functions_changed or lost,
+            lost=lost,
+            kept=self._kept,
+        )
+
+    def _of_ours(self, event: ev.Event) -> None:
+        if isinstance(event, ev.WriteIdsAllocated):
+            for txn, write in event.write_ids:
+                self._writes.setdefault(event.table, Pairs()).append(txn, write)
+                self._open.setdefault(txn, {})[event.table] = write
+        elif isinstance(event, ev.TableCreated | ev.TableDropped):
+            self._forget(event.table)
+            self._created[event.table] = event.event_id
+        elif isinstance(event, ev.Compacted | ev.AcidWritten):
+            pass  # the same rows; files by the commit
+        elif isinstance(event, ev.TableEvent):
+            self._looked_at.add(event.table)
+            if isinstance(event, ev.PartitionsChanged) and event.gone:
+                self._partitions_gone.setdefault(event.table, set()).update(event.gone)
+        elif isinstance(event, ev.FunctionEvent):
+            self._functions_changed = True
+        elif isinstance(event, ev.DatabaseEvent):
+            self._database_changed = True
+
+    def _renamed(self, event: ev.TableAltered) -> None:
+        if event.old_database == self._database:
+            self._forget(event.old_table)
+            self._created[event.old_table] = event.event_id
+        if event.database == self._database:
+            self._forget(event.table)
+            self._created[event.table] = event.event_id
+
+    def _forget(self, table: str) -> None:
+        """The name stands for nothing, or for another table, from here on."""
+        for txn, write in self._writes.pop(table, ()):
+            if self._open.get(txn, {}).get(table) == write:
+                del self._open[txn][table]
+        self._partitions_gone.pop(table, None)
+        self._looked_at.add(table)
+
+
+def _transactions_of(event: ev.Event) -> Sequence[int]:
+    if isinstance(event, ev.TxnEnded):
+        return (event.txn_id,)
+    if isinstance(event, ev.WriteIdsAllocated):
+        return [txn for txn, _ in event.write_ids]
+    return ()
+
+
+def _new_table(work: TableWork, name: str, source: ValidWriteIds | None, folded: EventFold) -> TablePlan:
+    if source is None:
+        return TablePlan(work=work)
+    seed = cut_below_open(source).high_watermark
+    writes = _above(seed, folded.writes.get(name, ()))
+    known = _contiguous(writes, seed)
+    reached = known[-1][1] if known else seed
+    if _committed_above(source, reached):
+        raise EventsLostError(
+            f"Table {name} has write ids above {reached} that no event tells the transactions of.",
+            remedy="Run the cycle again when its oldest open transaction has ended.",
+            table=name,
+            event_id=folded.to_id,
+        )
+    return TablePlan(work=work, write_ids=_seen(source, reached, folded, name), seed=seed, writes=known)
+
+
+def _seen(source: ValidWriteIds, reached: int, folded: EventFold, name: str) -> ValidWriteIds:
+    """What readers of the target may see when it has a table's write ids up to ``reached``.
+
+    A metastore's high watermark may be below the last write ids (``TxnHandler.getValidWriteIdsForTable``): it
+    does not count those that are open, nor those it has forgotten, as it does with aborted ones. The target
+    counts them, for there they were committed, with nothing in them.
+    """
+    if reached <= source.high_watermark:
+        return source.cut(reached)
+    above = range(source.high_watermark + 1, reached + 1)
+    txns = {write: txn for txn, write in folded.writes.get(name, ()) if write in above}
+    still_open = [write for write in above if txns.get(write) in folded.open_writes]
+    ended = [write for write in above if write not in still_open]
+    top = ended[-1] if ended else source.high_watermark
+    concerned = set(txns.values())
+    committed = {txn for txn, was_committed in folded.ends if was_committed and txn in concerned}
+    open_ids = (*source.open_ids, *(write for write in still_open if write <= top))
+    return ValidWriteIds(
+        table=source.table,
+        high_watermark=top,
+        open_ids=open_ids,
+        aborted_ids=(*source.aborted_ids, *(write for write in ended if txns.get(write) not in committed)),
+        min_open_id=open_ids[0] if open_ids else None,
+    )
+
+
+def _above(write_id: int, writes: Sequence[tuple[int, int]]) -> Pairs:
+    return Pairs((txn, write) for txn, write in writes if write > write_id)
+
+
+def _with_lost(writes: Sequence[tuple[int, int]], after: int, source: ValidWriteIds) -> Pairs:
+    """Fill in the write ids that no event tells of and that are not open: their transactions have ended.
+
+    Which those were is lost with the events, so each write id gets a stand-in. An open one gets none: nobody
+    would know its end when it comes.
+    """
+    known = {write: txn for txn, write in writes}
+    open_ids = set(source.open_ids)
+    lost = [one for one in range(after + 1, source.high_watermark + 1) if one not in open_ids]
+    filled = {**{write: _LOST + write for write in lost}, **known}
+    return Pairs((txn, write) for write, txn in sorted(filled.items()))
+
+
+def _contiguous(writes: Pairs, after: int) -> Pairs:
+    """The writes that follow ``after`` without a hole."""
+    count = 0
+    for _, write in writes:
+        if write != after + count + 1:
+            break
+        count += 1
+    return writes[:count]
+
+
+def _committed_above(source: ValidWriteIds, write_id: int) -> bool:
+    count = sum(1 for one in source.invalid_ids if one > write_id)
+    return source.high_watermark - write_id > count
+
+
+def _ended(open_ids: Sequence[int], seen: ValidWriteIds) -> bool:
+    return not set(open_ids) <= set(seen.open_ids)

@@ -1,0 +1,59 @@
+"""Is it still the source that the target was made from?
+
+Its events have ids, one after the other; a source restored from a backup gives the same ids once more, to
+other events. So each dump notes what its last event was, and the next one looks whether it still is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.errors import SourceWentBackError
+from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient
+
+
+def note_event(client: MetastoreClient, event_id: int) -> dict[str, Any] | None:
+    """What one event is, to know it again; ``None`` if the source has forgotten it.
+
+    :param client: client of the source.
+    """
+    for raw in client.iter_notification_events(event_id - 1, up_to=event_id, batch=1):
+        message = hashlib.sha256((raw.message or "").encode()).hexdigest()
+        return {"id": raw.eventId, "time": raw.eventTime, "type": raw.eventType, "message": message}
+    return None
+
+
+def check_history(client: MetastoreClient, noted: Mapping[str, Any] | None) -> None:
+    """Refuse a source whose history is another one than the target was made from.
+
+    :param noted: what :func:`note_event` said of an event of it. Once the source has forgotten that event,
+        nothing can be said.
+    :raises SourceWentBackError: the event of that id is another one.
+    """
+    found = note_event(client, noted["id"]) if noted else None
+    if noted and found and found != dict(noted):
+        raise SourceWentBackError(
+            f"The source's event {noted['id']} is a {found['type']} of {found['time']} now; it was a "
+            f"{noted['type']} of {noted['time']} when the target was loaded.",
+            remedy="The source was restored from a backup, and has gone on since: drop the target database, "
+            "and the next cycle bootstraps it anew.",
+            event_id=noted["id"],
+            seen_id=noted["id"],
+        )
+
+
+def is_another(table: Any, home: DumpDirectory) -> bool:
+    """Whether a table of the source was dropped and created again, or renamed, since it was dumped.
+
+    :param table: wire ``Table`` as it is now.
+    :param home: the dump that describes the table of that name.
+    """
+    before = home.read_json(table_file("tables", table.tableName, ".json"))["table"]
+    ids = before.get("id"), table.id
+    # Before Hive 4, tables have no ids on the wire.
+    return before.get("createTime") != table.createTime or (all(ids) and ids[0] != ids[1])

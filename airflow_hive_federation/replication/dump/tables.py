@@ -1,0 +1,49 @@
+"""What a dump has of one table's partitions and files, written as they come: none of them is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.replication.dump.contents import VisibleFile
+from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.metadata.places import Places
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileTotals:
+    """How much data a table has."""
+
+    files: int
+    size_bytes: int
+
+
+def write_partitions(directory: DumpDirectory, table: Any, partitions: Iterable[Any]) -> Places:
+    """Write a table's partitions; return where its data lies.
+
+    :param directory: a dump that is being written.
+    :param table: wire ``Table``.
+    :param partitions: its wire ``Partition`` objects.
+    """
+    places = Places(table)
+    directory.write_lines(
+        table_file("partitions", table.tableName, ".jsonl"),
+        ({"name": places.add(one), "partition": to_json(one)} for one in partitions),
+    )
+    return places
+
+
+def write_files(directory: DumpDirectory, table: str, files: Iterable[VisibleFile]) -> FileTotals:
+    """Write the list of a table's files; return how many they are."""
+    size_bytes = 0
+
+    def lines() -> Iterator[dict[str, Any]]:
+        nonlocal size_bytes
+        for file in files:
+            size_bytes += file.size_bytes
+            yield asdict(file)
+
+    count = directory.write_lines(table_file("files", table, ".jsonl"), lines())
+    return FileTotals(files=count, size_bytes=size_bytes)

@@ -1,0 +1,1 @@
+"""Bringing a target to a dump: files, definitions, transactions."""

@@ -1,0 +1,423 @@
+"""Loading a bootstrap dump into the target.
+
+Steps, in this order; each can be killed and repeated:
+
+1. the target database is made ours (or found ours; anything else is refused);
+2. the copy plan is written into the dump, and a Spark job carries it out: files land under their final names
+   only when they are whole, and nobody sees them, for no table points at them yet;
+3. functions and tables are created, each with its write-id state before it can be read, then its partitions;
+   then foreign keys and views;
+4. the database's ``repl.last.id`` is set: published.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.errors import (
+    AlreadyExistsError,
+    DumpIncompleteError,
+    FileVanishedError,
+    TargetChangedError,
+)
+from airflow_hive_federation.metastore.calls.partition_pages import page_size
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.wire import from_json
+from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.replication.dump.bootstrap import dumped_files
+from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.dump.homes import Homes
+from airflow_hive_federation.replication.dump.lease import LeaseKeeper, end_lease
+from airflow_hive_federation.replication.metadata import definitions, statistics
+from airflow_hive_federation.replication.metadata.constraints import (
+    add_foreign_keys,
+    target_constraints,
+    without_foreign_keys,
+)
+from airflow_hive_federation.replication.metadata.definitions import TableKind
+from airflow_hive_federation.replication.metadata.functions import (
+    function_items,
+    put_function,
+    target_function,
+)
+from airflow_hive_federation.replication.metadata.layout import TargetLayout
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.target import database as target
+from airflow_hive_federation.replication.target import markers
+from airflow_hive_federation.replication.target.cycle_history import BOOTSTRAP, CycleRecord
+from airflow_hive_federation.replication.target.markers import TargetState
+from airflow_hive_federation.replication.verification.differences import (
+    Difference,
+    definition_differences,
+    metadata_differences,
+)
+from airflow_hive_federation.storage.filesystem import canonical, join, open_filesystem, remove_file
+from airflow_hive_federation.storage.plan_files import read_plan, write_plan
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
+
+logger = logging.getLogger(__name__)
+
+CopyRunner = Callable[[str, str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadSummary:
+    """What a load published. XCom-safe by :func:`dataclasses.asdict`.
+
+    :param dump: URI of the dump; of an idle cycle, of the one the target was loaded from last.
+    :param idle: there was nothing to do.
+    """
+
+    dump: str
+    database: str
+    event_id: int
+    tables: int
+    partitions: int
+    functions: int
+    idle: bool = False
+
+
+def load_bootstrap(
+    source: MetastorePool,
+    target_pool: MetastorePool,
+    policy: ReplicationPolicy,
+    dump: str,
+    *,
+    run_copy: CopyRunner,
+    threads: int = 4,
+    progress: Callable[[str], None] = logger.info,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> LoadSummary:
+    """Load a finished dump; a load that was published already changes nothing.
+
+    :param source: connections to the source: its cleaner is held back while files are copied.
+    :param target_pool: connections to the target.
+    :param dump: URI of the dump.
+    :param run_copy: carries out a copy plan (URI of the plan, URI of the directory for outcomes).
+    :param threads: tables created side by side.
+    :param on_step: told each step before it is taken; tests kill there.
+    :raises DumpIncompleteError: the dump is not finished, or the source has removed files it lists.
+    :raises DumpCorruptError: the dump is not as it was written.
+    :raises TargetNotOursError: the target database is not this policy's.
+    :raises TargetChangedError: a table there was changed by someone else, or is not ours.
+    """
+    directory = DumpDirectory(dump, policy.storage_options)
+    load = _Load(target_pool, policy, directory, progress=progress, on_step=on_step)
+    with target_pool.client() as client:
+        state = target.find_target(client, policy)
+    if state.state is TargetState.LOADED and state.last_id is not None:
+        load.refuse_changes(state.last_id)
+        progress(f"{policy.target_database} is published at event {state.last_id} already.")
+    else:
+        load.reserve()
+        with LeaseKeeper(source, load.lease):
+            load.copy(run_copy)
+        load.sweep()
+        load.create(threads)
+        load.publish()
+    return acknowledge(source, directory, load.lease, load.summary(), on_step=on_step)
+
+
+def acknowledge(
+    source: MetastorePool,
+    directory: DumpDirectory,
+    lease: int,
+    summary: LoadSummary,
+    *,
+    on_step: Callable[[str], None],
+) -> LoadSummary:
+    """The end of every load, published now or before: the source's cleaner is let go."""
+    on_step("end_lease")
+    end_lease(source, lease)
+    directory.finish_load({"event_id": summary.event_id, "database": summary.database})
+    return summary
+
+
+class _Load:
+    def __init__(
+        self,
+        pool: MetastorePool,
+        policy: ReplicationPolicy,
+        directory: DumpDirectory,
+        *,
+        progress: Callable[[str], None],
+        on_step: Callable[[str], None],
+    ) -> None:
+        self._pool = pool
+        self._policy = policy
+        self._directory = directory
+        self._manifest = directory.manifest()
+        self._progress = progress
+        self._on_step = on_step
+        self._event_id = int(self._manifest["event_id"])
+        self._functions = list(directory.read_lines("functions.jsonl"))
+        self._layout = TargetLayout(policy=policy, managed="")
+        self._began_s = time.time()
+
+    @property
+    def lease(self) -> int:
+        return int(self._manifest["lease"])
+
+    @property
+    def _copy_plan(self) -> str:
+        return f"{self._directory.uri}/load/copy_plan.jsonl"
+
+    def _is_checkpoint(self) -> bool:
+        """The database was loaded from this very dump."""
+        with self._pool.client() as client:
+            database = client.get_database(self._policy.target_database)
+        return bool((database.parameters or {}).get(markers.CHECKPOINT) == self._directory.uri)
+
+    def refuse_changes(self, last_id: int) -> None:
+        """Refuse a published target that is not what the dump says.
+
+        :raises TargetChangedError: somebody else has changed the target, or the source has moved on since.
+        """
+        with self._pool.client() as client:
+            layout = target.find_layout(client, self._policy)
+            found = metadata_differences(client, layout, Homes(self._directory))
+        if not found:
+            return
+        if self._is_checkpoint():
+            raise _changed(f"Target database {self._policy.target_database}", found)
+        raise TargetChangedError(
+            f"Target database {self._policy.target_database} is published at event {last_id}; dump "
+            f"{self._directory.uri} is of event {self._event_id} and differs in:\n  "
+            + "\n  ".join(map(str, found)),
+            remedy="A bootstrap is loaded once: go on by increments, or drop the target to bootstrap anew.",
+            differences=[str(one) for one in found],
+        )
+
+    def reserve(self) -> None:
+
+        self._on_step("reserve")
+        source = from_json(types.Database, self._directory.read_json("database.json"))
+        with self._pool.client() as client:
+            target.reserve_target(client, self._policy, source, checkpoint=self._directory.uri)
+            self._layout = target.find_layout(client, self._policy)
+            self._refuse_foreign_tables(client)
+
+    def copy(self, run_copy: CopyRunner) -> None:
+        self._on_step("copy_plan")
+        count = write_plan(self._copy_plan, self._copy_items(), options=self._policy.storage_options)
+        self._on_step("copy")
+        if not count:
+            return
+        try:
+            run_copy(self._copy_plan, f"{self._directory.uri}/load/outcomes")
+        except FileVanishedError as error:
+            raise DumpIncompleteError(
+                f"Dump {self._directory.uri} is out of date: {error.message}",
+                remedy="Begin again with the drain and the dump (in Airflow: run the DAG, or clear its first "
+                "task); what is copied is not copied twice.",
+                dump=self._directory.uri,
+                path=error.facts.get("path"),
+            ) from error
+
+    def sweep(self) -> None:
+        """Remove what earlier loads of this policy planned to copy and this one does not.
+
+        Such a load was given up (its dump had gone out of date, say) before it created a table; its files lie
+        where tables are about to be created, and readers would see them.
+        """
+        self._on_step("sweep")
+        options = self._policy.storage_options
+        filesystem, path = open_filesystem(self._policy.directory, options)
+        found = filesystem.glob(f"{path}/*/load/copy_plan.jsonl")
+        plans = {canonical(join(self._policy.directory, *plan.split("/")[-3:])) for plan in found}
+        ours = canonical(self._copy_plan)
+        if plans <= {ours}:
+            return
+        wanted = {canonical(item.target) for item in read_plan(ours, options=options)}
+        for plan in sorted(plans - {ours}):
+            for item in read_plan(plan, options=options):
+                if canonical(item.target) not in wanted and remove_file(item.target, options):
+                    self._progress(f"Removed {item.target}, left by an earlier load")
+
+    def create(self, threads: int) -> None:
+        self._on_step("functions")
+        with self._pool.client() as client:
+            for function in self._functions:
+                put_function(client, target_function(function, self._layout))
+        tables = [facts for facts in self._manifest["tables"] if facts["kind"] not in _VIEWS]
+        views = [facts for facts in self._manifest["tables"] if facts["kind"] in _VIEWS]
+        with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="load") as workers:
+            for make, group in (
+                (self._create_table, tables),
+                (self._add_foreign_keys, tables),
+                (self._create_table, views),
+            ):
+                for job in [workers.submit(make, facts["name"]) for facts in group]:
+                    job.result()
+
+    def publish(self) -> None:
+        self._on_step("publish")
+        with self._pool.client() as client:
+            target.publish_target(client, self._policy, self._record())
+        self._progress(f"{self._policy.target_database} is published at event {self._event_id}.")
+
+    def _record(self) -> CycleRecord:
+        now_s = time.time()
+        return CycleRecord(
+            kind=BOOTSTRAP,
+            event_id=self._event_id,
+            ended_s=int(now_s),
+            seconds=round(now_s - self._began_s, 1),
+            tables=len(self._manifest["tables"]),
+            files=self._manifest["dumped_files"],
+            size_bytes=self._manifest["size_bytes"],
+        )
+
+    def summary(self) -> LoadSummary:
+        return LoadSummary(
+            dump=self._directory.uri,
+            database=self._policy.target_database,
+            event_id=self._event_id,
+            tables=len(self._manifest["tables"]),
+            partitions=self._manifest["partitions"],
+            functions=len(self._functions),
+        )
+
+    # -- what goes where -------------------------------------------------------------------------------
+
+    def _copy_items(self) -> Iterator[CopyItem]:
+        for facts in self._manifest["tables"]:
+            document = self._directory.read_json(table_file("tables", facts["name"], ".json"))
+            for file in dumped_files(self._directory, facts["name"]):
+                yield CopyItem(
+                    source=file.uri,
+                    target=self._layout.file(document, file),
+                    size_bytes=file.size_bytes,
+                    visible_write_ids=document["write_ids"] if file.filtered else None,
+                )
+        for function in self._functions:
+            yield from function_items(function, self._layout)
+
+    # -- doing -----------------------------------------------------------------------------------------
+
+    def _refuse_foreign_tables(self, client: MetastoreClient) -> None:
+        """Tables that carry no marker of ours are somebody's: nothing may be written over them."""
+        if self._policy.into_existing:
+            return
+        names = client.list_tables(self._policy.target_database)
+        found: list[Any] = list(client.get_tables(self._policy.target_database, names)) if names else []
+        foreign = [
+            table.tableName
+            for table in found
+            if (table.parameters or {}).get(markers.POLICY) != self._policy.name
+        ]
+        if foreign:
+            raise TargetChangedError(
+                f"Target database {self._policy.target_database} holds tables that policy "
+                f"{self._policy.name!r} did not make: {', '.join(sorted(foreign))}.",
+                remedy="Drop or move them, or set into_existing to adopt what is identical.",
+                differences=sorted(foreign),
+            )
+
+    def _create_table(self, name: str) -> None:
+        self._on_step(f"table {name}")
+        document = self._directory.read_json(table_file("tables", name, ".json"))
+        made = statistics.without_stale_statistics(
+            self._layout.table(
+                document, markers.object_markers(self._policy.name, self._directory.uri, self._event_id)
+            )
+        )
+        with self._pool.client() as client:
+            if document["write_ids"]:
+                self._seed_write_ids(client, name, document["write_ids"])
+            self._on_step(f"create {name}")
+            self._create_or_keep(client, made, document["constraints"])
+            self._on_step(f"partitions {name}")
+            count = self._add_partitions(client, document)
+        self._progress(f"{self._policy.target_database}.{name}: created with {count} partitions")
+
+    def _seed_write_ids(self, client: MetastoreClient, name: str, write_ids: str) -> None:
+        if ValidWriteIds.parse(write_ids).high_watermark > 0:
+            database = self._policy.target_database
+            client.repl_tbl_writeid_state(database, name, self._seed(name, write_ids))
+
+    def _seed(self, name: str, write_ids: str) -> str:
+        """The target's write ids of a table, in Hive's text form.
+
+        Without its aborted ids: seeded with them, readers see a lower watermark for up to a minute, and the
+        metastore forgets them anyway. Rows of aborted ids were left out of the copy instead.
+        """
+        high_watermark = ValidWriteIds.parse(write_ids).high_watermark
+        table = f"{self._policy.target_database}.{name}"
+        return ValidWriteIds(table=table, high_watermark=high_watermark).text()
+
+    def _create_or_keep(self, client: MetastoreClient, made: Any, constraints: Mapping[str, Any]) -> None:
+        try:
+            client.create_table(
+                made,
+                constraints=without_foreign_keys(target_constraints(constraints, self._policy)),
+                environment=statistics.KEEP_STATISTICS,
+            )
+        except AlreadyExistsError:
+            found = client.get_table(made.dbName, made.tableName)
+            found_differences = definition_differences(made, found)
+            if not found_differences:
+                return  # by an earlier run of this load
+            if not self._policy.into_existing:
+                raise _changed(f"Table {made.dbName}.{made.tableName}", found_differences) from None
+            made.id = found.id
+            client.alter_table(made.dbName, made.tableName, made, environment=statistics.KEEP_STATISTICS)
+
+    def _add_partitions(self, client: MetastoreClient, document: Mapping[str, Any]) -> int:
+        name, count = document["table"]["tableName"], 0
+        waiting = self._partitions(document)
+        storage = document["table"].get("sd") or {}
+        size = page_size(len(storage.get("cols") or ()), with_column_stats=True)
+        while some := list(islice(waiting, size)):
+            count += len(some)
+            statistics.add_partitions(
+                client,
+                some,
+                valid_write_ids=self._seed(name, document["write_ids"]) if document["write_ids"] else None,
+                # What was there keeps its data where that is identical, and takes our definition.
+                replace=self._policy.into_existing,
+            )
+        return count
+
+    def _partitions(self, document: Mapping[str, Any]) -> Iterator[Any]:
+        table = document["table"]["tableName"]
+        for line in self._directory.read_lines(table_file("partitions", table, ".jsonl")):
+            partition: Any = from_json(types.Partition, line["partition"])
+            made = definitions.target_partition(
+                partition,
+                database=self._policy.target_database,
+                location=self._layout.directory(document, partition.sd.location, line["name"]),
+                parameters=markers.object_markers(self._policy.name, self._directory.uri, self._event_id),
+            )
+            yield definitions.with_honest_statistics(made, document["write_ids"])
+
+    def _add_foreign_keys(self, table: str) -> None:
+        """Add the foreign keys a table does not have yet: every table they can refer to is there now."""
+        document = self._directory.read_json(table_file("tables", table, ".json"))
+        wanted = target_constraints(document["constraints"], self._policy)
+        if not wanted.foreignKeys:
+            return
+        self._on_step(f"foreign keys {table}")
+        with self._pool.client() as client:
+            add_foreign_keys(client, self._policy, table, wanted)
+
+
+def _changed(what: str, differences: Sequence[Difference]) -> TargetChangedError:
+    lines = "\n  ".join(map(str, differences))
+    return TargetChangedError(
+        f"{what} was changed on the target, by somebody else than this policy:\n  {lines}",
+        remedy="Undo the changes, or drop the target database and bootstrap it anew.",
+        differences=[str(one) for one in differences],
+    )
+
+
+_VIEWS = {TableKind.VIEW.value, TableKind.MATERIALIZED_VIEW.value}

@@ -1,0 +1,433 @@
+"""Loading an increment into the target.
+
+Steps, in this order; each can be killed and repeated:
+
+1. tables whose names stand for others now are dropped;
+2. files are copied. What readers could see too early waits in hidden places (see :mod:`.copying`).
+   Meanwhile, the source's transactions are opened on the target, transactional tables that are there get
+   their write ids, and of those that keep their shape is taken back what was said of their rows: readers see
+   nothing of it, however long the copy takes to succeed;
+3. functions and tables get their new shape, new tables their write ids;
+4. the transactions end in the source's order: with each, its rows become visible, in all tables at once (see
+   :mod:`.replay`); those that follow each other and wrote to different tables are one (see :mod:`.merging`);
+5. what the source has no more is dropped: partitions, tables, files;
+6. statistics are written; transactions that dangle are aborted;
+7. ``repl.last.id`` moves: published.
+
+Nothing but the last step says that the increment is done, and every step asks the target what is left to do.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.errors import TargetChangedError
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.wire import from_json
+from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.replication.dump.bootstrap import dumped_files
+from airflow_hive_federation.replication.dump.contents import name_of
+from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.dump.homes import Homes, digests_file
+from airflow_hive_federation.replication.dump.increment import ENDS, merging_of, writes_file
+from airflow_hive_federation.replication.dump.increment_plan import TableState, TableWork
+from airflow_hive_federation.replication.dump.lease import LeaseKeeper
+from airflow_hive_federation.replication.load.bootstrap import CopyRunner, LoadSummary, acknowledge
+from airflow_hive_federation.replication.load.convergence import TableConvergence
+from airflow_hive_federation.replication.load.copying import (
+    TableCopy,
+    place_staged,
+    plan_copy,
+    remove_extraneous,
+)
+from airflow_hive_federation.replication.load.merging import Merging
+from airflow_hive_federation.replication.load.pairs import Pairs
+from airflow_hive_federation.replication.load.replay import Replay
+from airflow_hive_federation.replication.metadata.database_properties import take_properties
+from airflow_hive_federation.replication.metadata.definitions import TableKind
+from airflow_hive_federation.replication.metadata.functions import (
+    converge_functions,
+    function_claim,
+    function_items,
+    target_function,
+)
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.target import cycle_history, markers
+from airflow_hive_federation.replication.target.database import find_layout
+from airflow_hive_federation.replication.target.position import read_position
+from airflow_hive_federation.replication.verification.mends import Mend
+from airflow_hive_federation.storage.filesystem import canonical
+from airflow_hive_federation.storage.plan_files import write_plan
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
+
+logger = logging.getLogger(__name__)
+
+
+def load_increment(
+    source: MetastorePool,
+    target_pool: MetastorePool,
+    policy: ReplicationPolicy,
+    dump: str,
+    *,
+    run_copy: CopyRunner,
+    progress: Callable[[str], None] = logger.info,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> LoadSummary:
+    """Load a finished incremental dump; one that was published already changes nothing.
+
+    :param source: connections to the source: its cleaner is held back while files are copied.
+    :param target_pool: connections to the target.
+    :param dump: URI of the dump.
+    :param run_copy: carries out a copy plan (URI of the plan, URI of the directory for outcomes).
+    :param on_step: told each step before it is taken; tests kill there.
+    :raises DumpIncompleteError: the dump is not finished.
+    :raises DumpCorruptError: the dump is not as it was written.
+    :raises TargetNotOursError: the target database is not this policy's.
+    :raises TargetChangedError: the target stands at another event, or somebody wrote to it.
+    """
+    directory = DumpDirectory(dump, policy.storage_options)
+    manifest = directory.manifest()
+    with target_pool.client() as client:
+        load = _Load(client, policy, directory, progress=progress, on_step=on_step)
+        if load.is_published():
+            progress(f"{policy.target_database} is published at event {manifest['event_id']} already.")
+        else:
+            with LeaseKeeper(source, manifest["lease"]):
+                load.make_room()
+                load.copy(run_copy)
+            load.shape()
+            load.replay()
+            load.drop()
+            load.describe()
+            load.sweep()
+            load.note_digests()
+            load.publish()
+    return acknowledge(source, directory, manifest["lease"], load.summary(), on_step=on_step)
+
+
+class _Load:
+    def __init__(
+        self,
+        client: MetastoreClient,
+        policy: ReplicationPolicy,
+        directory: DumpDirectory,
+        *,
+        progress: Callable[[str], None],
+        on_step: Callable[[str], None],
+    ) -> None:
+        self._client = client
+        self._policy = policy
+        self._database = policy.target_database
+        self._directory = directory
+        self._manifest = directory.manifest()
+        self._mend = Mend.from_json(self._manifest.get("mend"))
+        self._progress = progress
+        self._on_step = on_step
+        self._layout = find_layout(client, policy)
+        self._replay = Replay(client, policy)
+        concerned = [facts for facts in self._manifest["tables"] if facts["work"] != TableWork.NOTHING.value]
+        # Views last: Hive reads them through the tables.
+        self._concerned = sorted(concerned, key=lambda facts: not TableKind(facts["kind"]).has_files)
+        self._documents: dict[str, Mapping[str, Any]] = {
+            facts["name"]: directory.read_json(table_file("tables", facts["name"], ".json"))
+            for facts in concerned
+        }
+        self._copies: dict[str, TableCopy] = {}
+        self._states: Mapping[str, TableState] = {}
+        self._convergences: dict[str, TableConvergence] = {}
+        self._shaped: set[str] = set()
+        self._began_s = time.time()
+
+    def is_published(self) -> bool:
+        position = read_position(self._client, self._policy, also=self._mend.tables)
+        if position.dump == self._directory.uri:
+            return True
+        self._states = position.tables
+        if position.last_id != self._manifest["from_id"] or position.dump != self._manifest["previous"]:
+            raise TargetChangedError(
+                f"Target database {self._database} stands at event {position.last_id} (loaded from "
+                f"{position.dump}); dump {self._directory.uri} goes on from event "
+                f"{self._manifest['from_id']} ({self._manifest['previous']}).",
+                remedy="Dump the next increment from where the target stands.",
+                differences=[],
+            )
+        return False
+
+    def make_room(self) -> None:
+        """Drop what bears the name of something else now, unless this load has made that already."""
+        for facts in self._concerned:
+            name = facts["name"]
+            if facts["work"] == TableWork.REPLACE.value:
+                if self._made_before(self._client.get_tables(self._database, [name])):
+                    self._on_step(f"replace {name}")
+                    self._drop_table(name)
+                    self._states = {key: state for key, state in self._states.items() if key != name}
+            elif facts["renewed"] and TableKind(facts["kind"]).transactional:
+                # (Of other tables, files that the source has no more are removed one by one.)
+                self._make_room_for_partitions(name, facts["renewed"])
+
+    def copy(self, run_copy: CopyRunner) -> None:
+        self._on_step("copy_plan")
+        before = self._files_before()
+        for facts in self._concerned:
+            name = facts["name"]
+            if TableKind(facts["kind"]).has_files:
+                state = self._states.get(name)
+                self._copies[name] = plan_copy(
+                    self._directory,
+                    self._layout,
+                    self._documents[name],
+                    visible=state.high_watermark if state else None,
+                    before=before(name),
+                    mended=self._mend.files,
+                    complete=state.complete if state else 0,
+                    options=self._policy.storage_options,
+                )
+        plan = f"{self._directory.uri}/load/copy_plan.jsonl"
+        count = write_plan(plan, self._copy_items(), options=self._policy.storage_options)
+        self._on_step("copy")
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="prepare") as beside:
+            # The copy job in this thread, where Airflow's context is; it asks nothing of the target.
+            prepared = beside.submit(self._prepare)
+            if count:
+                run_copy(plan, f"{self._directory.uri}/load/outcomes")
+        prepared.result()
+        for name, copy in self._copies.items():
+            if copy.staged:
+                self._on_step(f"place {name}")
+                place_staged(copy, self._policy.storage_options)
+        self._progress(f"{self._database}: {count} files copied")
+
+    def shape(self) -> None:
+        self._on_step("functions")
+        functions = [target_function(one, self._layout) for one in self._functions()]
+        converge_functions(self._client, self._database, functions, kept=self._functions_kept())
+        for facts in self._concerned:
+            if facts["name"] not in self._shaped:
+                self._on_step(f"seed {facts['name']}")
+                self._seed(facts)
+                self._on_step(f"shape {facts['name']}")
+                self._table(facts["name"]).shape()
+        for facts in self._concerned:
+            if self._documents[facts["name"]]["constraints"].get("foreignKeys"):
+                self._on_step(f"foreign keys {facts['name']}")
+                self._table(facts["name"]).add_foreign_keys()
+
+    def replay(self) -> None:
+        others = [facts for facts in self._concerned if not self._goes_on(facts)]
+        self._replay.allocate(self._writes(others), self._on_step)
+        for txn in self._replay.to_end(self._merging, self._ends()):
+            self._on_step(f"end {txn}")
+            self._replay.end(txn)
+
+    def drop(self) -> None:
+        for facts in self._concerned:
+            self._on_step(f"drop partitions {facts['name']}")
+            self._table(facts["name"]).drop_partitions()
+        for name in self._manifest["dropped"]:
+            self._on_step(f"drop {name}")
+            self._drop_table(name)
+        for facts in self._concerned if self._manifest["dropped"] else ():
+            if self._documents[facts["name"]]["constraints"]:
+                self._on_step(f"constrain {facts['name']}")
+                self._table(facts["name"]).constrain()
+        for name, copy in self._copies.items():
+            if copy.extraneous:
+                self._on_step(f"remove files {name}")
+                remove_extraneous(copy, self._policy.storage_options)
+
+    def describe(self) -> None:
+        for facts in self._concerned:
+            self._on_step(f"describe {facts['name']}")
+            self._table(facts["name"]).describe()
+
+    def note_digests(self) -> None:
+        """Keep the digests of all files of the tables concerned, for verifications to come."""
+        self._on_step("digests")
+        options = self._policy.storage_options
+        before = Homes(DumpDirectory(self._manifest["previous"], options))
+        copied = Homes(self._directory).copied(self._directory)
+        for name, document in self._documents.items():
+            if not TableKind(document["kind"]).has_files:
+                continue
+            known = {**(before.digests(name) if name in before else {}), **copied}
+            uris = (
+                canonical(self._layout.file(document, one)) for one in dumped_files(self._directory, name)
+            )
+            self._directory.add_lines(
+                digests_file(name), ({"uri": uri, "digest": known[uri]} for uri in uris if uri in known)
+            )
+
+    def publish(self) -> None:
+        self._on_step("publish")
+        database: Any = self._client.get_database(self._database)
+        source: Any = from_json(types.Database, self._directory.read_json("database.json"))
+        take_properties(database, source, adopted=self._policy.into_existing)
+        database.parameters = {
+            **database.parameters,
+            markers.LAST_ID: str(self._manifest["event_id"]),
+            markers.CHECKPOINT: self._directory.uri,
+            **cycle_history.with_cycle(database.parameters, self._record()),
+        }
+        self._client.alter_database(self._database, database)
+        self._progress(f"{self._database} is published at event {self._manifest['event_id']}.")
+
+    def sweep(self) -> None:
+        self._on_step("sweep")
+        dangling = self._replay.sweep([txn for txn, _ in self._manifest["open_writes"]])
+        if dangling:
+            self._progress(f"Aborted transactions of earlier runs: {', '.join(map(str, dangling))}")
+
+    def summary(self) -> LoadSummary:
+        return LoadSummary(
+            dump=self._directory.uri,
+            database=self._database,
+            event_id=self._manifest["event_id"],
+            tables=len(self._concerned),
+            partitions=sum(facts["partitions"] for facts in self._concerned),
+            functions=0,
+        )
+
+    # -- inside ----------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """What can be done while files are copied."""
+        self._replay.open(self._writes(self._concerned), self._on_step)
+        going_on = [facts for facts in self._concerned if self._goes_on(facts)]
+        for name in [facts["name"] for facts in going_on]:
+            self._on_step(f"keep shape {name}")
+            if self._table(name).keep_shape():
+                self._shaped.add(name)
+        self._replay.allocate(self._writes(going_on), self._on_step)
+
+    def _goes_on(self, facts: Mapping[str, Any]) -> bool:
+        """Whether the target has the table, and its readers see nothing but what is committed."""
+        return facts["work"] == TableWork.CONTINUE.value and TableKind(facts["kind"]).transactional
+
+    def _writes(self, tables: Iterable[Mapping[str, Any]]) -> dict[str, Pairs]:
+        """Pairs of transaction and write id to replay, which the target's tables have not got yet."""
+        new = TableState(loaded_id=0)
+        return self._merging.merged(
+            {
+                facts["name"]: self._writes_above(self._states.get(facts["name"], new).high_watermark, facts)
+                for facts in tables
+            }
+        )
+
+    @cached_property
+    def _merging(self) -> Merging:
+        return merging_of(self._directory)
+
+    def _ends(self) -> Iterator[int]:
+        return (txn for txn, *_ in self._directory.read_lines(ENDS))
+
+    def _writes_above(self, write_id: int, facts: Mapping[str, Any]) -> Pairs:
+        lines = self._directory.read_lines(writes_file(facts["name"])) if facts["writes"] else ()
+        return Pairs((txn, write) for txn, write in lines if write > write_id)
+
+    def _record(self) -> cycle_history.CycleRecord:
+        now_s = time.time()
+        return cycle_history.CycleRecord(
+            kind=cycle_history.INCREMENT,
+            event_id=self._manifest["event_id"],
+            ended_s=int(now_s),
+            seconds=round(now_s - self._began_s, 1),
+            events=self._manifest["events"],
+            tables=len(self._concerned),
+            files=sum(len(copy.items) for copy in self._copies.values()),
+            size_bytes=sum(item.size_bytes for copy in self._copies.values() for item in copy.items),
+            transactions=self._manifest["transactions"],
+        )
+
+    def _table(self, name: str) -> TableConvergence:
+        if name not in self._convergences:
+            parameters = markers.object_markers(
+                self._policy.name, self._directory.uri, self._manifest["event_id"]
+            )
+            self._convergences[name] = TableConvergence(
+                self._client,
+                self._layout,
+                self._directory,
+                document=self._documents[name],
+                parameters=parameters,
+            )
+        return self._convergences[name]
+
+    def _made_before(self, found: Iterable[Any]) -> list[Any]:
+        """Tables or partitions that another load has made."""
+        return [one for one in found if (one.parameters or {}).get(markers.CHECKPOINT) != self._directory.uri]
+
+    def _make_room_for_partitions(self, table: str, renewed: Sequence[str]) -> None:
+        there = set(self._client.list_partition_names(self._database, table))
+        names = [name for name in renewed if name in there]
+        if not names:
+            return
+        of_before = self._made_before(self._client.iter_partitions(self._database, table, names=names))
+        if of_before:
+            self._on_step(f"replace partitions {table}")
+            described = self._client.get_table(self._database, table)
+            gone = [name_of(described, one) for one in of_before]
+            self._client.drop_partitions(self._database, table, gone, delete_data=True)
+
+    def _seed(self, facts: Mapping[str, Any]) -> None:
+        """Give a new table the write ids it starts with, before anybody can read it."""
+        if facts["seed"] and not self._client.get_tables(self._database, [facts["name"]]):
+            name = f"{self._database}.{facts['name']}"
+            state = ValidWriteIds(table=name, high_watermark=facts["seed"]).text()
+            self._client.repl_tbl_writeid_state(self._database, facts["name"], state)
+
+    def _drop_table(self, name: str) -> None:
+        self._client.drop_table(self._database, name, delete_data=True, if_exists=True)
+
+    def _copy_items(self) -> Iterator[CopyItem]:
+        for copy in self._copies.values():
+            yield from copy.items
+        for function in self._functions_to_copy():
+            yield from function_items(function, self._layout)
+
+    def _files_before(self) -> Callable[[str], Mapping[str, tuple[int, int]]]:
+        """What the source's files were when they were copied last, by table."""
+        options = self._policy.storage_options
+        previous = self._manifest["previous"]
+        homes = {
+            facts["name"]: facts.get("dump", previous)
+            for facts in DumpDirectory(previous, options).manifest()["tables"]
+        }
+
+        def files(name: str) -> Mapping[str, tuple[int, int]]:
+            if name not in homes or TableKind(self._documents[name]["kind"]).transactional:
+                return {}
+            found = dumped_files(DumpDirectory(homes[name], options), name)
+            return {file.uri: (file.size_bytes, file.modified_ns) for file in found}
+
+        return files
+
+    def _functions(self) -> list[Mapping[str, Any]]:
+        return list(self._directory.read_lines("functions.jsonl"))
+
+    def _functions_to_copy(self) -> list[Mapping[str, Any]]:
+        """Those whose jars and files may not be there, or not as they are on the source."""
+        there = {one.functionName: function_claim(one) for one in self._client.get_functions(self._database)}
+        return [
+            one
+            for one in self._functions()
+            if self._manifest["functions_changed"]
+            or there.get(one["functionName"]) != function_claim(target_function(one, self._layout))
+        ]
+
+    def _functions_kept(self) -> list[str]:
+        """Functions that an adopted database had before: those the source has not, nor had."""
+        if not self._policy.into_existing:
+            return []
+        previous = DumpDirectory(self._manifest["previous"], self._policy.storage_options)
+        had = {one["functionName"] for one in previous.read_lines("functions.jsonl")}
+        there = [str(one.functionName) for one in self._client.get_functions(self._database)]
+        return [name for name in there if name not in had]

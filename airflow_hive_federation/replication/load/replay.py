@@ -1,0 +1,181 @@
+"""The source's transactions on the target.
+
+A transaction of the target stands for one of the source's that wrote to the database, or for several (see
+:mod:`.merging`), and has its write ids; the metastore keeps the map between the two while it is open
+(``REPL_TXN_MAP``). All are opened and all write ids allocated before the first is ended, and only write ids
+above a table's highest one are. So a replay that was killed and is repeated opens nothing that it has ended:
+opened again, a transaction would be a new one, which nobody ends, and which holds back the target's cleaner.
+
+A transaction that the source aborted is *committed* here. Its files were never copied, nor its rows where
+they share a file with others, so nothing becomes visible. Aborted, its write ids would be invalid for some
+seconds, until the metastore forgets them: a base that the source has compacted up to such a write id, or a
+statistic of it, would mean one thing now and another a moment later.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from airflow_hive_federation.errors import TargetChangedError
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.replication.dump.increment_plan import allocation_runs
+from airflow_hive_federation.replication.load.merging import Merging
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient
+
+#: The metastore opens no more in one call (``metastore.txn.max.open.batch``).
+_OPENED_A_CALL = 1000
+
+#: Table → pairs of the source's transaction and write id, ascending by write id.
+Writes = Mapping[str, Sequence[tuple[int, int]]]
+
+
+class Replay:
+    """Replays transactions of a policy.
+
+    :param client: client of the target.
+    """
+
+    def __init__(self, client: MetastoreClient, policy: ReplicationPolicy) -> None:
+        self._client = client
+        self._database = policy.target_database
+        # As Hive's own loads name it (HiveUtils.getReplPolicy).
+        self._repl_policy = f"{policy.target_database}.*"
+        self._host = f"hive-federation replication {policy.name}"
+        self._target_txns = _TxnMap()
+
+    def open(self, writes: Writes, on_step: Callable[[str], None] = lambda _: None) -> None:
+        """Open the transactions of write ids, all of a cycle's at once: the target's then ascend as they do.
+
+        :param writes: write ids above what their tables have.
+        """
+        source_txns = np.unique(np.fromiter(_transactions(writes), np.int64))
+        for first in range(0, len(source_txns), _OPENED_A_CALL):
+            on_step("open transactions")
+            self._target_txns.add(self._opened(source_txns[first : first + _OPENED_A_CALL].tolist()))
+
+    def allocate(self, writes: Writes, on_step: Callable[[str], None] = lambda _: None) -> None:
+        """Allocate write ids to the transactions that were opened.
+
+        :param writes: write ids above what their tables have.
+        :raises TargetChangedError: the target gave other write ids: somebody wrote to it.
+        """
+        for table, pairs in writes.items():
+            for run in allocation_runs(pairs, self._target_txns):
+                on_step(f"allocate {table}")
+                self._allocate(table, {txn: (self._target_txns[txn], write) for txn, write in run})
+
+    def end(self, txn_id: int) -> None:
+        """End a transaction of the source; one that was ended before, or never opened, is left alone."""
+        self._client.commit_txn(
+            txn_id,
+            kind=types.TxnType.REPL_CREATED,
+            repl_policy=self._repl_policy,
+            # There are no conflicts to look for: the source has decided.
+            excl_write_enabled=True,
+        )
+
+    def to_end(self, merging: Merging, ends: Iterable[int]) -> Iterator[int]:
+        """What is to be ended, in this order: those that stand for others.
+
+        What an earlier run has opened, with other tables to look at, is ended in its place too.
+
+        :param ends: transactions that ended, in the source's order.
+        """
+        has_others = not self._ours() <= set(self._target_txns.values())
+        return iter(ends) if has_others else merging.leaders
+
+    def sweep(self, still_open: Sequence[int]) -> list[int]:
+        """Abort transactions of this policy that stand for none of the source's open ones; return their ids.
+
+        :param still_open: the source's open transactions, all of which have been opened here.
+        """
+        ours = self._ours()
+        if not ours:
+            return []
+        expected = {target for txn in still_open for target in self._open_one(txn).values()}
+        dangling = sorted(ours - expected)
+        if dangling:
+            self._client.abort_txns(dangling)
+        return dangling
+
+    def _ours(self) -> set[int]:
+        answer: Any = self._client.call("get_open_txns_info")
+        return {
+            one.id
+            for one in answer.open_txns or ()
+            if one.hostname == self._host and one.state == types.TxnState.OPEN
+        }
+
+    def _opened(self, source_txns: Sequence[int]) -> dict[int, int]:
+        before = self._client.get_open_txns().txn_high_water_mark or 0
+        found = self._open(source_txns)
+        if len(found) == len(source_txns) and min(found) > before:
+            return dict(zip(source_txns, found, strict=True))
+        # Some were open already: then the metastore answers with those alone, in no order.
+        return {txn: target for one in source_txns for txn, target in self._open_one(one).items()}
+
+    def _open_one(self, source_txn: int) -> dict[int, int]:
+        (target,) = self._open([source_txn])
+        return {source_txn: target}
+
+    def _open(self, source_txns: Sequence[int]) -> list[int]:
+        return self._client.open_txns(
+            len(source_txns),
+            host=self._host,
+            kind=types.TxnType.REPL_CREATED,
+            repl_policy=self._repl_policy,
+            source_txn_ids=source_txns,
+        )
+
+    def _allocate(self, table: str, run: Mapping[int, tuple[int, int]]) -> None:
+        given = self._client.allocate_table_write_ids(
+            self._database,
+            table,
+            repl_policy=self._repl_policy,
+            source_write_ids={txn: write for txn, (_, write) in run.items()},
+        )
+        if given != dict(run.values()):
+            raise TargetChangedError(
+                f"Table {self._database}.{table} of the target gave write ids {sorted(given.values())} where "
+                f"the source has {sorted(write for _, write in run.values())}: somebody else writes there.",
+                remedy="Stop the writer, drop the table on the target, and run the cycle again.",
+                differences=[table],
+            )
+
+
+class _TxnMap(Mapping[int, int]):
+    """The source's transactions → the target's, in sixteen bytes each."""
+
+    def __init__(self) -> None:
+        self._sources: array[int] = array("q")
+        self._targets: array[int] = array("q")
+
+    def add(self, found: Mapping[int, int]) -> None:
+        """Add transactions above those that are there."""
+        for source in sorted(found):
+            self._sources.append(source)
+            self._targets.append(found[source])
+
+    def __getitem__(self, source: int) -> int:
+        place = bisect_left(self._sources, source)
+        if place == len(self._sources) or self._sources[place] != source:
+            raise KeyError(source)
+        return self._targets[place]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+
+def _transactions(writes: Writes) -> Iterator[int]:
+    return (txn for pairs in writes.values() for txn, _ in pairs)

@@ -1,0 +1,1 @@
+"""What becomes of definitions, names and places on their way from source to target."""

@@ -1,0 +1,232 @@
+"""Definitions of the source made into definitions of the target. Pure.
+
+Works on the wire's own structs: they carry every field of every version, and a replica must lose none.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.replication.metadata import locations
+from airflow_hive_federation.replication.target import markers
+from airflow_hive_federation.storage.filesystem import canonical, join
+
+#: Parameters that any engine may touch without changing what the table is.
+_VOLATILE = frozenset(
+    {
+        "COLUMN_STATS_ACCURATE",
+        "numFiles",
+        "numFilesErasureCoded",
+        "numPartitions",
+        "numRows",
+        "rawDataSize",
+        "totalSize",
+        "transient_lastDdlTime",
+        "last_modified_by",
+        "last_modified_time",
+        "STATS_GENERATED_VIA_STATS_TASK",
+        "STATS_GENERATED",
+        "bucketing_version",
+        "discover.partitions",
+        "TRANSLATED_TO_EXTERNAL",
+    }
+)
+
+
+_STORAGE_FIELDS = (
+    "cols",
+    "location",
+    "inputFormat",
+    "outputFormat",
+    "numBuckets",
+    "serdeInfo",
+    "bucketCols",
+    "sortCols",
+    "skewedInfo",
+)
+
+
+class TableKind(Enum):
+    """What a table is to replication."""
+
+    FULL_ACID = "full_acid"
+    INSERT_ONLY = "insert_only"
+    MANAGED = "managed"
+    EXTERNAL = "external"
+    VIEW = "view"
+    MATERIALIZED_VIEW = "materialized_view"
+
+    @property
+    def transactional(self) -> bool:
+        return self in {TableKind.FULL_ACID, TableKind.INSERT_ONLY}
+
+    @property
+    def has_files(self) -> bool:
+        return self not in {TableKind.VIEW, TableKind.MATERIALIZED_VIEW}
+
+
+def table_kind(table: Any) -> TableKind:
+    """Classify a table as Hive does (``TableType``, ``AcidUtils.isFullAcidTable``)."""
+    by_type = {
+        "VIRTUAL_VIEW": TableKind.VIEW,
+        "MATERIALIZED_VIEW": TableKind.MATERIALIZED_VIEW,
+        "EXTERNAL_TABLE": TableKind.EXTERNAL,
+    }
+    if table.tableType in by_type:
+        return by_type[table.tableType]
+    parameters = {key.lower(): value.lower() for key, value in (table.parameters or {}).items()}
+    if parameters.get("external") == "true":
+        return TableKind.EXTERNAL
+    if parameters.get("transactional") != "true":
+        return TableKind.MANAGED
+    insert_only = parameters.get("transactional_properties") == "insert_only"
+    return TableKind.INSERT_ONLY if insert_only else TableKind.FULL_ACID
+
+
+def not_replicated(table: Any) -> str | None:
+    """Say why a table stays out of replication; ``None`` if it does not.
+
+    A materialized view is rebuilt on the target from the replicated tables, as in Hive's own replication: its
+    contents belong to the transactions of the source. What a storage handler keeps (Iceberg, Kudu, JDBC) is
+    not in the table's files, or names them by their place on the source: a copy would read the source's data.
+    """
+    if table_kind(table) is TableKind.MATERIALIZED_VIEW:
+        return "it is a materialized view"
+    parameters = {key.lower(): value for key, value in (table.parameters or {}).items()}
+    handler = parameters.get("storage_handler")
+    if handler or parameters.get("table_type", "").lower() == "iceberg":
+        return f"it is kept by {handler or 'Iceberg'}"
+    return None
+
+
+def target_table(table: Any, *, database: str, location: str | None, parameters: Mapping[str, str]) -> Any:
+    """The table as the target gets it.
+
+    :param table: wire ``Table`` of the source, column statistics included where it has them.
+    :param database: target database.
+    :param location: URI of its directory on the target; ``None`` for a view.
+    :param parameters: our markers.
+    """
+    made = _copied(table)
+    made.dbName = database
+    made.parameters = {**markers.without_side_parameters(table.parameters), **parameters}
+    # Given by each metastore itself.
+    for name in (
+        "id",
+        "txnId",
+        "privileges",
+        "accessType",
+        "requiredReadCapabilities",
+        "requiredWriteCapabilities",
+    ):
+        setattr(made, name, None)
+    if made.sd is not None:
+        _move_storage(made.sd, table.sd.location, location)
+    if made.colStats is not None:
+        made.colStats.statsDesc.dbName = database
+    if made.tableType == "VIRTUAL_VIEW":
+        made.viewExpandedText = rename_database(made.viewExpandedText, table.dbName, database)
+        made.viewOriginalText = rename_database(made.viewOriginalText, table.dbName, database)
+    return made
+
+
+def target_partition(partition: Any, *, database: str, location: str, parameters: Mapping[str, str]) -> Any:
+    """The partition as the target gets it; see :func:`target_table`."""
+    made = _copied(partition)
+    made.dbName = database
+    made.parameters = {**markers.without_side_parameters(partition.parameters), **parameters}
+    made.privileges = None
+    _move_storage(made.sd, partition.sd.location, location)
+    if made.colStats is not None:
+        made.colStats.statsDesc.dbName = database
+    return made
+
+
+def with_honest_statistics(made: Any, write_ids: str | None) -> Any:
+    """Take statistics away that speak of write ids that are not copied.
+
+    A table is cut below its lowest open write id. If later ones had committed, its statistics count their
+    rows; marked as accurate, Hive would answer ``count(*)`` from them (``StatsSetupConst``). Those of an
+    aborted write id no reader of the source believes, but the target will not know that it was aborted.
+
+    :param made: wire ``Table`` or ``Partition`` for the target.
+    :param write_ids: the table's write ids in the dump, in Hive's text form.
+    """
+    if write_ids and not ValidWriteIds.parse(write_ids).is_valid(made.writeId or 0):
+        made.parameters.pop("COLUMN_STATS_ACCURATE", None)
+        made.colStats = None
+    return made
+
+
+def definition(table: Any) -> dict[str, str]:
+    """What makes a table what it is, by field: columns, keys, format, location, lasting parameters.
+
+    Statistics, times and our own markers stay outside: they change without anybody changing the table.
+    """
+    values = to_json(table)
+    parameters = values.get("parameters", {})
+    kept = {name: values.get(name) for name in ("dbName", "tableName", "owner", "partitionKeys", "tableType")}
+    storage = values.get("sd") or {}
+    found = {
+        **kept,
+        **{f"storage.{name}": storage.get(name) for name in _STORAGE_FIELDS},
+        **{f"parameters.{name}": parameters[name] for name in parameters if _lasts(name)},
+    }
+    if storage.get("location"):
+        found["storage.location"] = canonical(storage["location"])
+    return {name: json.dumps(value, sort_keys=True, ensure_ascii=False) for name, value in found.items()}
+
+
+def definition_digest(table: Any) -> str:
+    """Digest of a table's :func:`definition`."""
+    text = json.dumps(definition(table), sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def rename_database(text: str | None, old: str, new: str) -> str | None:
+    """Replace the database in the back-quoted names of a view's text (Hive expands names so)."""
+    if text is None or old == new:
+        return text
+    return re.sub(rf"`{re.escape(old)}`(?=\s*\.)", lambda _: f"`{new}`", text, flags=re.IGNORECASE)
+
+
+def _lasts(parameter: str) -> bool:
+    return parameter not in _VOLATILE and parameter not in markers.SIDE_PARAMETERS
+
+
+def _copied(one: Any) -> Any:
+    """A copy of a wire ``Table`` or ``Partition``, as deep as what is changed in it.
+
+    A whole deep copy would be most of the work on a partition.
+    """
+    made = copy.copy(one)
+    if made.sd is not None:
+        made.sd = copy.copy(made.sd)
+        made.sd.skewedInfo = copy.copy(made.sd.skewedInfo)
+    if made.colStats is not None:
+        made.colStats = copy.copy(made.colStats)
+        made.colStats.statsDesc = copy.copy(made.colStats.statsDesc)
+    return made
+
+
+def _move_storage(storage: Any, source_location: str | None, location: str | None) -> None:
+    storage.location = location
+    skewed = storage.skewedInfo
+    if skewed is not None and skewed.skewedColValueLocationMaps and source_location and location:
+        skewed.skewedColValueLocationMaps = {
+            values: _moved(directory, source_location, location)
+            for values, directory in skewed.skewedColValueLocationMaps.items()
+        }
+
+
+def _moved(directory: str, source: str, target: str) -> str:
+    inside = locations.relative_to(directory, source)
+    return directory if inside is None else join(target, inside)

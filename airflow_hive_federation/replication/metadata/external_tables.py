@@ -1,0 +1,87 @@
+"""External tables: which directories are copied, and the file that lists them. Pure.
+
+Spec 5: one entry covers a table with all partitions that lie inside its directory; a partition elsewhere has
+an entry of its own. A line is ``table,base64`` or ``table,partition,base64``, the last part the Base64 of the
+fully qualified path.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from airflow_hive_federation.errors import DumpCorruptError
+from airflow_hive_federation.replication.metadata.locations import Place
+from airflow_hive_federation.replication.metadata.places import Places
+
+FILE_NAME = "_external_tables_info"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExternalEntry:
+    """One directory to copy.
+
+    :param table: the external table.
+    :param location: fully qualified URI of the directory on the source.
+    :param partition: name of the partition if the directory is that of one outside the table's.
+    """
+
+    table: str
+    location: str
+    partition: str = ""
+
+
+def roots(places: Places) -> Iterator[Place]:
+    """The table's directory, and those of partitions outside it."""
+    yield Place(partition="", location=places.root)
+    yield from places.outside()
+
+
+def entries(table: str, places: Places) -> list[ExternalEntry]:
+    """Entries of one external table."""
+    return [
+        ExternalEntry(table=table, location=root.location, partition=root.partition) for root in roots(places)
+    ]
+
+
+def to_text(found: Iterable[ExternalEntry]) -> str:
+    """The file's text."""
+    return "".join(
+        ",".join(filter(None, (entry.table, entry.partition, _encode(entry.location)))) + "\n"
+        for entry in found
+    )
+
+
+def parse(text: str) -> list[ExternalEntry]:
+    """Read the file's text.
+
+    :raises DumpCorruptError: a line that is no entry.
+    """
+    return [_parse_line(number, line) for number, line in enumerate(text.split("\n"), 1) if line]
+
+
+def _parse_line(number: int, line: str) -> ExternalEntry:
+    # A partition's name may hold commas; a table's name and Base64 never do.
+    table, _, rest = line.partition(",")
+    partition, _, encoded = rest.rpartition(",")
+    try:
+        location = base64.b64decode(encoded, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise _bad(number, line) from error
+    if not table or not location:
+        raise _bad(number, line)
+    return ExternalEntry(table=table, location=location, partition=partition)
+
+
+def _bad(number: int, line: str) -> DumpCorruptError:
+    return DumpCorruptError(
+        f"{FILE_NAME}, line {number}: {line!r} is no entry for an external location.",
+        remedy="Dump again.",
+        file=FILE_NAME,
+    )
+
+
+def _encode(location: str) -> str:
+    return base64.b64encode(location.encode()).decode()

@@ -1,0 +1,68 @@
+"""The places of a table's data, in a few bytes each: a table may have a million partitions. Pure."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from airflow_hive_federation.model.partitions import partition_name
+from airflow_hive_federation.replication.metadata.locations import Place, relative_to
+
+
+class Places:
+    """The directories that hold a table's data.
+
+    Most partitions lie at their default place: of those, only the name is kept, as UTF-8.
+
+    :param table: wire ``Table``. One without partitions has its own directory, if it has any.
+    :param partitions: wire ``Partition`` objects to begin with; none is kept.
+    """
+
+    def __init__(self, table: Any, partitions: Iterable[Any] = ()) -> None:
+        self.root: str = (table.sd and table.sd.location) or ""
+        self._keys = [key.name for key in table.partitionKeys or ()]
+        self._names = bytearray()
+        self._ends: array[int] = array("q")
+        self._elsewhere: dict[int, str] = {}
+        for partition in partitions:
+            self.add(partition)
+
+    def add(self, partition: Any) -> str:
+        """Add the place of a wire ``Partition``; return the partition's name."""
+        name = partition_name(self._keys, partition.values)
+        if partition.sd.location != f"{self.root}/{name}":
+            self._elsewhere[len(self._ends)] = partition.sd.location
+        self._names += name.encode()
+        self._ends.append(len(self._names))
+        return name
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions there are."""
+        return len(self._ends)
+
+    def names(self) -> Iterator[str]:
+        """The partitions' names."""
+        begin = 0
+        for end in self._ends:
+            yield self._names[begin:end].decode()
+            begin = end
+
+    def __iter__(self) -> Iterator[Place]:
+        if self.root and not self._keys:
+            yield Place(partition="", location=self.root)
+        for number, name in enumerate(self.names()):
+            location = self._elsewhere.get(number) or f"{self.root}/{name}"
+            yield Place(partition=name, location=location)
+
+    def outside(self) -> Iterator[Place]:
+        """Those of partitions that lie outside the table's directory."""
+        for place in self:
+            if relative_to(place.location, self.root) is None:
+                yield place
+
+    @property
+    def apart(self) -> bool:
+        """Whether no place inside the table's directory can lie inside another, or be another."""
+        return all(relative_to(location, self.root) is None for location in self._elsewhere.values())

@@ -1,0 +1,1 @@
+"""What a target says of itself, and who may work on it."""
