@@ -114,6 +114,9 @@ def metastore_settings(directory: Path, overrides: Mapping[str, str] | None = No
         "compactor.table.optimizers": _TABLE_OPTIMIZERS,
         "metastore.compactor.table.optimizers": _TABLE_OPTIMIZERS,
         "metastore.housekeeping.threads.on": "true",
+        # Beside the house keeper, Derby may give up a commit of an update. SqlRetryHandler does not take that
+        # for a deadlock, and a transaction would stay open that nobody ends.
+        "metastore.txn.retryable.sqlex.regex": "(?s).*due to a deadlock.*",
         "metastore.task.threads.remote": _REMOTE_TASKS,
         # The other way of election is a Hive lock, which a killed metastore would hold against its successor.
         "metastore.housekeeping.leader.election": "host",

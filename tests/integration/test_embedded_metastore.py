@@ -20,6 +20,7 @@ from airflow_hive_federation.embedded import jars
 from airflow_hive_federation.embedded.cache import cache_directory, is_locked
 from airflow_hive_federation.embedded.ivy import SETTINGS_VARIABLE
 from airflow_hive_federation.embedded.java import find_java
+from airflow_hive_federation.embedded.jvm import java_command
 from airflow_hive_federation.embedded.lock import METASTORE, Artifact, file_sha256
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore, running_metastores
 from airflow_hive_federation.errors import ConfigurationError, JarDownloadError, MetastoreStartError
@@ -235,3 +236,19 @@ def test_no_network_at_the_first_start_says_what_to_do(
     )
     with pytest.raises(JarDownloadError, match="connect this machine to the network once"):
         jars.fetch(find_java(), [wanted])
+
+
+def test_what_its_database_gives_up_is_tried_again(tmp_path: Path) -> None:
+    """A commit of an update, beside the house keeper. Nobody would end its transaction."""
+    java = find_java()
+    with EmbeddedMetastore.start("patient", directory=tmp_path / "m") as metastore:
+        site = metastore.directory / "conf" / "metastore-site.xml"
+    judge = Path(__file__).with_name("retry_judge.groovy")
+    command = java_command(
+        java,
+        "groovy.ui.GroovyMain",
+        [str(judge), str(site)],
+        class_path=jars.sql_jars(java),
+        argument_file=tmp_path / "judge.args",
+    )
+    assert subprocess.check_output(command, text=True).split()[-1] == "true"

@@ -55,7 +55,8 @@ def test_ten_thousand_partitions(sql: HiveSql, source: EmbeddedMetastore) -> Non
 
 def test_a_record_of_100_mb(sql: HiveSql, source: EmbeddedMetastore) -> None:
     sql.execute(f"CREATE TABLE {DATABASE}.long (id int, msg string) CLUSTERED BY (id) INTO 2 BUCKETS {ACID}")
-    assert grown("record", source.uri, "long") < 9 * RECORD_BYTES
+    # Of which the caller, who makes the record, has two. It was thirty before long texts were taken care of.
+    assert grown("record", source.uri, "long") < 12 * RECORD_BYTES
     assert sql.execute(
         f"SELECT id, length(msg), substr(msg, -3) FROM {DATABASE}.long WHERE id <> 1 ORDER BY id"
     ) == [("2", str(RECORD_BYTES - 2), "end"), ("3", "5", "ort")]

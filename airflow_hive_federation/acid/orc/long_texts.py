@@ -36,7 +36,7 @@ def without_long_texts(rows: pa.Table) -> tuple[pa.Table, Mapping[int, Bounds]]:
     columns, number = [], 1
     for column in rows.columns:
         is_long = any(_has_long_text(chunk) for chunk in column.chunks)
-        columns.append(_changed(column.combine_chunks(), number, bounds) if is_long else column)
+        columns.append(_changed(_one(column), number, bounds) if is_long else column)
         number += orc_width(column.type)
     if not bounds:
         return rows, bounds
@@ -71,6 +71,10 @@ def stripe_with_bounds(statistics: bytes, bounds: Mapping[int, Bounds]) -> bytes
     )
 
 
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def _changed(array: pa.Array, number: int, bounds: dict[int, Bounds]) -> pa.Array:
     if not _has_long_text(array):
         return array
@@ -82,10 +86,18 @@ def _changed(array: pa.Array, number: int, bounds: dict[int, Bounds]) -> pa.Arra
         names = [field.name for field in array.type]
         mask = pc.is_null(array) if array.null_count else None
         return pa.StructArray.from_arrays(children, names=names, mask=mask)
-    binary = array.cast(pa.binary())
-    values = binary.drop_null().sort()
-    bounds[number] = (_low(values[0].as_buffer()), _high(values[-1].as_buffer()))
+    binary = array.view(pa.binary())
+    # Nulls come last. Texts are not copied: they may be as long as memory allows.
+    order = pc.sort_indices(binary)
+    first, last = (order[place].as_py() for place in (0, len(binary) - binary.null_count - 1))
+    bounds[number] = (_low(_text(binary, first)), _high(_text(binary, last)))
     return binary
+
+
+def _text(binary: pa.Array, place: int) -> pa.Buffer:
+    _, offsets, content = binary.buffers()
+    start, end = memoryview(offsets).cast("i")[binary.offset + place : binary.offset + place + 2]
+    return content.slice(start, end - start)
 
 
 def _children(array: pa.StructArray) -> Iterator[pa.Array]:
