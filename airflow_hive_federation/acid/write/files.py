@@ -7,10 +7,12 @@ leave nothing visible.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -101,7 +103,18 @@ def _task() -> tuple[int, int]:
     context = TaskContext.get()
     if context is None:
         raise RuntimeError("not inside a Spark task")
+    _spare_collections()
     return context.partitionId(), context.taskAttemptId()
+
+
+@cache
+def _spare_collections() -> None:
+    """Keep what is there when a worker begins out of its garbage collections.
+
+    After every task Spark's daemon collects garbage, and looks at all that pyarrow, pandas and others have
+    made on their import: 40 ms a task, which a table of many buckets pays for each of them.
+    """
+    gc.freeze()
 
 
 def _write(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
+from pyspark.sql.types import DataType
 
 from airflow_hive_federation.acid.bucket_columns import bucket_column
 from airflow_hive_federation.acid.reader import ROW_ID_COLUMN
@@ -28,8 +29,9 @@ def prepared(
     :param zone: time zone whose wall clock timestamps are stored by.
     :param keep_bucket: rows that replace others stay in the bucket of these.
     """
+    given = {field.name: field.dataType for field in rows.schema}
     columns = [
-        _quoted(source).cast(spark_type(column.type)).alias(f"c{index}")
+        _typed(source, given[source], column.type).alias(f"c{index}")
         for index, (source, column) in enumerate(zip(match.sources, layout.columns, strict=True))
     ]
     texts = []
@@ -131,6 +133,12 @@ def _bucket_of_row_id() -> SparkColumn:
 
 def _quoted(name: str) -> SparkColumn:
     return fn.col("`" + name.replace("`", "``") + "`")
+
+
+def _typed(name: str, given: DataType, hive_type: HiveType) -> SparkColumn:
+    wanted = spark_type(hive_type)
+    # A cast to what it is would do nothing, but to make it takes a millisecond.
+    return _quoted(name) if given == wanted else _quoted(name).cast(wanted)
 
 
 def _text(value: SparkColumn, key: Column) -> SparkColumn:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -152,3 +154,21 @@ def test_an_attempt_that_outlives_its_job_leaves_nothing(tmp_path: Path) -> None
     with pytest.raises(FileVanishedError):
         results(write_inserts(late)(iter([batch((1, "a", "x", 0))])))
     assert not list(tmp_path.iterdir())
+
+
+def test_workers_do_not_look_at_their_modules_after_every_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    context = SimpleNamespace(partitionId=lambda: 3, taskAttemptId=lambda: 7)
+    monkeypatch.setattr("pyspark.TaskContext.get", lambda: context)
+    write_files._spare_collections.cache_clear()
+    try:
+        assert gc.get_freeze_count() == 0
+        assert write_files._task() == (3, 7)
+        frozen = gc.get_freeze_count()
+        assert frozen > 0
+        later = [[] for _ in range(1000)]
+        assert write_files._task() == (3, 7)
+        assert gc.get_freeze_count() <= frozen, f"{len(later)} objects of a task were frozen"
+    finally:
+        gc.unfreeze()
+        write_files._spare_collections.cache_clear()
