@@ -176,7 +176,9 @@ def reverse_policy(source: MetastorePool, policy: ReplicationPolicy) -> Replicat
         roots = {
             _root(str(one.sd.location))
             for one in tables
-            if one.tableType == "EXTERNAL_TABLE" and one.sd and policy.replicates(str(one.tableName))
+            if one.tableType == "EXTERNAL_TABLE"
+            and one.sd
+            and policy.replicates(policy.target_table(str(one.tableName)))
         }
     if len(roots) > 1 and not policy.external_prefix:
         raise FailoverError(

@@ -140,12 +140,13 @@ class ReplicationPolicy:
 
         :param external_root: URI of the root of the store that external tables of the source lie in:
             ``file:/``, ``hdfs://namenode:8020/``.
-        :raises ConfigurationError: tables have other names on the target.
+        :raises ConfigurationError: patterns choose tables that have other names on the target.
         """
-        if self.table_names:
+        if self.table_names and (self.include_tables or self.exclude_tables):
             raise ConfigurationError(
-                f"Policy {self.name!r} gives tables other names: it has no way back.",
-                remedy="Replicate the database without table_names to fail over.",
+                f"Policy {self.name!r} chooses tables by patterns, which are of names on the source, and "
+                "gives some of them other names: there is no way back, whose patterns would be of those.",
+                remedy="Do without table_names, or without include_tables and exclude_tables, to fail over.",
             )
         suffix = ".reversed"
         back = self.name.endswith(suffix)
@@ -156,8 +157,9 @@ class ReplicationPolicy:
             target_database=self.source_database,
             external_base=self.external_prefix if back else self.external_base and external_root,
             external_prefix=None if back else self.external_base,
-            # What the policy leaves out stays where it is.
-            into_existing=bool(self.include_tables or self.exclude_tables),
+            table_names={target: source for source, target in self.table_names.items()},
+            # What the policy leaves out stays where it is: among it views of tables with other names.
+            into_existing=bool(self.include_tables or self.exclude_tables or self.table_names),
         )
 
     def to_json(self) -> dict[str, Any]:

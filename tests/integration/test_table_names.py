@@ -11,6 +11,7 @@ import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.replication.failover import start_failover, switch_roles
 from airflow_hive_federation.replication.status import read_status
 from airflow_hive_federation.replication.target.position import loaded_dump
 from airflow_hive_federation.replication.verification.verify import verify_replica
@@ -107,3 +108,29 @@ def test_tables_have_other_names_on_the_target(one: Cycles, spark: SparkSession)
     compare(changed, names)
     assert differences(changed, spark) == []
     assert changed.dump().idle
+
+    # There and back again: nothing is copied but what is new, and a view of such a table stays where it is.
+    back = failed_over(changed)
+    assert back.policy.table_names == {there: here for here, there in names.items()}
+    back.write(
+        "INSERT INTO named_copy.dateien VALUES (4, 'from there')",
+        "DELETE FROM named_copy.dateien WHERE id = 2",
+        "INSERT INTO named_copy.bestellungen PARTITION (p = 'z') VALUES ('c')",
+    )
+    assert back.dump().tables == len(names)
+    back.cycle()
+    compare(changed, names)
+    assert one.source_sql.execute("SELECT id FROM named.seen ORDER BY id") == [("3",), ("4",)]
+    again = failed_over(back)
+    assert replace(again.policy, into_existing=False) == changed.policy
+    again.write("INSERT INTO named.orders VALUES (5, 'home again')")
+    again.cycle()
+    compare(changed, names)
+    assert differences(changed, spark) == []
+
+
+def failed_over(one: Cycles) -> Cycles:
+    start_failover(one.source, one.target, one.policy)
+    one.cycle()
+    policy = switch_roles(one.source, one.target, one.policy).policy
+    return Cycles(one.target, one.source, policy, one.target_sql, one.source_sql)

@@ -55,6 +55,15 @@ def reason_to_skip(policy: ReplicationPolicy, table: Any) -> str | None:
     return not_replicated(table)
 
 
+def is_left_from_before(policy: ReplicationPolicy, table: Any) -> bool:
+    """Whether a view of the target stayed out when the target was the source, before a failover.
+
+    :param table: wire ``Table`` of the target.
+    """
+    names = policy.table_names.values() if policy.into_existing else ()
+    return any(_reads(table, policy.target_database, name) for name in names)
+
+
 def _reads(table: Any, database: str, name: str) -> bool:
     named = rf"`{re.escape(database)}`\s*\.\s*`{re.escape(name)}`"
     return bool(re.search(named, table.viewExpandedText or "", re.IGNORECASE))

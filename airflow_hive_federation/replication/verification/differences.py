@@ -39,6 +39,7 @@ from airflow_hive_federation.replication.metadata.definitions import (
 )
 from airflow_hive_federation.replication.metadata.functions import function_claim, target_function
 from airflow_hive_federation.replication.metadata.layout import TargetLayout
+from airflow_hive_federation.replication.metadata.table_names import is_left_from_before
 from airflow_hive_federation.replication.target import markers
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def metadata_differences(
     differences = [
         Difference(table=name, what="table", expected="none", found="a table")
         for name in sorted(found.keys() - tables)
-        if layout.policy.replicates(name)
+        if layout.policy.replicates(name) and not is_left_from_before(layout.policy, found[name])
     ]
     write_ids = readable_write_ids(client, found.values(), valid_transactions(client.get_open_txns()))
     for name in sorted(tables):

@@ -12,7 +12,12 @@ import pytest
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model import events as ev
-from airflow_hive_federation.replication.metadata.table_names import named_event, named_source, reason_to_skip
+from airflow_hive_federation.replication.metadata.table_names import (
+    is_left_from_before,
+    named_event,
+    named_source,
+    reason_to_skip,
+)
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import policy_changes
 
@@ -45,9 +50,22 @@ def test_names_that_cannot_be(names: dict[str, str], what: str) -> None:
         replace(POLICY, table_names=names)
 
 
-def test_there_is_no_way_back() -> None:
+def test_the_way_back() -> None:
+    back = POLICY.reversed()
+    assert back.table_names == {"bestellungen": "orders", "y": "x"}
+    assert replace(back.reversed(), into_existing=False) == POLICY
+    # Patterns are of the names on the source, which are others then.
     with pytest.raises(ConfigurationError, match="no way back"):
-        POLICY.reversed()
+        replace(POLICY, include_tables="orders").reversed()
+
+
+def test_a_view_that_stayed_out_before_a_failover_is_left() -> None:
+    back = replace(POLICY, target_database="copy").reversed()
+    assert is_left_from_before(back, table("v", "SELECT `id` FROM `shop`.`orders`"))
+    assert not is_left_from_before(back, table("v", "SELECT `id` FROM `shop`.`other`"))
+    # On a target that never was a source it is somebody's.
+    there = replace(POLICY, target_database="copy")
+    assert not is_left_from_before(there, table("v", "SELECT `id` FROM `copy`.`bestellungen`"))
 
 
 def test_events_of_the_database_speak_of_the_targets_tables() -> None:
