@@ -11,15 +11,16 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import orc
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as fn
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import SparkSession
+from pyspark.sql import types as spark_types
 
 from airflow_hive_federation.acid import footers, scan
 from airflow_hive_federation.acid.places import Place
@@ -31,18 +32,13 @@ _DELETE = 2
 # A bucket property (BucketCodec.V1): version, bucket and statement, and bits between them that are 0.
 _VERSION_1, _BUCKET_SHIFT, _TWELVE_BITS = 0x20000000, 16, 0xFFF
 _OTHER_BITS = ~(_TWELVE_BITS << _BUCKET_SHIFT | _TWELVE_BITS)
-_KEY_TEXTS = (
-    scan.PLACE,
-    scan.WRITE_ID,
-    f"(shiftright({scan.BUCKET}, {_BUCKET_SHIFT}) & {_TWELVE_BITS})",
-    f"({scan.BUCKET} & {_TWELVE_BITS})",
-)
+_BITS = "__acid_deleted"
 _NO_RUNS = (np.zeros((4, 0), np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
 _MOST_DELETES = 5_000_000
 _MOST_WORDS = 4_000_000
 _MOST_SLOTS = 1_000_000
 # All bits of the numbers below these.
-_SLOT_MASK, _WORD_MASK = (1 << 20) - 1, (1 << 22) - 1
+_SLOT_MASK, _WORD_MASK = (1 << 20) - 1, (1 << 23) - 1
 
 
 @dataclass(frozen=True)
@@ -69,38 +65,39 @@ class Deletes:
         first = bisect_left(some, write_ids[0])
         return first < len(some) and some[first] <= write_ids[1]
 
-    def without(self, spark: SparkSession, rows: DataFrame) -> DataFrame:
+    def without(self, spark: SparkSession, rows: scan.Rows) -> scan.Rows:
         """Leave out deleted rows.
 
         :param rows: with the columns of an identity, and the index of the place if there are several.
         """
         if not len(self.rows):
             return rows
-        firsts, words = (spark.createDataFrame(_one_row(values)).scalar() for values in self._bits())
-        slot = fn.expr(self._slot_text())
-        word = fn.get(firsts, slot) + fn.expr(f"shiftright({scan.ROW_ID}, 6)")
-        index = word.bitwiseAND(fn.lit(_WORD_MASK)).cast("int")
-        bit = fn.getbit(fn.get(words, index), fn.expr(f"cast({scan.ROW_ID} & 63 as int)"))
-        # Arrays in arrays would cost an object a row.
-        is_deleted = fn.expr(self._known_text()) & (word < fn.get(firsts, slot + 1)) & (bit == 1)
-        return rows.where(~fn.coalesce(is_deleted, fn.lit(False)))
+        firsts, words = self._bits()
+        # One array: arrays in arrays would cost an object a row.
+        array = _array(spark, np.concatenate([firsts + len(firsts), words]))
+        slot, row_id = self._slot_text(rows.columns), rows.columns[scan.ROW_ID]
+        word = f"(get({_BITS}, {slot}) + shiftright({row_id}, 6))"
+        bit = f"getbit(get({_BITS}, cast({word} & {_WORD_MASK}L as int)), cast({row_id} & 63 as int))"
+        inside = f"{self._known_text(rows.columns)} and {word} < get({_BITS}, {slot} + 1)"
+        left = rows.frame.withColumn(_BITS, array).where(f"not coalesce({inside} and {bit} = 1, false)")
+        return replace(rows, frame=left)
 
-    def _known_text(self) -> str:
+    def _known_text(self, columns: Mapping[str, str]) -> str:
         """Whether a row's identity is among those that slots stand for."""
-        conditions = [f"({scan.BUCKET} & {_OTHER_BITS}) = {_VERSION_1}"]
-        for value, low, size in zip(_KEY_TEXTS, self._lows, self._sizes, strict=True):
+        conditions = [f"({columns[scan.BUCKET]} & {_OTHER_BITS}) = {_VERSION_1}"]
+        for value, low, size in zip(_key_texts(columns), self._lows, self._sizes, strict=True):
             equal = f"{value} = {low}L"
             conditions.append(equal if size == 1 else f"{value} between {low}L and {low + size - 1}L")
         return " and ".join(conditions)
 
-    def _slot_text(self) -> str:
+    def _slot_text(self, columns: Mapping[str, str]) -> str:
         """The slot of a row's identity; any number for one that is not known.
 
         Spark may compute it for those, too (it takes no AND for a guard), and must not find an overflow. The
         masks change nothing of what is known.
         """
         text = "0L"
-        for value, low, size in zip(_KEY_TEXTS, self._lows, self._sizes, strict=True):
+        for value, low, size in zip(_key_texts(columns), self._lows, self._sizes, strict=True):
             if size > 1:
                 offset = f"((({value}) & {_SLOT_MASK}L) - {low & _SLOT_MASK}L & {_SLOT_MASK}L)"
                 text = f"({text} * {size}L + {offset})"
@@ -156,12 +153,33 @@ class Deletes:
         return self._firsts, words.view(np.int64)
 
 
-def _one_row(values: Longs) -> pa.Table:
-    """Make a table of one row, an array without nulls, so that Spark does not look for them."""
-    kind = pa.list_(pa.field("item", pa.int64(), nullable=False))
-    return pa.table(
-        {"values": pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values, type=kind)}
+def _key_texts(columns: Mapping[str, str]) -> tuple[str, str, str, str]:
+    """Place, write id, bucket and statement of a row, in Spark's SQL."""
+    bucket = columns[scan.BUCKET]
+    return (
+        # Without several places there is no such column.
+        columns.get(scan.PLACE, "0"),
+        columns[scan.WRITE_ID],
+        f"(shiftright({bucket}, {_BUCKET_SHIFT}) & {_TWELVE_BITS})",
+        f"({bucket} & {_TWELVE_BITS})",
     )
+
+
+def _array(spark: SparkSession, values: Longs) -> SparkColumn:
+    """Make a constant array without nulls.
+
+    As a part of the plan, for a subquery is executed on its own, and its plan with it in stages.
+    """
+    jvm: Any = spark._jvm  # noqa: SLF001
+    expressions = jvm.org.apache.spark.sql.catalyst.expressions
+    first = jvm.org.apache.spark.unsafe.Platform.BYTE_ARRAY_OFFSET
+    array = expressions.UnsafeArrayData.fromPrimitiveArray(
+        values.tobytes(), first, len(values), values.itemsize
+    )
+    longs = jvm.org.apache.spark.sql.types.DataType.fromJson(
+        spark_types.ArrayType(spark_types.LongType(), containsNull=False).json()
+    )
+    return scan.column_of(spark, expressions.Literal(array, longs))
 
 
 def read_deletes(

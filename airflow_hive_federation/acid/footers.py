@@ -26,7 +26,7 @@ def row_columns(paths: Sequence[str], options: Mapping[str, Any] | None) -> list
     :param options: storage options.
     :raises FileVanishedError: if a file is gone.
     :raises AcidFormatError: if one is truncated, has not the columns of an ACID file, is of a version that is
-        not known, or holds updates, as Hive 2 wrote them.
+        not known, or holds updates or deletes, as Hive 2 wrote them.
     """
 
     def names(file: orc.ORCFile, path: str) -> tuple[str, ...]:
@@ -40,9 +40,9 @@ def row_columns(paths: Sequence[str], options: Mapping[str, Any] | None) -> list
                 path=path,
             )
         # Inserts, updates, deletes (AcidStats).
-        if metadata.get(b"hive.acid.stats", b"0,0,0").split(b",")[1:2] not in ([], [b"0"]):
+        if set(metadata.get(b"hive.acid.stats", b"0,0,0").split(b",")[1:]) - {b"0"}:
             raise AcidFormatError(
-                f"{path} holds updates among its inserts, as Hive 2 wrote them.",
+                f"{path} holds updates or deletes among its inserts, as Hive 2 wrote them.",
                 remedy="Let Hive compact the table (major) before it is read.",
                 path=path,
             )

@@ -134,11 +134,13 @@ def _value_or_none(value: str) -> str | None:
     return None if value == DEFAULT_PARTITION else value
 
 
-def shown(column: Column) -> str:
-    """Select a column as Hive shows it, in Spark's SQL."""
-    name = scan.quoted(column.name)
+def shown(column: Column, text: str) -> str:
+    """Return a column as Hive shows it, in Spark's SQL.
+
+    :param text: its value, in Spark's SQL.
+    """
     # ORC's readers strip a char's padding; Hive shows it.
-    return f"rpad({name}, {column.type.arguments[0]}, ' ') as {name}" if column.type.name == "char" else name
+    return f"rpad({text}, {column.type.arguments[0]}, ' ')" if column.type.name == "char" else text
 
 
 def no_rows(spark: SparkSession, schema: spark_types.StructType) -> DataFrame:

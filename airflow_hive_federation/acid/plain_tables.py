@@ -70,8 +70,9 @@ def plain_table(
     if not frames:
         empty = no_rows(spark, schema)
         frames.append(empty.withColumns({key.name: fn.lit(None).cast(spark_type(key.type)) for key in keys}))
-    selected = [shown(column) for column in columns] + [scan.quoted(key.name) for key in keys]
-    return scan.union([frame.selectExpr(*selected) for frame in frames])
+    selected = {column.name: shown(column, scan.quoted(column.name)) for column in columns}
+    selected |= {key.name: scan.quoted(key.name) for key in keys}
+    return scan.union([scan.Rows(frame=frame, columns=selected).made() for frame in frames])
 
 
 def _by_calendar(

@@ -14,7 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql import types as spark_types
@@ -22,6 +21,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from airflow_hive_federation.acid.bucketing import bucket_numbers
 from airflow_hive_federation.acid.names import parse_file
+from airflow_hive_federation.acid.scan import column_of
 from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
 from airflow_hive_federation.acid.spark_types import spark_type
 from airflow_hive_federation.errors import ConfigurationError
@@ -90,7 +90,7 @@ class Predicate:
             _INDEX, *(fn.col(f"`{key.name}`").cast(spark_type(key.type)).alias(key.name) for key in keys)
         )
         for one in usable:
-            narrower = frame.where(_column(self._spark, one))
+            narrower = frame.where(column_of(self._spark, one))
             # One that throws dice would throw them once for all rows of a partition.
             if narrower._jdf.queryExecution().analyzed().deterministic():  # noqa: SLF001
                 frame = narrower
@@ -125,7 +125,7 @@ class Predicate:
             operands = _equals(one, column.name.lower())
             if operands and not any(_columns(operand) for operand in operands):
                 literals = self._spark.range(1).select(
-                    *(_column(self._spark, operand).alias(f"v{i}") for i, operand in enumerate(operands))
+                    *(column_of(self._spark, operand).alias(f"v{i}") for i, operand in enumerate(operands))
                 )
                 if all(_same_kind(column, field.dataType) for field in literals.schema.fields):
                     return _converted(literals, spark_type(column.type))
@@ -224,10 +224,6 @@ def _equals(expression: Any, name: str) -> list[Any]:
     if kind == "EqualTo" and _class(first) != "UnresolvedAttribute":
         first, others = others[0], [first]
     return others if _class(first) == "UnresolvedAttribute" and _columns(first) == {name} else []
-
-
-def _column(spark: SparkSession, expression: Any) -> SparkColumn:
-    return SparkColumn(spark._jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))  # type: ignore[union-attr]  # noqa: SLF001
 
 
 def _same_kind(column: Column, literal: spark_types.DataType) -> bool:

@@ -36,10 +36,6 @@ from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 
 ROW_ID_COLUMN = "ROW__ID"
-_ROW_ID = (
-    f"struct({scan.WRITE_ID} as writeid, {scan.BUCKET} as bucketid, {scan.ROW_ID} as rowid) "
-    f"as {ROW_ID_COLUMN}"
-)
 _ORC = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
 
 
@@ -69,7 +65,7 @@ def read_table(
     :param storage_options: options of the store the table lies in, for listing its directories.
     :raises NoSuchObjectError: if the table or a named partition does not exist.
     :raises ConfigurationError: if it is a view, is kept by a storage handler, or is in a format that is not
-        read here; or if ``where`` does not fit it.
+        read here; or if ``columns`` or ``where`` do not fit it.
     :raises AcidFormatError: if its directories break Hive's layout.
     """
     database, _, table_name = name.partition(".")
@@ -89,6 +85,7 @@ def read_table(
         snapshot = take_snapshots(client, [name])[name.lower()]
     data = [Column.of(field.name, field.type) for field in table.sd.cols]
     keys = [Column.of(field.name, field.type) for field in table.partitionKeys or []]
+    _refuse_unknown_columns(name, columns or (), [*data, *keys])
     predicate = None if where is None else Predicate(spark, where)
     directories = directories_to_read(
         client, table, partitions, snapshot=snapshot, predicate=predicate, storage_options=storage_options
@@ -147,24 +144,48 @@ def visible_rows(
     changed = [place for place in places if place.state.delete_deltas]
     deletes = read_deletes(changed, write_ids, storage_options)
     untouched, touched = _split(places, changed, deletes)
-    frames = []
+    every: list[scan.Rows] = []
     for group, with_deletes in ((untouched, False), (touched, True)):
-        found = _insert_frames(reading, group, identities=row_ids or with_deletes)
+        found = _insert_rows(reading, group, identities=row_ids or with_deletes)
         if not found:
             continue
-        rows = scan.union(found)
-        if with_deletes or partition_keys:
-            rows = with_partition_values(spark, rows, changed if with_deletes else places, partition_keys)
+        rows = _together(found)
+        if partition_keys or (with_deletes and len(changed) > 1):
+            rows = _located(spark, rows, changed if with_deletes else places, partition_keys)
         if with_deletes:
             rows = _joined(reading, rows, changed) if deletes is None else deletes.without(spark, rows)
-        frames.append(rows)
-    if not frames:
-        frames.append(with_partition_values(spark, no_rows(spark, schema), places, partition_keys))
-    selected = {column.name: shown(column) for column in columns}
-    selected |= {key.name: scan.quoted(key.name) for key in partition_keys}
-    names = list(selected) if only is None else [name.lower() for name in only]
-    chosen = [*([_ROW_ID] if row_ids else []), *(selected.get(name, scan.quoted(name)) for name in names)]
-    return scan.union([frame.selectExpr(*chosen) for frame in frames])
+        every.append(rows)
+    if not every:
+        nothing = scan.Rows.named(no_rows(spark, schema), [*schema.names, *scan.KEYS, scan.FILE])
+        every.append(_located(spark, nothing, places, partition_keys))
+    keys = [key.name for key in partition_keys]
+    names = [*schema.names, *keys] if only is None else [name.lower() for name in only]
+    return scan.union([_chosen(rows, columns, names, row_ids=row_ids) for rows in every])
+
+
+def _together(found: Sequence[scan.Rows]) -> scan.Rows:
+    if len(found) == 1:
+        return found[0]
+    return scan.Rows.named(scan.union([rows.made() for rows in found]), found[0].columns)
+
+
+def _located(
+    spark: SparkSession, rows: scan.Rows, places: Sequence[Place], keys: Sequence[Column]
+) -> scan.Rows:
+    frame = with_partition_values(spark, rows.made(), places, keys)
+    return scan.Rows.named(frame, [*rows.columns, *(key.name for key in keys), scan.PLACE])
+
+
+def _chosen(rows: scan.Rows, columns: Sequence[Column], names: Sequence[str], *, row_ids: bool) -> DataFrame:
+    """Choose columns and partition keys, as Hive shows them."""
+    texts = {name.lower(): text for name, text in rows.columns.items()}
+    texts |= {column.name.lower(): shown(column, texts[column.name.lower()]) for column in columns}
+    chosen = [f"{texts[name.lower()]} as {scan.quoted(name)}" for name in names]
+    if row_ids:
+        write_id, bucket, row = (rows.columns[key] for key in scan.KEYS)
+        struct = f"struct({write_id} as writeid, {bucket} as bucketid, {row} as rowid)"
+        chosen.insert(0, f"{struct} as {ROW_ID_COLUMN}")
+    return rows.frame.selectExpr(*chosen)
 
 
 def _first_ones(columns: Sequence[Column], only: Sequence[str]) -> Sequence[Column] | None:
@@ -207,12 +228,14 @@ def _write_ids_of(directory: AcidDirectory | None) -> tuple[int, int]:
     return 0 if base else directory.name.min_write_id, max(0, directory.name.max_write_id)
 
 
-def _joined(reading: _Reading, rows: DataFrame, places: Sequence[Place]) -> DataFrame:
+def _joined(reading: _Reading, rows: scan.Rows, places: Sequence[Place]) -> scan.Rows:
     scans = _delete_scans(places)
     counts = _row_counts([path for one in scans for path in one.paths], reading.storage_options)
     deleted = scan.deleted_keys(reading.spark, scans, reading.schema, reading.write_ids)
     located = with_partition_values(reading.spark, deleted, places, ())
-    return scan.without(rows, located, at_most=sum(counts))
+    columns = {scan.PLACE: "0", **rows.columns}
+    all_of_it = scan.Rows(frame=rows.frame, columns=columns).made()
+    return scan.Rows.named(scan.without(all_of_it, located, at_most=sum(counts)), columns)
 
 
 @dataclass(frozen=True)
@@ -225,7 +248,7 @@ class _Reading:
     """Every column of the schema is asked for: they may be read by position, without those of identities."""
 
 
-def _insert_frames(reading: _Reading, places: Sequence[Place], *, identities: bool) -> list[DataFrame]:
+def _insert_rows(reading: _Reading, places: Sequence[Place], *, identities: bool) -> list[scan.Rows]:
     spark, schema = reading.spark, reading.schema
     regular: dict[bool, list[str]] = {False: [], True: []}
     by_arrow: list[RowFile] = []
@@ -256,15 +279,16 @@ def _insert_frames(reading: _Reading, places: Sequence[Place], *, identities: bo
     scans = [scan.Scan(paths=tuple(paths), filtered=mixed) for mixed, paths in regular.items() if paths]
     every = [path for one in scans for path in one.paths]
     by_position = not scan.names_fit(every, schema, reading.storage_options) or reading.as_a_whole
-    frames = [scan.acid_rows(spark, one, schema, reading.write_ids, by_position=by_position) for one in scans]
+    names = [*schema.names, *scan.KEYS, scan.FILE]
+    found = [scan.acid_rows(spark, one, schema, reading.write_ids, by_position=by_position) for one in scans]
     if plain and identities:
         by_arrow += _numbered(reading, plain)
     elif plain:
         paths = [place.full(entry) for place, _, entries in plain for entry in entries]
-        frames.append(scan.plain_rows(spark, paths, schema, "orc"))
+        found.append(scan.Rows.named(scan.plain_rows(spark, paths, schema, "orc"), names))
     if by_arrow:
-        frames.append(scan.arrow_rows(spark, by_arrow, schema))
-    return frames
+        found.append(scan.Rows.named(scan.arrow_rows(spark, by_arrow, schema), names))
+    return found
 
 
 def _insert_directories(state: AcidState) -> Iterable[AcidDirectory]:
@@ -338,6 +362,16 @@ def _bucket_of(place: Place, entry: FileEntry) -> int:
             path=place.full(entry),
         )
     return name.bucket
+
+
+def _refuse_unknown_columns(table: str, asked: Sequence[str], known: Sequence[Column]) -> None:
+    names = {column.name.lower() for column in known}
+    unknown = [name for name in asked if name.lower() not in names]
+    if unknown:
+        raise ConfigurationError(
+            f"{table} has no column {', '.join(unknown)}.",
+            remedy=f"Choose among {', '.join(column.name for column in known)}.",
+        )
 
 
 def _refuse_unreadable(table: Any, name: str) -> None:

@@ -7,12 +7,16 @@ uses all six columns, and is neither pushed down nor simplified away.
 
 **By position** (``orc.force.positional.evolution``) Spark hands ORC all six names and leaves out the columns
 that nobody asks for; but what it hands over of the row must then begin with the row's first column and leave
-out none in between, or ORC would take one for another. So that filter uses the row as a whole.
+out none in between, or ORC would take one for another. So every column is taken from an expression that has
+the row as a whole (:data:`_WHOLE`), which Spark's pruning of nested columns does not see through.
 
 **The trap of pushed conditions.** ORC looks a condition that Spark pushes down up among the columns of the
 *user's* row, where a column of that name silently decides which rows are read: ``bucket > 0``, or
 ``row.id > 0`` if the user has a column ``row`` with a field ``id``. Conditions on the first five columns hide
-in ``coalesce``; by position, columns of the row have names that no table has.
+in ``coalesce``; by position, those on the row do, too.
+
+**Few steps.** Spark takes some milliseconds for every DataFrame that is made of another, and Python a call of
+the JVM for every item of a list: a scan gives its columns as texts, of which the caller makes one selection.
 """
 
 from __future__ import annotations
@@ -39,12 +43,12 @@ PLACE = "__acid_place"
 KEYS = (WRITE_ID, BUCKET, ROW_ID)
 # coalesce(), because a join or a user's condition on a bare column would be pushed down: "bucket is not null"
 # would then be asked of the user's column of that name, which is null in every delete event.
-_KEY_TEXTS = (
-    f"coalesce(originalTransaction, 0L) as {WRITE_ID}",
-    f"coalesce(bucket, 0) as {BUCKET}",
-    f"coalesce(rowId, 0L) as {ROW_ID}",
-    f"_metadata.file_path as {FILE}",
-)
+_KEY_TEXTS = {
+    WRITE_ID: "coalesce(originalTransaction, 0L)",
+    BUCKET: "coalesce(bucket, 0)",
+    ROW_ID: "coalesce(rowId, 0L)",
+    FILE: "_metadata.file_path",
+}
 _HASHED, _DELETED_HASHED = "__acid_hashed", "__acid_deleted_hashed"
 _KEY_FIELDS = [
     spark_types.StructField(WRITE_ID, spark_types.LongType()),
@@ -64,8 +68,8 @@ _PLAIN_LOCATION = re.compile(
     r"(?P<path>(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9_.=-]+)+)"
 )
 _BY_POSITION = {"orc.force.positional.evolution": "true"}
-# Spark folds the size of array(row) without a look at the row. The operation is never null: no array is made.
-_WHOLE_INSERTS = "coalesce(operation, size(array_repeat(`row`, 1))) < 2"
+# Only a delete event has no row. What Spark can fold it would fold, and then take columns out of the row.
+_WHOLE = "coalesce(`row`, raise_error('A file of inserts of a Hive ACID table has an event without a row.'))"
 _NEUTRAL = "__acid_column_"
 _CHEAP = (spark_types.BooleanType, spark_types.NumericType, spark_types.DateType)
 # Broadcast by rows: deletes compress so well that their bytes say nothing (400,000 in 6 KB).
@@ -85,6 +89,26 @@ class Scan:
     filtered: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Rows of a frame, and the columns that are to be made of them.
+
+    :param columns: expressions over the frame in Spark's SQL, by name.
+    """
+
+    frame: DataFrame
+    columns: Mapping[str, str]
+
+    @classmethod
+    def named(cls, frame: DataFrame, names: Iterable[str]) -> Rows:
+        """Take columns of a frame as they are."""
+        return cls(frame=frame, columns={name: quoted(name) for name in names})
+
+    def made(self) -> DataFrame:
+        """Make a frame of just these columns."""
+        return self.frame.selectExpr(*(f"{text} as {quoted(name)}" for name, text in self.columns.items()))
+
+
 def acid_rows(
     spark: SparkSession,
     scan: Scan,
@@ -92,7 +116,7 @@ def acid_rows(
     write_ids: ValidWriteIds,
     *,
     by_position: bool,
-) -> DataFrame:
+) -> Rows:
     """Read insert events: the row's columns and the four columns of its identity.
 
     :param schema: the row's columns; by position, the first ones may do.
@@ -106,13 +130,16 @@ def acid_rows(
             for index, field in enumerate(schema.fields)
         ]
         schema = spark_types.StructType(fields)
-    conditions = [_WHOLE_INSERTS if by_position else keep(schema, _INSERT)]
+    conditions = [] if by_position else [keep(schema, _INSERT)]
     if scan.filtered:
         conditions.append(_is_valid(write_ids))
-    frame = _read_acid(spark, scan.paths, schema, by_position=by_position).where(" and ".join(conditions))
-    pairs = zip(schema.names, shown, strict=True)
-    columns = [f"`row`.{quoted(name)} as {quoted(column)}" for name, column in pairs]
-    return frame.selectExpr(*columns, *_KEY_TEXTS)
+    frame = _read_acid(spark, scan.paths, schema, by_position=by_position)
+    if conditions:
+        frame = frame.where(" and ".join(conditions))
+    row = _WHOLE if by_position else "`row`"
+    pairs = zip(shown, schema.names, strict=True)
+    columns = {column: f"{row}.{quoted(name)}" for column, name in pairs}
+    return Rows(frame=frame, columns=columns | _KEY_TEXTS)
 
 
 def deleted_keys(
@@ -123,7 +150,7 @@ def deleted_keys(
     for scan in scans:
         conditions = [keep(schema, _DELETE), *([_is_valid(write_ids)] if scan.filtered else [])]
         frame = _read_acid(spark, scan.paths, schema).where(" and ".join(conditions))
-        frames.append(frame.selectExpr(*_KEY_TEXTS))
+        frames.append(Rows(frame=frame, columns=_KEY_TEXTS).made())
     return union(frames)
 
 
@@ -267,7 +294,7 @@ def _read_acid(
         ]
     )
     options = {**STRICT, **(_BY_POSITION if by_position else {})}
-    return spark.read.schema(acid).options(**options).orc(escaped(paths))
+    return spark.read.schema(acid).options(**options).orc(_texts(spark, escaped(paths)))
 
 
 def _is_valid(write_ids: ValidWriteIds) -> str:
@@ -287,6 +314,17 @@ def escaped(paths: Sequence[str]) -> list[str]:
     """Escape what Spark takes for wildcards in paths."""
     # (Its internal option against that lists other paths twice.)
     return [_GLOB_CHARACTERS.sub(r"\\\1", path) for path in paths]
+
+
+def _texts(spark: SparkSession, texts: Sequence[str]) -> Any:
+    """Make a list of the JVM's, which otherwise would take one call for each item."""
+    split = _jvm(spark).org.apache.hadoop.util.StringUtils.getStringCollection
+    return split("\0".join(texts), "\0")
+
+
+def column_of(spark: SparkSession, expression: Any) -> SparkColumn:
+    """Make a column of an expression of the JVM's."""
+    return SparkColumn(_jvm(spark).org.apache.spark.sql.classic.ExpressionUtils.column(expression))
 
 
 def _jvm(spark: SparkSession) -> Any:

@@ -141,7 +141,8 @@ def test_rows_whose_numbers_are_far_from_those_deleted(whole_stage: str, spark: 
     schema = f"{scan.PLACE} int, {scan.WRITE_ID} bigint, {scan.BUCKET} int, {scan.ROW_ID} bigint"
     spark.conf.set("spark.sql.codegen.wholeStage", whole_stage)
     try:
-        left = gone.without(spark, spark.createDataFrame(every, schema)).collect()
+        rows = scan.Rows.named(spark.createDataFrame(every, schema), [scan.PLACE, *scan.KEYS])
+        left = gone.without(spark, rows).frame.collect()
     finally:
         spark.conf.unset("spark.sql.codegen.wholeStage")
     assert sorted(map(tuple, left)) == sorted(set(every) - deleted)
@@ -173,6 +174,29 @@ def test_any_choice_of_columns_can_be_read(name: str, spark: SparkSession) -> No
     # A column called like one of the six ACID columns must not be mixed up with it.
     if "bucket" in rows.columns:
         assert [row["id"] for row in rows.where("bucket > 15").orderBy("id").collect()] == [2, 4, 6]
+
+
+def test_named_columns_are_read_without_those_of_identities(spark: SparkSession) -> None:
+    golden = GoldenTable("acid_aborted")
+    names = [column.name for column in golden.columns]
+    plan = _plan(_named(spark, golden, names).select(names[-1]))
+    fields = ",".join(f"__acid_column_{i}:{column.type}" for i, column in enumerate(golden.columns))
+    # The row as a whole, or ORC would take one column for another; and nothing else.
+    assert f"ReadSchema: struct<row:struct<{fields}>>" in plan
+    assert "Filter" not in plan
+
+
+def test_deletes_are_looked_up_in_the_scan(spark: SparkSession) -> None:
+    golden = GoldenTable("acid_changed")
+    plan = _plan(_named(spark, golden, [column.name for column in golden.columns]))
+    assert "getbit" in plan
+    assert "currentTransaction" not in plan
+    # A subquery, as a join, would be executed before and apart.
+    assert not any(word in plan for word in ("Subquery", "Join", "Adaptive"))
+
+
+def _plan(frame: DataFrame) -> str:
+    return str(frame._jdf.queryExecution().executedPlan().toString())
 
 
 @pytest.mark.parametrize("row_ids", [False, True])

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyarrow import orc
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hive_federation.acid.moments import Snapshot
@@ -63,7 +64,11 @@ def test_a_directory_of_another_version(version: bytes, golden: GoldenTable, spa
 
 @pytest.mark.parametrize(
     ("metadata", "message"),
-    [({"hive.acid.version": b"3"}, "is of ACID version '3'"), ({"hive.acid.stats": b"1,1,0"}, "updates")],
+    [
+        ({"hive.acid.version": b"3"}, "is of ACID version '3'"),
+        ({"hive.acid.stats": b"1,1,0"}, "updates"),
+        ({"hive.acid.stats": b"1,0,1"}, "deletes"),
+    ],
 )
 def test_a_file_of_another_version(
     metadata: dict[str, bytes], message: str, golden: GoldenTable, spark: SparkSession
@@ -79,6 +84,21 @@ def test_a_file_of_another_version(
         )
     with pytest.raises(AcidFormatError, match=message):
         read(spark, golden)
+
+
+def test_an_event_without_a_row_among_inserts(golden: GoldenTable, spark: SparkSession) -> None:
+    path = golden.location / INSERTED
+    table = orc.read_table(path)
+    rows = pa.array([None, *table.column("row").to_pylist()[1:]], table.schema.field("row").type)
+    orc.write_table(table.set_column(5, "row", rows), path)
+    named = read(spark, golden, columns=[column.name for column in golden.columns])
+    with pytest.raises((Py4JJavaError, PySparkException), match="has an event without a row"):
+        named.collect()
+
+
+def test_a_column_that_the_table_has_not(golden: GoldenTable, spark: SparkSession) -> None:
+    with pytest.raises(ConfigurationError, match="acid_changed has no column operation, row"):
+        read(spark, golden, columns=["ID", "operation", "row"])
 
 
 def test_files_that_the_cleaner_has_removed(golden: GoldenTable, spark: SparkSession) -> None:
