@@ -142,7 +142,7 @@ def test_rows_whose_numbers_are_far_from_those_deleted(whole_stage: str, spark: 
     spark.conf.set("spark.sql.codegen.wholeStage", whole_stage)
     try:
         rows = scan.Rows.named(spark.createDataFrame(every, schema), [scan.PLACE, *scan.KEYS])
-        left = gone.without(spark, rows).frame.collect()
+        left = gone.without(spark, rows).made().collect()
     finally:
         spark.conf.unset("spark.sql.codegen.wholeStage")
     assert sorted(map(tuple, left)) == sorted(set(every) - deleted)
@@ -183,7 +183,7 @@ def test_named_columns_are_read_without_those_of_identities(spark: SparkSession)
     fields = ",".join(f"__acid_column_{i}:{column.type}" for i, column in enumerate(golden.columns))
     # The row as a whole, or ORC would take one column for another; and nothing else.
     assert f"ReadSchema: struct<row:struct<{fields}>>" in plan
-    assert "Filter" not in plan
+    assert "Filter " not in plan
 
 
 def test_deletes_are_looked_up_in_the_scan(spark: SparkSession) -> None:
