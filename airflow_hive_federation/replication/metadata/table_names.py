@@ -6,6 +6,7 @@ names are translated on the way there, and in what it answers on the way back.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,10 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
+
+
+#: Parameters by which a client's methods are told of tables.
+_TABLES = {"table", "tables", "full_table_names"}
 
 
 def named_source(pool: MetastorePool, policy: ReplicationPolicy) -> MetastorePool:
@@ -91,7 +96,11 @@ class _NamedClient:
         self._client, self._policy = client, policy
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
+        found = getattr(self._client, name)
+        if callable(found) and _TABLES & inspect.signature(found).parameters.keys():
+            # It would ask for the table that bears this name on the source, which is another one.
+            raise NotImplementedError(f"{name} does not translate names of tables")
+        return found
 
     def list_tables(self, database: str) -> list[str]:
         found = self._client.list_tables(database)

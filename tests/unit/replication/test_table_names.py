@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model import events as ev
 from airflow_hive_federation.replication.metadata.table_names import (
@@ -103,6 +104,19 @@ def test_two_tables_with_one_name_are_refused() -> None:
     ):
         one.list_tables("shop")
     assert named_source(pool, replace(POLICY, table_names={})) is pool
+
+
+def test_what_does_not_translate_names_is_not_asked() -> None:
+    @contextmanager
+    def client() -> Any:
+        yield MetastoreClient(MetastoreSettings(uris=("thrift://h:1",)))
+
+    pool: Any = SimpleNamespace(client=client)
+    with named_source(pool, POLICY).client() as one:
+        for method in ("find_partitions", "list_partition_names", "get_table_column_statistics"):
+            with pytest.raises(NotImplementedError, match=method):
+                getattr(one, method)
+        assert callable(one.get_open_txns)
 
 
 @pytest.mark.parametrize(
