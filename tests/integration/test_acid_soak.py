@@ -36,6 +36,7 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql, HiveSqlError
 from airflow_hive_federation.errors import TransactionAbortedError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from tests.integration.listing_again import asked_again
 
 #: Of our writer; meanwhile a writer of files makes some twenty for each, and Hive some.
 TXNS = int(os.environ.get("HIVE_FEDERATION_SOAK_TXNS", "20"))
@@ -263,7 +264,7 @@ def write_by_hive(hive: HiveSql, ledger: Ledger, chance: random.Random, ended: t
             "delete": f"delete from {NAME} where pair = {pair}",
         }[kind]
         try:
-            hive.execute(statement)
+            asked_again(hive, statement)
         except HiveSqlError as error:
             # Somebody committed between Hive's beginning and its lock.
             if "write conflict" not in str(error):

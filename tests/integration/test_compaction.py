@@ -29,7 +29,7 @@ from airflow_hive_federation.acid.compaction.worker import CompactionReport, Com
 from airflow_hive_federation.acid.locks import TableWrite, WriteKind
 from airflow_hive_federation.acid.transactions import Transaction
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.embedded.sql import HiveSql, HiveSqlError, Row
+from airflow_hive_federation.embedded.sql import HiveSql, Row
 from airflow_hive_federation.errors import ConfigurationError, InvalidOperationError
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
@@ -37,6 +37,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.integration.history_files import insert_rows
 from tests.integration.hives_worker import hives_worker
+from tests.integration.listing_again import asked_again
 from tests.integration.small_source import make_table
 
 DATABASE = "compacted"
@@ -356,19 +357,6 @@ def test_a_writer_meanwhile_loses_nothing() -> None:
         assert {row[1] for row in rows_with_id(hive, "busy")} == expected
 
 
-def asked_again(hive: HiveSql, statement: str) -> list[Row]:
-    """Run a statement; again if directories vanish while Hive lists them, though it needs none of those.
-
-    (What it needs is not removed; but Hive lists obsolete directories, too, which the cleaner removes.)
-    """
-    try:
-        return hive.execute(statement)
-    except HiveSqlError as error:
-        if "java.io.FileNotFoundException" not in str(error):
-            raise
-    return hive.execute(statement)
-
-
 @contextmanager
 def compacting(settings: MetastoreSettings, table: str) -> Iterator[list[str]]:
     """Compact a table over and over while the block runs; collect the states."""
@@ -399,6 +387,7 @@ from airflow_hive_federation.acid.compaction.runners import in_threads
 from airflow_hive_federation.metastore import MetastoreSettings
 from tests.integration.history_files import insert_rows
 from tests.integration.hives_worker import hives_worker
+from tests.integration.listing_again import asked_again
 from tests.integration.small_source import make_table
 
 uri, table, step = sys.argv[1:]
