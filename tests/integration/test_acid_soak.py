@@ -38,12 +38,14 @@ from airflow_hive_federation.errors import TransactionAbortedError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from tests.integration.listing_again import asked_again
 
-#: Of our writer; meanwhile a writer of files makes some twenty for each, and Hive some.
+#: Of our writer; meanwhile a writer of files and Hive make some each.
 TXNS = int(os.environ.get("HIVE_FEDERATION_SOAK_TXNS", "20"))
 SEED = int(os.environ.get("HIVE_FEDERATION_SOAK_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 DATABASE, TABLE = "soak", "pairs"
 NAME = f"{DATABASE}.{TABLE}"
 BUCKET = 0x20000000
+#: What the writer of files does.
+KINDS = ("insert", "delete", "abort")
 ROW = pa.struct([("pair", pa.int64()), ("amount", pa.int64())])
 
 
@@ -168,7 +170,9 @@ def write_files(
         for number in itertools.count():
             if ended.is_set():
                 return
-            kind = chance.choices(["insert", "delete", "abort"], [6, 3 if mine else 0, 1])[0]
+            # Each kind once before chance decides: beside other writers there may be few of them.
+            missing = [one for one in KINDS if not ledger.counts[f"files: {one}"]]
+            kind = missing[0] if missing else chance.choices(KINDS, [6, 3 if mine else 0, 1])[0]
             gone = mine.pop(chance.randrange(len(mine))) if kind == "delete" else None
             try:
                 with committing(client, WriteKind.DELETE if gone else WriteKind.INSERT) as write_id:
