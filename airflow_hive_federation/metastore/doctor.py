@@ -240,9 +240,12 @@ def _minimum_history(facts: Facts) -> Finding:
     key = _MINIMUM_HISTORY
     name = "cleaner beside transactions"
     value = facts.settings.get(key)
+    major = facts.version.partition(".")[0]
     if value is not None and value.lower() == "false":
         return Finding(name=name, state="ok", detail=f"{key} is false: it waits for open transactions")
-    if facts.version.partition(".")[0] != "4":
+    if value is None and not major.isdigit():
+        return Finding(name=name, state="unknown", detail=f"the server does not tell {key}")
+    if value is None and int(major) < 4:
         return Finding(name=name, state="ok", detail="it waits for open transactions")
     return Finding(
         name=name,

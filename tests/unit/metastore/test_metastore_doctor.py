@@ -76,6 +76,24 @@ def test_what_is_wrong_is_named(facts: Facts, name: str, state: str) -> None:
     assert finding.remedy or state == "unknown"
 
 
+@pytest.mark.parametrize(
+    ("version", "told", "state"),
+    [
+        ("4.2.1", None, "warning"),
+        ("5.0.0", None, "warning"),
+        ("5.0.0", "true", "warning"),
+        ("fb303", "true", "warning"),
+        ("fb303", None, "unknown"),
+        ("3.1.3", None, "ok"),
+        ("fb303", "false", "ok"),
+    ],
+)
+def test_the_cleaner_by_version_and_setting(version: str, told: str | None, state: str) -> None:
+    settings = {} if told is None else {"hive.txn.use.minhistorywriteid": told}
+    found = {one.name: one for one in assess(Facts(version=version, settings=settings))}
+    assert found["cleaner beside transactions"].state == state
+
+
 def test_what_is_not_told_is_unknown() -> None:
     states = {finding.name: finding.state for finding in assess(replace(SOUND, settings={}))}
     assert {name for name, state in states.items() if state == "unknown"} == {
