@@ -25,6 +25,11 @@ _PRIMITIVES: dict[str, pa.DataType] = {
 _ZONES = {"timestamp": None, "timestamp with local time zone": "UTC"}
 
 
+def in_one_piece(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array, which is a copy only if there are several chunks."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def arrow_type(hive: HiveType, time_unit: str = "us") -> pa.DataType:
     """Map a Hive type to the Arrow type that pyarrow reads from, and writes to, ORC.
 

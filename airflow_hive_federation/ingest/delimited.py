@@ -12,6 +12,7 @@ from typing import Any, Self
 import pyarrow as pa
 from pyarrow import csv
 
+from airflow_hive_federation.acid.arrow_columns import in_one_piece
 from airflow_hive_federation.ingest.columns import BadRecord
 from airflow_hive_federation.ingest.errors import InvalidConnection
 from airflow_hive_federation.ingest.lazy_values import NULL_TEXT, value_of
@@ -115,7 +116,7 @@ class StrictDelimitedInputWriter(AbstractRecordWriter):
             return None
         if table.num_rows != count:
             return None
-        return [_whole(column) for column in table.columns]
+        return [in_one_piece(column) for column in table.columns]
 
     def _each(self, records: Sequence[bytes]) -> Parsed:
         bad: list[BadRecord] = []
@@ -200,7 +201,3 @@ class StrictDelimitedInputWriterBuilder:
 
 def _wrong_width(found: int, wanted: int) -> str:
     return f"it has {found} {'field' if found == 1 else 'fields'}, but there are {wanted} columns"
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_hive_federation.acid.arrow_columns import orc_width
+from airflow_hive_federation.acid.arrow_columns import in_one_piece, orc_width
 from airflow_hive_federation.acid.orc.tail import _all, _fields, _message, _number
 
 LONG_BYTES = 64 << 10
@@ -36,7 +36,7 @@ def without_long_texts(rows: pa.Table) -> tuple[pa.Table, Mapping[int, Bounds]]:
     columns, number = [], 1
     for column in rows.columns:
         is_long = any(_has_long_text(chunk) for chunk in column.chunks)
-        columns.append(_changed(_one(column), number, bounds) if is_long else column)
+        columns.append(_changed(in_one_piece(column), number, bounds) if is_long else column)
         number += orc_width(column.type)
     if not bounds:
         return rows, bounds
@@ -69,10 +69,6 @@ def stripe_with_bounds(statistics: bytes, bounds: Mapping[int, Bounds]) -> bytes
             for number, one in enumerate(columns)
         ]
     )
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _changed(array: pa.Array, number: int, bounds: dict[int, Bounds]) -> pa.Array:
