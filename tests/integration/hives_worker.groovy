@@ -6,6 +6,9 @@ import org.apache.hadoop.hive.metastore.api.TxnState
 
 def conf = new HiveConf()
 conf.set('hive.compactor.worker.threads', '1')
+// It would gather statistics after the compaction's end, in a transaction that its own end would leave open.
+conf.set('hive.compactor.gather.stats', 'false')
+conf.set('hive.mr.compactor.gather.stats', 'false')
 def worker = Class.forName('org.apache.hadoop.hive.ql.txn.compactor.Worker').getDeclaredConstructor().newInstance()
 worker.conf = conf
 worker.name = 'judge'

@@ -86,7 +86,14 @@ def directories(source: EmbeddedMetastore, table: str) -> set[str]:
 
 
 def cleaned(source: EmbeddedMetastore, table: str, left: set[str]) -> bool:
-    return wait_until(lambda: directories(source, table) == left, PollPolicy(timeout_s=120))
+    if wait_until(lambda: directories(source, table) == left, PollPolicy(timeout_s=120)):
+        return True
+    with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
+        transactions: Any = client.call("get_open_txns_info")
+        queue: Any = client.call("show_compact", types.ShowCompactRequest())
+    waiting = [one for one in queue.compacts if one.state not in ("succeeded", "failed", "refused")]
+    opened = [one for one in transactions.open_txns if one.state == types.TxnState.OPEN]
+    raise AssertionError(f"{directories(source, table)} instead of {left}; open: {opened}; queue: {waiting}")
 
 
 def change(hive: HiveSql, table: str) -> None:

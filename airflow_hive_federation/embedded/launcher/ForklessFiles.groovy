@@ -5,6 +5,7 @@
 import groovy.transform.CompileStatic
 import java.nio.file.FileSystemException
 import java.nio.file.Files
+import java.nio.file.NoSuchFileException
 import java.nio.file.attribute.PosixFileAttributes
 import java.nio.file.attribute.PosixFilePermissions
 import org.apache.hadoop.fs.FileChecksum
@@ -34,9 +35,12 @@ class ForklessRawFiles extends RawLocalFileSystem {
         PosixFileAttributes found
         try {
             found = (PosixFileAttributes) Files.readAttributes(file, PosixFileAttributes)
+        } catch (NoSuchFileException problem) {
+            // Not asked again: another thread may have made it by now.
+            throw missing(path, problem)
         } catch (FileSystemException problem) {
             if (Files.exists(file)) throw problem
-            throw (FileNotFoundException) new FileNotFoundException("File ${path} does not exist").initCause(problem)
+            throw missing(path, problem)
         }
         String bits = (found.directory ? 'd' : '-') + PosixFilePermissions.toString(found.permissions())
         new FileStatus(
@@ -44,6 +48,10 @@ class ForklessRawFiles extends RawLocalFileSystem {
             found.lastModifiedTime().toMillis(), found.lastAccessTime().toMillis(),
             FsPermission.valueOf(bits), found.owner().name, found.group().name,
             path.makeQualified(uri, workingDirectory))
+    }
+
+    private static FileNotFoundException missing(Path path, FileSystemException problem) {
+        (FileNotFoundException) new FileNotFoundException("File ${path} does not exist").initCause(problem)
     }
 }
 
