@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, TypeVar
 
 from airflow_hive_federation.metastore.idl import types
@@ -42,9 +43,10 @@ def environment_context(environment: Mapping[str, str] | None) -> types.Environm
     return None if environment is None else types.EnvironmentContext(properties=dict(environment))
 
 
-def batches(items: Sequence[T], size: int) -> Iterator[list[T]]:
-    """Cut a sequence into lists of at most ``size``."""
+def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Cut into lists of at most ``size``, of which one stands in memory at a time."""
     if size < 1:
         raise ValueError(f"batch of {size}")
-    for start in range(0, len(items), size):
-        yield list(items[start : start + size])
+    rest = iter(items)
+    while some := list(islice(rest, size)):
+        yield some

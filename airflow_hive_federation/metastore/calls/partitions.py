@@ -195,7 +195,7 @@ class PartitionCalls(StatisticsCalls):
         keys = [key.name or "" for key in described.partitionKeys or []]
         columns = [column.name or "" for column in (described.sd and described.sd.cols) or []]
         by_name = {partition_name(keys, partition.values or []): partition for partition in partitions}
-        for some in batches(list(by_name), PARTITIONS_A_CALL):
+        for some in batches(by_name, PARTITIONS_A_CALL):
             answer = self._partitions_statistics(database, table, some, columns, valid_write_ids)
             for name, statistics in (answer.partStats or {}).items():
                 by_name[name].colStats = types.ColumnStatistics(
@@ -225,7 +225,7 @@ class PartitionCalls(StatisticsCalls):
         :raises AlreadyExistsError: if one exists and ``if_not_exists`` is not set.
         """
         for (database, table), group in groupby(partitions, lambda one: (one.dbName, one.tableName)):
-            for some in batches(list(group), batch):
+            for some in batches(group, batch):
                 request = types.AddPartitionsRequest(
                     dbName=database,
                     tblName=table,
@@ -255,7 +255,7 @@ class PartitionCalls(StatisticsCalls):
         without is for the metastore to know: where that differs, half of them are tried by themselves.
         """
         ordered = sorted(partitions, key=_write_id)
-        runs = (list(run) for _, run in groupby(ordered, _write_id))
+        runs = (run for _, run in groupby(ordered, _write_id))
         for some in (some for run in runs for some in batches(run, batch)):
             request = types.AlterPartitionsRequest(
                 catName=self._catalog(),

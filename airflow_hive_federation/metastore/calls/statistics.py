@@ -75,7 +75,7 @@ class StatisticsCalls(ObjectCalls):
         :param need_merge: combine with the statistics that are there.
         """
         for _, group in groupby(statistics, _subject):
-            for some in batches(list(group), batch):
+            for some in batches(group, batch):
                 request = types.SetPartitionsStatsRequest(
                     colStats=some,
                     needMerge=need_merge,

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
+from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.calls.partition_pages import ONE_PAGE, Page, page_size, pages
+from airflow_hive_federation.metastore.calls.partitions import PartitionCalls
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION, partition_name
 
 
@@ -64,3 +68,21 @@ def test_keys_without_a_condition_go_by_name(key: str, kind: str) -> None:
 
 def test_wide_tables_have_smaller_pages() -> None:
     assert page_size(1) > 10_000 > page_size(100) > ONE_PAGE == page_size(10_000)
+
+
+def test_partitions_are_taken_as_they_are_sent() -> None:
+    sent: list[int] = []
+
+    class Metastore(PartitionCalls):
+        settings = MetastoreSettings(uris=("thrift://nowhere:1",))
+
+        def call(self, method: str, *args: Any) -> Any:
+            sent.append(len(args[0].parts))
+
+    def made() -> Iterator[types.Partition]:
+        for number in range(10):
+            assert sum(sent) >= number - 3
+            yield types.Partition(dbName="d", tableName="t", values=[str(number)])
+
+    Metastore().add_partitions(made(), batch=4)
+    assert sent == [4, 4, 2]
