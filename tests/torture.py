@@ -48,7 +48,14 @@ def main(argv: list[str]) -> int:
             began = time.monotonic()
             try:
                 place = Path(root) / str(seed)
-                done = run_history(servers, seed, options.operations, place, cuts=options.cuts)
+                done = run_history(
+                    servers,
+                    seed,
+                    options.operations,
+                    place,
+                    cuts=options.cuts,
+                    progress=_Progress(seed, options.operations),
+                )
             except HistoryError as error:
                 traceback.print_exception(error)
                 failed.append(seed)
@@ -65,6 +72,24 @@ def main(argv: list[str]) -> int:
                     print(f"  {text[:300]}")
     print(f"failed: {', '.join(map(str, failed))}" if failed else "no seed failed")
     return 1 if failed else 0
+
+
+class _Progress:
+    """A line a minute."""
+
+    def __init__(self, seed: int, operations: int) -> None:
+        self._seed, self._operations = seed, operations
+        self._began = self._told = time.monotonic()
+
+    def __call__(self, operations: int, cycles: int) -> None:
+        now = time.monotonic()
+        if now - self._told >= 60:
+            self._told = now
+            print(
+                f"seed {self._seed}: {operations} of {self._operations} operations, {cycles} cycles, "
+                f"{now - self._began:.0f} s",
+                flush=True,
+            )
 
 
 def _keep_logs(seed: int, *metastores: EmbeddedMetastore) -> None:

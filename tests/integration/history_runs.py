@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,12 +57,20 @@ class Outcome:
 
 
 def run_history(
-    servers: Servers, seed: int, operations: int, root: Path, *, a_cycle: int = 12, cuts: float = 0.0
+    servers: Servers,
+    seed: int,
+    operations: int,
+    root: Path,
+    *,
+    a_cycle: int = 12,
+    cuts: float = 0.0,
+    progress: Callable[[int, int], None] = lambda operations, cycles: None,
 ) -> Outcome:
     """Run a history of so many operations over two databases; afterwards nothing of it is left.
 
     :param a_cycle: operations between two cycles, on average.
     :param cuts: share of the cycles that are cut off at some step before they are run to their end.
+    :param progress: called between cycles, with the operations and the cycles so far.
     :raises HistoryError: source and replica differ, or a cycle failed.
     """
     databases = (f"h{seed}_a", f"h{seed}_b")
@@ -82,7 +90,7 @@ def run_history(
                 )
                 for database in databases
             ]
-            count = _Run(servers, history, policies, seed, cuts).run(operations, a_cycle)
+            count = _Run(servers, history, policies, seed, cuts).run(operations, a_cycle, progress)
     except (AssertionError, HiveFederationError) as error:
         text = "\n".join(history.log)
         raise HistoryError(f"seed {seed}, {operations} operations:\n{text}\n{error}") from error
@@ -104,7 +112,7 @@ class _Run:
         self._chance = random.Random(-seed)
         self._count = 0
 
-    def run(self, operations: int, a_cycle: int) -> int:
+    def run(self, operations: int, a_cycle: int, progress: Callable[[int, int], None]) -> int:
         self._history.start()
         self._history.run(a_cycle // 2)
         self._history.end()  # a bootstrap would wait for them
@@ -119,6 +127,7 @@ class _Run:
             for one in self._policies:
                 if self._chance.random() < 0.8:
                     self._cycle(one, during=self._chance.choice((0, 0, 0, 2)))
+            progress(done, self._count)
         self._history.end()
         for one in self._policies:
             self._cycle(one, during=0)
