@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 #: Tables counted side by side: small ones cost scheduling, not reading.
 _COUNTED_AT_ONCE = 4
 #: Spark's error class for a file that is damaged or gone.
-_UNREADABLE = "FAILED_READ_FILE"
+_UNREADABLE = "[FAILED_READ_FILE"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,10 +75,10 @@ def _count(spark: SparkSession, plan: Mapping[str, Any], options: Mapping[str, A
     except (AcidFormatError, FileVanishedError) as error:
         found["unreadable"] = error.message
     except (PySparkException, Py4JJavaError) as error:
-        told = next((line for line in str(error).split("\n") if _UNREADABLE in line), None)
-        if told is None:
+        _, error_class, told = str(error).partition(_UNREADABLE)
+        if not error_class:
             raise
-        found["unreadable"] = told.strip()
+        found["unreadable"] = (error_class + told.partition("\n")[0]).strip()
     return found
 
 
