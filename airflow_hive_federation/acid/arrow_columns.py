@@ -116,4 +116,6 @@ def orc_width(kind: pa.DataType) -> int:
     if pa.types.is_map(kind):
         # Arrow has a struct between a map and its keys and values, ORC none.
         return 1 + orc_width(kind.key_type) + orc_width(kind.item_type)
+    if pa.types.is_run_end_encoded(kind):
+        return orc_width(kind.value_type)
     return 1 + sum(orc_width(kind.field(place).type) for place in range(kind.num_fields))

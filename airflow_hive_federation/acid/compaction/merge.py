@@ -12,17 +12,10 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
+from airflow_hive_federation.acid.compaction.keys import Integers, Keys, in_order, joined_keys, kept
 from airflow_hive_federation.acid.compaction.plain import append_files
 from airflow_hive_federation.acid.compaction.plan import BucketMerge, FileFormat
-from airflow_hive_federation.acid.compaction.rows import (
-    BucketReader,
-    DeleteEvents,
-    Integers,
-    Keys,
-    Rows,
-    joined_keys,
-    kept,
-)
+from airflow_hive_federation.acid.compaction.rows import BucketReader, DeleteEvents, Rows
 from airflow_hive_federation.acid.orc.assembly import AssembledFile, Stripe, encode, type_messages
 from airflow_hive_federation.model.types import Field, HiveType
 from airflow_hive_federation.storage.filesystem import join, publishing
@@ -188,7 +181,7 @@ def _insert_piece(some: list[Rows]) -> _Piece:
     def events() -> tuple[Keys, pa.Table]:
         keys = joined_keys([one.keys for one in some])
         row = pa.chunked_array([chunk for one in some for chunk in one.row.chunks])
-        return keys, _events(_INSERT, keys, keys.write_id, row)
+        return keys, _events(_INSERT, keys, _of_runs(keys, keys.write_ids), row)
 
     return _Piece(events)
 
@@ -215,30 +208,32 @@ def _merged_deletes(reader: BucketReader) -> Iterator[DeleteEvents]:
             taken = [events for one in streams for events in one.take(last)]
             keys = joined_keys([one.keys for one in taken])
             current = np.concatenate([one.current for one in taken])
-            # The later delete of a row first (OrcRawRecordMerger.ReaderKey.compareTo).
-            order = np.lexsort((-current, keys.row_id, keys.bucket, keys.write_id))
-            yield DeleteEvents(keys.where(order), current[order])
+            yield DeleteEvents(*in_order(keys, current))
 
 
 def _delete_piece(some: list[DeleteEvents], row_type: pa.DataType) -> _Piece:
     def events() -> tuple[Keys, pa.Table]:
         keys = joined_keys([one.keys for one in some])
         current = np.concatenate([one.current for one in some])
-        return keys, _events(_DELETE, keys, current, pa.nulls(len(keys), row_type))
+        return keys, _events(_DELETE, keys, pa.array(current), pa.nulls(len(keys), row_type))
 
     return _Piece(events)
 
 
-def _events(operation: int, keys: Keys, current: Integers, row: pa.Array | pa.ChunkedArray) -> pa.Table:
+def _events(operation: int, keys: Keys, current: pa.Array, row: pa.Array | pa.ChunkedArray) -> pa.Table:
     columns = {
-        "operation": pa.array(np.full(len(keys), operation, np.int32)),
-        "originalTransaction": pa.array(keys.write_id),
-        "bucket": pa.array(keys.bucket.astype(np.int32)),
+        "operation": pa.RunEndEncodedArray.from_arrays([len(keys)], pa.array([operation], pa.int32())),
+        "originalTransaction": _of_runs(keys, keys.write_ids),
+        "bucket": _of_runs(keys, keys.buckets.astype(np.int32)),
         "rowId": pa.array(keys.row_id),
-        "currentTransaction": pa.array(current),
+        "currentTransaction": current,
         "row": row,
     }
     return pa.table(columns)
+
+
+def _of_runs(keys: Keys, values: Integers) -> pa.RunEndEncodedArray:
+    return pa.RunEndEncodedArray.from_arrays(pa.array(keys.ends, pa.int32()), pa.array(values))
 
 
 def _acid_type(row: HiveType) -> HiveType:

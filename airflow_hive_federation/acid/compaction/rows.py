@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_hive_federation.acid.arrow_columns import arrow_type, conforming, conforms
+from airflow_hive_federation.acid.compaction.keys import Integers, Keys, Mask
 from airflow_hive_federation.acid.compaction.plan import BucketMerge, MergeInput
 from airflow_hive_federation.acid.orc.assembly import HYBRID, PROLEPTIC
 from airflow_hive_federation.acid.orc.batches import Head, OrcBatches
@@ -37,48 +38,6 @@ _TABLE_ROWS = 128 * 1024
 _TABLE_BYTES = 16 * 1024 * 1024
 # So that there is something to do for every core: files decode in one thread each.
 _FILES_AHEAD, _TABLES_AHEAD = 1, 2
-
-Integers = np.ndarray[Any, np.dtype[np.int64]]
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
-
-
-@dataclass(frozen=True)
-class Keys:
-    """Identities of rows, ascending.
-
-    :param write_id: write id that inserted them.
-    :param bucket: bucket property.
-    :param row_id: number in that write id, bucket and statement.
-    """
-
-    write_id: Integers
-    bucket: Integers
-    row_id: Integers
-
-    def __len__(self) -> int:
-        return len(self.write_id)
-
-    def at(self, index: int) -> tuple[int, int, int]:
-        """One identity."""
-        return int(self.write_id[index]), int(self.bucket[index]), int(self.row_id[index])
-
-    def part(self, start: int, end: int) -> Keys:
-        """A slice."""
-        return Keys(self.write_id[start:end], self.bucket[start:end], self.row_id[start:end])
-
-    def where(self, mask: Mask | Integers) -> Keys:
-        """Those a mask, or their places, say."""
-        return Keys(self.write_id[mask], self.bucket[mask], self.row_id[mask])
-
-    def up_to(self, key: tuple[int, int, int]) -> int:
-        """How many are not above ``key``."""
-        start, end = 0, len(self)
-        for column, value in zip((self.write_id, self.bucket, self.row_id), key, strict=True):
-            part = column[start:end]
-            end = start + int(np.searchsorted(part, value, side="right"))
-            start += int(np.searchsorted(part, value, side="left"))
-        # Below the equal ones, or after them if there are some.
-        return end
 
 
 @dataclass(frozen=True)
@@ -104,11 +63,20 @@ class DeleteEvents:
     current: Integers
 
 
+class _Opened(NamedTuple):
+    """A file, open."""
+
+    batches: OrcBatches
+    constants: Mapping[str, int]
+    """ACID columns of which all rows have the same number: they need not be read."""
+
+
 class _InsertFile(NamedTuple):
     """A file with rows, being read."""
 
     source: MergeInput
     schema: pa.Schema
+    constants: Mapping[str, int]
     tables: Iterable[pa.Table]
 
 
@@ -185,10 +153,11 @@ class BucketReader:
 
     @contextmanager
     def _insert_file(self, source: MergeInput, length: int | None) -> Iterator[_InsertFile]:
-        with self._opened(source, length) as reader:
-            tables = ReadAhead(_tables(self._batches(reader, source)), _TABLES_AHEAD)
+        with self._opened(source, length) as file:
+            columns = ACID_COLUMNS if file.constants else None
+            tables = ReadAhead(_tables(self._batches(file, source, columns)), _TABLES_AHEAD)
             with closing(tables):
-                yield _InsertFile(source, reader.schema, tables)
+                yield _InsertFile(source, file.batches.schema, file.constants, tables)
 
     def _with_rows(self, sources: Sequence[MergeInput]) -> Iterator[tuple[MergeInput, int | None]]:
         """Files that have rows yet, and how many bytes of each count; ``None`` for all."""
@@ -199,14 +168,13 @@ class BucketReader:
                 yield source, length
 
     def _delete_events(self, source: MergeInput, length: int | None) -> Generator[DeleteEvents, None, None]:
-        with self._opened(source, length) as reader:
-            self._check_acid(reader.schema, source)
-            for events in _tables(self._batches(reader, source, _DELETE_COLUMNS)):
-                current = _integers(events, "currentTransaction")
-                visible = self._visible(current)
-                if (_integers(events, "operation") != 2).any():
+        with self._opened(source, length) as file:
+            self._check_acid(file.batches.schema, source)
+            for events in _tables(self._batches(file, source, _DELETE_COLUMNS)):
+                operation, current, keys = _identities(events, file.constants)
+                if (operation != 2).any():
                     raise self.wrong(source, "holds other events than deletes.")
-                keys = _keys(events)
+                visible = self._visible(current)
                 if visible is None:
                     yield DeleteEvents(keys, current)
                 elif visible.any():
@@ -217,15 +185,17 @@ class BucketReader:
         self._check_acid(file.schema, source)
         self._check_row(file.schema.field("row").type, source)
         for rows in file.tables:
-            if _integers(rows, "operation").any():
+            operation, current, keys = _identities(rows, file.constants)
+            if operation.any():
                 raise self.wrong(
                     source,
                     "holds updates or deletes among its rows, as Hive 2 wrote them.",
                     "Run a major compaction with Hive 2 before.",
                 )
-            visible = self._visible(_integers(rows, "currentTransaction"))
-            seen = rows if visible is None else rows.filter(pa.array(visible))
-            yield Rows(_keys(seen), self._conforming(seen.column("row"), source))
+            visible, row = self._visible(current), rows.column("row")
+            if visible is not None:
+                keys, row = keys.where(visible), row.filter(pa.array(visible))
+            yield Rows(keys, self._conforming(row, source))
 
     def _raw(self, file: _InsertFile, positions: dict[tuple[int, int], int]) -> Iterator[Rows]:
         # Numbered by position, on through all files of the bucket (OrcRawRecordMerger.OriginalReaderPair).
@@ -236,9 +206,9 @@ class BucketReader:
         for rows in file.tables:
             count, first = rows.num_rows, positions.get(group, 0)
             positions[group] = first + count
-            keys = Keys(
-                np.full(count, source.write_id, np.int64),
-                np.full(count, bucket, np.int64),
+            keys = Keys.of(
+                _constant(source.write_id, count),
+                _constant(bucket, count),
                 np.arange(first, first + count, dtype=np.int64),
             )
             yield Rows(keys, self._conforming(rows.to_struct_array(), source))
@@ -268,7 +238,7 @@ class BucketReader:
             raise self.wrong(source, f"has other columns than the table: {have} cannot become {self.arrow}.")
 
     def _check_order(self, keys: Keys, last: tuple[int, int, int] | None, source: MergeInput) -> None:
-        if (last is not None and keys.at(0) <= last) or not _ascending(keys):
+        if (last is not None and keys.at(0) <= last) or not keys.is_ascending():
             raise self.wrong(
                 source,
                 "has rows that are not in the order of their ROW__IDs, or twice.",
@@ -276,9 +246,10 @@ class BucketReader:
             )
 
     def _batches(
-        self, reader: OrcBatches, source: MergeInput, columns: Sequence[str] | None = None
+        self, file: _Opened, source: MergeInput, columns: Sequence[str] | None
     ) -> Generator[pa.RecordBatch, None, None]:
-        with closing(reader.batches(columns)) as batches:
+        wanted = columns and [name for name in columns if name not in file.constants]
+        with closing(file.batches.batches(wanted)) as batches:
             while True:
                 try:
                     batch = next(batches, None)
@@ -289,7 +260,7 @@ class BucketReader:
                 yield batch
 
     @contextmanager
-    def _opened(self, source: MergeInput, length: int | None) -> Iterator[OrcBatches]:
+    def _opened(self, source: MergeInput, length: int | None) -> Iterator[_Opened]:
         uri = join(self.merge.table.location, source.path)
         with reading(uri, self.options) as file:
             head: BinaryIO = file if length is None else io.BufferedReader(Head(file, length))
@@ -301,12 +272,12 @@ class BucketReader:
                     row_count=tail.row_count,
                     size_bytes=source.size_bytes if length is None else length,
                 )
-                _ = reader.schema
+                is_acid = tuple(reader.schema.names) == ACID_COLUMNS
             except AcidFormatError as error:
                 raise self.wrong(source, f"cannot be compacted: {error.message}", error.remedy) from error
             except (pa.ArrowException, OSError) as error:
                 raise self.wrong(source, f"is not a whole ORC file: {error}.") from error
-            yield reader
+            yield _Opened(reader, _constants(tail) if is_acid else {})
 
     def _check_tail(self, tail: OrcTail, source: MergeInput) -> None:
         bounds = tail.timestamp_millis
@@ -368,98 +339,6 @@ def row_type(merge: BucketMerge) -> HiveType:
     return HiveType(name="struct", fields=tuple(Field(column.name, column.type) for column in columns))
 
 
-def joined_keys(some: Sequence[Keys]) -> Keys:
-    """Several identities after each other."""
-    return Keys(*(np.concatenate(columns) for columns in zip(*map(_columns, some), strict=True)))
-
-
-def kept(rows: Keys, deleted: Sequence[Keys]) -> Mask | None:
-    """Which rows remain; ``None`` if all do.
-
-    :param rows: ascending, without duplicates.
-    :param deleted: in any order.
-    """
-    deleted = [one for one in deleted if len(one)]
-    if not deleted or not len(rows):
-        return None
-    gone = joined_keys(deleted)
-    mask = np.ones(len(rows), np.bool_)
-    start = 0
-    for end in _packable_ends(rows):
-        part = rows.part(start, end)
-        found = _positions(part, gone)
-        mask[start:end][found] = False
-        start = end
-    return None if mask.all() else mask
-
-
-def _columns(keys: Keys) -> tuple[Integers, Integers, Integers]:
-    return keys.write_id, keys.bucket, keys.row_id
-
-
-_MAX_SPAN = 2**31 - 1
-
-
-def _packable_ends(rows: Keys) -> Iterator[int]:
-    """Cut so that write ids of a part differ by less than 31 bits."""
-    start = 0
-    while start < len(rows):
-        limit = int(rows.write_id[start]) + _MAX_SPAN
-        start = int(np.searchsorted(rows.write_id, limit, side="left"))
-        yield start
-
-
-def _positions(rows: Keys, gone: Keys) -> Integers:
-    """Where in ``rows`` the deleted ones are."""
-    low, high = int(rows.write_id[0]), int(rows.write_id[-1])
-    gone = gone.where((gone.write_id >= low) & (gone.write_id <= high))
-    heads = _heads(rows, low)
-    known = _group(rows.where(heads), low)
-    others = _group(gone, low)
-    found = []
-    order = np.argsort(others, kind="stable")
-    sorted_others = others[order]
-    starts = np.searchsorted(sorted_others, known, side="left")
-    ends = np.searchsorted(sorted_others, known, side="right")
-    tails = np.concatenate((heads[1:], [len(rows)]))
-    for index in np.flatnonzero(ends > starts):
-        head, tail = heads[index], tails[index]
-        wanted = gone.row_id[order[starts[index] : ends[index]]]
-        have = rows.row_id[head:tail]
-        if have[-1] - have[0] == len(have) - 1:
-            # None is missing, as in most files: a row's number tells its place.
-            at = wanted - have[0]
-            found.append(at[(at >= 0) & (at < len(have))] + head)
-            continue
-        at = np.searchsorted(have, wanted)
-        inside = at < len(have)
-        at, wanted = at[inside], wanted[inside]
-        found.append(at[have[at] == wanted] + head)
-    return np.concatenate(found) if found else np.zeros(0, np.int64)
-
-
-def _heads(rows: Keys, low: int) -> Integers:
-    """Where in ``rows`` those of a write id and bucket property begin."""
-    begin: Integers = np.zeros(1, np.int64)
-    if rows.at(0)[:2] == rows.at(-1)[:2]:
-        return begin
-    return np.concatenate((begin, np.flatnonzero(np.diff(_group(rows, low))) + 1))
-
-
-def _group(keys: Keys, low: int) -> Integers:
-    packed: Integers = (keys.write_id - low) << 32 | (keys.bucket & 0xFFFFFFFF)
-    return packed
-
-
-def _ascending(keys: Keys) -> bool:
-    # The rows of one statement, which is what most files hold.
-    if (keys.write_id == keys.write_id[0]).all() and (keys.bucket == keys.bucket[0]).all():
-        return bool((keys.row_id[1:] > keys.row_id[:-1]).all())
-    write_id, bucket, row_id = (np.diff(column) for column in _columns(keys))
-    good = (write_id > 0) | ((write_id == 0) & ((bucket > 0) | ((bucket == 0) & (row_id > 0))))
-    return bool(good.all())
-
-
 def _tables(batches: Iterable[pa.RecordBatch]) -> Generator[pa.Table, None, None]:
     """Put batches together: what is done to identities takes as long for one batch as for many."""
     some: list[pa.RecordBatch] = []
@@ -475,13 +354,29 @@ def _tables(batches: Iterable[pa.RecordBatch]) -> Generator[pa.Table, None, None
         yield pa.Table.from_batches(some)
 
 
-def _keys(rows: pa.Table) -> Keys:
-    return Keys(*(_integers(rows, name) for name in ("originalTransaction", "bucket", "rowId")))
+def _constants(tail: OrcTail) -> dict[str, int]:
+    """Which ACID columns hold one number only; that of row ids is read even so."""
+    names = (name for name in _DELETE_COLUMNS if name != "rowId")
+    numbers = {name: 1 + ACID_COLUMNS.index(name) for name in names}
+    return {name: tail.constants[number] for name, number in numbers.items() if number in tail.constants}
 
 
-def _integers(rows: pa.Table, name: str) -> Integers:
-    array: Integers = rows.column(name).to_numpy().astype(np.int64, copy=False)
-    return array
+def _identities(rows: pa.Table, constants: Mapping[str, int]) -> tuple[Integers, Integers, Keys]:
+    """Return the operations of events, the write ids that made them, and the identities of their rows."""
+
+    def column(name: str) -> Integers:
+        if name in constants:
+            return _constant(constants[name], rows.num_rows)
+        array: Integers = rows.column(name).to_numpy().astype(np.int64, copy=False)
+        return array
+
+    keys = Keys.of(column("originalTransaction"), column("bucket"), column("rowId"))
+    return column("operation"), column("currentTransaction"), keys
+
+
+def _constant(number: int, count: int) -> Integers:
+    """An array of equal numbers, which takes the memory of one."""
+    return np.broadcast_to(np.int64(number), count)
 
 
 def _has_dates(hive: HiveType) -> bool:

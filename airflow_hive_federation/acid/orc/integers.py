@@ -6,6 +6,7 @@ has 512 values, as many as there may be (ORC Specification v1, "Integer Run Leng
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ _WIDTHS = (7, 15, 23, 27, 28, 29, 30, 31)
 _MAX_SUM = 2**63 - 1
 
 
+@lru_cache
 def steps(first: int, step: int, count: int, *, signed: bool = True) -> bytes:
     """Encode numbers with equal steps between them."""
     fold = _zigzag if signed else int
@@ -54,6 +56,7 @@ def direct(values: np.ndarray[Any, np.dtype[Any]], greatest: int) -> bytes:
     return runs.tobytes() + end
 
 
+@lru_cache
 def integer_statistics(low: int, high: int, total: int, count: int) -> bytes:
     """Make the ``ColumnStatistics`` of numbers of which none is null; a sum that may not fit is left out."""
     bounds: list[tuple[int, int, int | bytes]] = [(1, _VARINT, _zigzag(low)), (2, _VARINT, _zigzag(high))]

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_hive_federation.acid.arrow_columns import orc_width
 from airflow_hive_federation.acid.orc.integers import RUN, integer_statistics, steps
@@ -42,14 +43,17 @@ class RepeatedNumbers:
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> RepeatedNumbers | None:
         """Find the numbers; ``None`` if it is no such column, or they change so often that runs are short."""
-        if column.type not in _TYPES or column.null_count or not len(column):
+        runs = column.chunk(0) if pa.types.is_run_end_encoded(column.type) else None
+        values = column if runs is None else runs.values
+        if values.type not in _TYPES or values.null_count or not len(values):
             return None
-        numbers = column.to_numpy()
-        changes = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
-        if len(changes) > len(numbers) // RUN:
+        numbers = values.to_numpy()
+        is_change = numbers[1:] != numbers[:-1]
+        if np.count_nonzero(is_change) > len(column) // RUN:
             return None
-        starts = [0, *changes.tolist()]
-        return cls(tuple(numbers[starts].tolist()), (*starts, len(numbers)))
+        changes = np.flatnonzero(is_change)
+        starts = changes + 1 if runs is None else runs.run_ends.to_numpy()[changes]
+        return cls(tuple(numbers[[0, *(changes + 1)]].tolist()), (0, *starts.tolist(), len(column)))
 
     @property
     def rows(self) -> int:
@@ -81,6 +85,7 @@ class RepeatedNumbers:
 def taken_out(rows: pa.Table) -> tuple[pa.Table, dict[int, RepeatedNumbers]]:
     """Take such columns out of a table, but leave at least one column.
 
+    :param rows: columns may be run-end encoded, in one chunk; they come out at once, or decoded.
     :return: the table that is left, and those taken out by the number that each has in an ORC file.
     """
     found: dict[int, RepeatedNumbers] = {}
@@ -92,7 +97,13 @@ def taken_out(rows: pa.Table) -> tuple[pa.Table, dict[int, RepeatedNumbers]]:
         else:
             found[number] = repeated
         number += orc_width(column.type)
-    return (rows.select(left), found) if left else (rows, {})
+    if not left:
+        left, found = rows.column_names, {}
+    return pa.table({name: _decoded(rows.column(name)) for name in left}), found
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.run_end_decode(column) if pa.types.is_run_end_encoded(column.type) else column
 
 
 def together(others: Sequence[_Any], columns: Mapping[int, _Any]) -> list[_Any]:

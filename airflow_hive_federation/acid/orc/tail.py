@@ -20,6 +20,8 @@ from airflow_hive_federation.errors import AcidFormatError
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 # Fields of Footer.
 _STRIPES, _TYPES, _METADATA, _ROWS, _STATISTICS, _CALENDAR = 3, 4, 5, 6, 7, 11
+# Fields of ColumnStatistics.
+_COUNT, _INTEGERS = 1, 2
 # Fields of PostScript.
 _FOOTER_LENGTH, _COMPRESSION, _BLOCK_SIZE = 1, 2, 3
 _NONE, _ZLIB, _SNAPPY, _ZSTD = 0, 1, 2, 5
@@ -38,6 +40,7 @@ class OrcTail:
     :param calendar: number of the ``CalendarKind`` of dates and timestamps, ``None`` if not said.
     :param compression: pyarrow's name of the codec.
     :param row_count: rows of the file.
+    :param constants: by a column's number the one whole number that all rows have, where statistics say.
     :param timestamp_millis: lowest and highest timestamp over all columns, where statistics say.
     """
 
@@ -47,6 +50,7 @@ class OrcTail:
     calendar: int | None
     compression: str
     row_count: int
+    constants: Mapping[int, int]
     timestamp_millis: tuple[int, int] | None
 
 
@@ -58,6 +62,7 @@ def read_tail(file: BinaryIO, name: str) -> OrcTail:
     """
     _, postscript, footer = _locate(file, name)
     statistics = [_fields(message) for message in _all(footer, _STATISTICS)]
+    rows = _number(footer, _ROWS)
     return OrcTail(
         types=tuple(_all(footer, _TYPES)),
         stripe_rows=tuple(_number(_fields(stripe), 5) for stripe in _all(footer, _STRIPES)),
@@ -66,7 +71,8 @@ def read_tail(file: BinaryIO, name: str) -> OrcTail:
         },
         calendar=_optional(footer, _CALENDAR),
         compression=_CODECS.get(_number(postscript, _COMPRESSION), "unknown"),
-        row_count=_number(footer, _ROWS),
+        row_count=rows,
+        constants=dict(_constants(statistics, rows)),
         timestamp_millis=_timestamp_bounds(statistics),
     )
 
@@ -167,6 +173,15 @@ def _timestamp_bounds(statistics: Sequence[Sequence[_Field]]) -> tuple[int, int]
     return (min(bounds), max(bounds)) if bounds else None
 
 
+def _constants(statistics: Sequence[Sequence[_Field]], rows: int) -> Iterator[tuple[int, int]]:
+    for number, column in enumerate(statistics):
+        for message in _all(column, _INTEGERS):
+            low, high = (_optional(_fields(message), bound) for bound in (1, 2))
+            # Nulls are not counted.
+            if low is not None and low == high and _number(column, _COUNT) == rows:
+                yield number, _unzigzag(low)
+
+
 def _unzigzag(value: int) -> int:
     return (value >> 1) ^ -(value & 1)
 
@@ -229,7 +244,13 @@ def _message(fields: Sequence[_Field]) -> bytes:
     return bytes(out)
 
 
+_SHORT = tuple(bytes([value]) for value in range(0x80))
+
+
 def _varint_bytes(value: int) -> bytes:
+    # Most are short: numbers of fields, and lengths.
+    if value < 0x80:
+        return _SHORT[value]
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

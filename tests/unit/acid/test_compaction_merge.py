@@ -19,6 +19,7 @@ from pyarrow import orc
 
 from airflow_hive_federation.acid.compaction import merge as compaction_merge
 from airflow_hive_federation.acid.compaction.files import publish
+from airflow_hive_federation.acid.compaction.keys import Keys, joined_keys, kept
 from airflow_hive_federation.acid.compaction.merge import merge_bucket
 from airflow_hive_federation.acid.compaction.plan import (
     CompactedTable,
@@ -26,7 +27,6 @@ from airflow_hive_federation.acid.compaction.plan import (
     CompactionPlan,
     plan_compaction,
 )
-from airflow_hive_federation.acid.compaction.rows import Keys, kept
 from airflow_hive_federation.acid.orc.batches import Head
 from airflow_hive_federation.acid.orc.tail import read_tail
 from airflow_hive_federation.acid.snapshot import acid_state
@@ -233,7 +233,7 @@ KEY = st.tuples(st.integers(1, 4), st.integers(0, 2).map(lambda n: 0x20000000 | 
 
 def keys_of(values: list[tuple[int, int, int]]) -> Keys:
     columns = np.array(values, dtype=np.int64).reshape(-1, 3).T
-    return Keys(columns[0], columns[1], columns[2])
+    return Keys.of(columns[0], columns[1], columns[2])
 
 
 @given(rows=st.sets(KEY, min_size=1), deleted=st.lists(st.lists(KEY), max_size=3), far=st.booleans())
@@ -253,6 +253,39 @@ def test_kept_is_what_is_not_deleted(
 def test_up_to(rows: list[tuple[int, int, int]], key: tuple[int, int, int]) -> None:
     ordered = sorted(rows)
     assert keys_of(ordered).up_to(key) == sum(one <= key for one in ordered)
+
+
+@given(values=st.lists(KEY, min_size=1), data=st.data())
+def test_keys_are_those_of_the_rows(values: list[tuple[int, int, int]], data: st.DataObject) -> None:
+    keys = keys_of(values)
+    start = data.draw(st.integers(0, len(values) - 1))
+    end = data.draw(st.integers(start + 1, len(values)))
+    mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values))))
+    left = [value for value, is_left in zip(values, mask, strict=True) if is_left]
+    assert told(keys) == values
+    assert told(keys.part(start, end)) == values[start:end]
+    assert told(keys.where(mask)) == left
+    assert told(joined_keys([keys, keys.where(mask), keys.part(start, end)])) == [
+        *values,
+        *left,
+        *values[start:end],
+    ]
+    assert keys.is_ascending() == (values == sorted(set(values)))
+
+
+def told(keys: Keys) -> list[tuple[int, int, int]]:
+    return [keys.at(index) for index in range(len(keys))]
+
+
+def test_columns_of_one_number_are_not_read(tmp_path: Path) -> None:
+    write_delta(tmp_path, 1, {"id": pa.scalar(7)})
+    path = tmp_path / "delta_0000001_0000001_0000" / "bucket_00000_0"
+    with path.open("rb") as file:
+        assert read_tail(file, "made").constants == {1: 0, 2: 1, 3: 0x20000000, 4: 0, 5: 1, 7: 7}
+    columns = {"same": [-5, -5], "null": [3, None], "other": [1, 2], "text": ["a", "a"]}
+    orc.write_table(pa.table(columns), path)
+    with path.open("rb") as file:
+        assert read_tail(file, "made").constants == {1: -5}
 
 
 def test_head_of_a_file() -> None:

@@ -110,3 +110,18 @@ def test_other_columns_are_left_to_pyarrow(column: pa.ChunkedArray) -> None:
 def test_one_column_is_left() -> None:
     rows = pa.table({"a": [1, 1], "b": [2, 2]})
     assert taken_out(rows) == (rows, {})
+    assert taken_out(pa.table({"a": run_ends([1, 2], [3, 5])})) == (pa.table({"a": [1, 1, 1, 2, 2]}), {})
+
+
+def run_ends(values: list[int], ends: list[int]) -> pa.RunEndEncodedArray:
+    return pa.RunEndEncodedArray.from_arrays(pa.array(ends, pa.int32()), pa.array(values))
+
+
+def test_run_ends_are_taken_as_they_are_or_decoded() -> None:
+    short = run_ends(list(range(100)), list(range(30, 3_001, 30)))
+    long = run_ends([7, 7, 8], [1_000, 1_001, 3_000])
+    rows = pa.table({"id": np.arange(3_000), "long": long, "short": short})
+    left, found = taken_out(rows)
+    assert found == {2: RepeatedNumbers((7, 8), (0, 1_001, 3_000))}
+    assert left.column_names == ["id", "short"]
+    assert left.column("short").to_pylist() == [row // 30 for row in range(3_000)]
