@@ -27,6 +27,7 @@ from airflow_hive_federation.acid.locks import TableWrite, WriteKind
 from airflow_hive_federation.acid.moments import take_snapshots
 from airflow_hive_federation.acid.reader import ROW_ID_COLUMN, read_table
 from airflow_hive_federation.acid.transactions import Transaction, joined
+from airflow_hive_federation.acid.write.batches import collect_from_workers
 from airflow_hive_federation.acid.write.files import RESULT_SCHEMA, Writing, write_deletes, write_inserts
 from airflow_hive_federation.acid.write.plan import (
     StagedFile,
@@ -443,7 +444,7 @@ def _written(
         rows = as_texts(layout, rows, work.zone)
     write: Callable[[Any], Any] = (write_deletes if statement.deletes else write_inserts)(writing)
     try:
-        results = rows.mapInArrow(write, RESULT_SCHEMA).collect()
+        results = collect_from_workers(rows, write, RESULT_SCHEMA)
     except (PySparkException, Py4JJavaError) as error:
         raise SparkJobError(
             f"Writing to {layout.name} failed: {_cause(error)}",

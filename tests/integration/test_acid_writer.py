@@ -55,6 +55,16 @@ def test_append(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> 
     assert _both(spark, client, hive, "w.plain", "id, name")[3:5] == [("3", "x"), ("5", "n5")]
 
 
+def test_long_texts(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:
+    hive.execute(f"create table w.long_texts (id int, x string) {ACID}")
+    rows = spark.range(0, 3_000, 1, 1).selectExpr(
+        "cast(id as int) id", "repeat('x', if(id = 2500, 50000, 2)) x"
+    )
+    assert append(spark, client, "w.long_texts", rows).inserted == 3_000
+    query = "select count(*), sum(length(x)), max(if(length(x) > 2, id, 0)) from w.long_texts"
+    assert hive.execute(query) == [("3000", str(2999 * 2 + 50_000), "2500")]
+
+
 def test_selective_queries_skip_by_row_indexes(
     spark: SparkSession, client: MetastoreClient, hive: HiveSql
 ) -> None:
