@@ -10,6 +10,7 @@ Spark's ``hash`` is the same Murmur3 with seed 42 over little-endian numbers. Ha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -35,15 +36,11 @@ def bucket_column(
     :param zone: time zone by whose wall clock timestamps are stored.
     """
     native = [_native(fn.col(name), hive_type, version) for name, hive_type in columns]
-    if any(one is None for one in native):
+    known = [fn.coalesce(one.cast("bigint"), fn.lit(0).cast("bigint")) for one in native if one is not None]
+    if len(known) < len(columns):
         return _by_arrow(columns, buckets=buckets, version=version, zone=zone)
     # In 64 bits, because Spark's ints refuse to overflow.
-    code = fn.lit(0).cast("bigint")
-    for one in native:
-        if one is not None:
-            code = (code * 31 + fn.coalesce(one.cast("bigint"), fn.lit(0).cast("bigint"))).bitwiseAND(
-                fn.lit(_BITS_32)
-            )
+    code = reduce(lambda code, one: (code * 31 + one).bitwiseAND(fn.lit(_BITS_32)), known)
     return fn.pmod(code.bitwiseAND(fn.lit(0x7FFFFFFF)), fn.lit(buckets)).cast("int")
 
 
