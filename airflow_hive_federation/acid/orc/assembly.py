@@ -97,7 +97,8 @@ def encode(rows: pa.Table, compression: str, *, dictionaries: bool = True) -> li
     rows, repeated = taken_out(rows)
     rows, nanoseconds = storable(rows)
     rows, bounds = without_long_texts(rows)
-    sink = pa.BufferOutputStream()
+    # malloc keeps freed pages for the next stripe; pyarrow's own pool gives them back to the kernel.
+    sink = pa.BufferOutputStream(pa.system_memory_pool())
     with orc.ORCWriter(
         sink,
         # Which layouts of streams there are is the version's.
