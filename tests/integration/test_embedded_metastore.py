@@ -20,13 +20,13 @@ from airflow_hive_federation.embedded import jars
 from airflow_hive_federation.embedded.cache import cache_directory, is_locked
 from airflow_hive_federation.embedded.ivy import SETTINGS_VARIABLE
 from airflow_hive_federation.embedded.java import find_java
-from airflow_hive_federation.embedded.jvm import java_command, launcher_classes
 from airflow_hive_federation.embedded.lock import METASTORE, Artifact, file_sha256
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore, running_metastores
 from airflow_hive_federation.errors import ConfigurationError, JarDownloadError, MetastoreStartError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types as ttypes
 from airflow_hive_federation.waiting import PollPolicy, wait_until
+from tests.integration.groovy_scripts import run_groovy
 
 SOON = PollPolicy(first_s=0.05, longest_s=0.5, timeout_s=30)
 
@@ -238,27 +238,13 @@ def test_no_network_at_the_first_start_says_what_to_do(
         jars.fetch(find_java(), [wanted])
 
 
-def judged(script: str, argument: Path, scratch: Path) -> str:
-    """What one of the judges beside this file says last, with Hive's classes and ours."""
-    java = find_java()
-    classes = jars.sql_jars(java)
-    command = java_command(
-        java,
-        "groovy.ui.GroovyMain",
-        [str(Path(__file__).with_name(script)), str(argument)],
-        class_path=[launcher_classes(java, classes), *classes],
-        argument_file=scratch / "judge.args",
-    )
-    return subprocess.check_output(command, text=True).split()[-1]
-
-
 def test_what_its_database_gives_up_is_tried_again(tmp_path: Path) -> None:
     """A commit of an update, beside the house keeper. Nobody would end its transaction."""
     with EmbeddedMetastore.start("patient", directory=tmp_path / "m") as metastore:
         site = metastore.directory / "conf" / "metastore-site.xml"
-    assert judged("retry_judge.groovy", site, tmp_path) == "true"
+    assert run_groovy("retry_judge.groovy", str(site), scratch=tmp_path) == "true"
 
 
 def test_a_directory_that_another_thread_makes_is_no_error(tmp_path: Path) -> None:
     """Hive's dump asks for a table's directory in a thread for each partition, and makes it."""
-    assert judged("files_judge.groovy", tmp_path / "place", tmp_path) == "0"
+    assert run_groovy("files_judge.groovy", str(tmp_path / "place"), scratch=tmp_path) == "0"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import cast
 
 from airflow_hive_federation.errors import UnsupportedMethodError
@@ -145,7 +146,8 @@ class TransactionCalls(Calls):
         Asking again for the same transaction gives the same write id.
 
         :param source_write_ids: with ``repl_policy``, the source's transaction ids and their write ids,
-            which must be contiguous; the answer has the target's transaction ids.
+            which must be contiguous; the answer has the target's transaction ids, which get them as both
+            ascend.
         """
         request = types.AllocateTableWriteIdsRequest(
             dbName=database,
@@ -156,7 +158,8 @@ class TransactionCalls(Calls):
             if source_write_ids is None
             else [
                 types.TxnToWriteId(txnId=txn, writeId=write)
-                for txn, write in sorted(source_write_ids.items())
+                # The metastore goes on from the first one's.
+                for txn, write in sorted(source_write_ids.items(), key=itemgetter(1))
             ],
         )
         answer = self.call("allocate_table_write_ids", request)

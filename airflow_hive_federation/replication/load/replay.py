@@ -10,18 +10,29 @@ A transaction that the source aborted is *committed* here. Its files were never 
 they share a file with others, so nothing becomes visible. Aborted, its write ids would be invalid for some
 seconds, until the metastore forgets them: a base that the source has compacted up to such a write id, or a
 statistic of it, would mean one thing now and another a moment later.
+
+A metastore that takes too long to open transactions (``metastore.txn.opentxn.timeout``, one second) removes
+them, but not from the map, and answers with them as if they had been open before (``TxnHandler.openTxns``):
+nothing can be done with them, and nothing takes them out. Such a transaction of the source is opened under
+another number.
 """
 
 from __future__ import annotations
 
+import time
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count, groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from airflow_hive_federation.errors import TargetChangedError
+from airflow_hive_federation.errors import (
+    MetastoreUnreachableError,
+    NoSuchTransactionError,
+    TargetChangedError,
+)
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.dump.increment_plan import allocation_runs
 from airflow_hive_federation.replication.load.merging import Merging
@@ -32,6 +43,9 @@ if TYPE_CHECKING:
 
 #: The metastore opens no more in one call (``metastore.txn.max.open.batch``).
 _OPENED_A_CALL = 1000
+#: Added to a transaction's number for another one: beyond all that a source will have.
+_ANEW = 1 << 40
+_GAP_PAUSES_S = (0.5, 1.0, 2.0)
 
 #: Table → pairs of the source's transaction and write id, ascending by write id.
 Writes = Mapping[str, Sequence[tuple[int, int]]]
@@ -50,6 +64,8 @@ class Replay:
         self._repl_policy = f"{policy.target_database}.*"
         self._host = f"hive-federation replication {policy.name}"
         self._target_txns = _TxnMap()
+        # Other numbers of the source's transactions that have one.
+        self._numbers: dict[int, int] = {}
 
     def open(self, writes: Writes, on_step: Callable[[str], None] = lambda _: None) -> None:
         """Open the transactions of write ids, all of a cycle's at once: the target's then ascend as they do.
@@ -74,13 +90,19 @@ class Replay:
 
     def end(self, txn_id: int) -> None:
         """End a transaction of the source; one that was ended before, or never opened, is left alone."""
-        self._client.commit_txn(
-            txn_id,
-            kind=types.TxnType.REPL_CREATED,
-            repl_policy=self._repl_policy,
-            # There are no conflicts to look for: the source has decided.
-            excl_write_enabled=True,
-        )
+        for number in count(self._numbers.get(txn_id, txn_id), _ANEW):
+            try:
+                self._client.commit_txn(
+                    number,
+                    kind=types.TxnType.REPL_CREATED,
+                    repl_policy=self._repl_policy,
+                    # There are no conflicts to look for: the source has decided.
+                    excl_write_enabled=True,
+                )
+            except NoSuchTransactionError:
+                # The map has one that is none: an earlier run has opened it under the next number.
+                continue
+            return
 
     def to_end(self, merging: Merging, ends: Iterable[int]) -> Iterator[int]:
         """What is to be ended, in this order: those that stand for others.
@@ -100,31 +122,57 @@ class Replay:
         ours = self._ours()
         if not ours:
             return []
-        expected = {target for txn in still_open for target in self._open_one(txn).values()}
+        expected = set(self._existing({txn: self._open_one(txn) for txn in still_open}).values())
         dangling = sorted(ours - expected)
         if dangling:
             self._client.abort_txns(dangling)
         return dangling
 
     def _ours(self) -> set[int]:
-        answer: Any = self._client.call("get_open_txns_info")
+        answer: Any = self._open_transactions()
         return {
             one.id
             for one in answer.open_txns or ()
             if one.hostname == self._host and one.state == types.TxnState.OPEN
         }
 
+    def _open_transactions(self) -> Any:
+        for pause_s in _GAP_PAUSES_S:
+            try:
+                return self._client.call("get_open_txns_info")
+            except MetastoreUnreachableError:
+                # It counts removed numbers as open for a moment, and breaks off because nobody has them.
+                time.sleep(pause_s)
+        return self._client.call("get_open_txns_info")
+
     def _opened(self, source_txns: Sequence[int]) -> dict[int, int]:
         before = self._client.get_open_txns().txn_high_water_mark or 0
         found = self._open(source_txns)
         if len(found) == len(source_txns) and min(found) > before:
-            return dict(zip(source_txns, found, strict=True))
+            return self._existing(dict(zip(source_txns, found, strict=True)))
         # Some were open already: then the metastore answers with those alone, in no order.
-        return {txn: target for one in source_txns for txn, target in self._open_one(one).items()}
+        return self._existing({one: self._open_one(one) for one in source_txns})
 
-    def _open_one(self, source_txn: int) -> dict[int, int]:
-        (target,) = self._open([source_txn])
-        return {source_txn: target}
+    def _existing(self, opened: dict[int, int]) -> dict[int, int]:
+        """Open those anew of which the target has no more than the number."""
+        removed = {
+            number for first, last in _ranges(opened.values()) for number in self._removed(first, last)
+        }
+        missing = [txn for txn, number in opened.items() if number in removed]
+        if not missing:
+            return opened
+        for txn in missing:
+            self._numbers[txn] = self._numbers.get(txn, txn) + _ANEW
+        return {**opened, **self._existing({txn: self._open_one(txn) for txn in missing})}
+
+    def _removed(self, first: int, last: int) -> Iterable[int]:
+        # One statement, if all are there. A list of the open ones would have these for a moment, too.
+        answer: Any = self._client.heartbeat_txn_range(first, last)
+        return answer.nosuch or ()
+
+    def _open_one(self, source_txn: int) -> int:
+        (target,) = self._open([self._numbers.get(source_txn, source_txn)])
+        return target
 
     def _open(self, source_txns: Sequence[int]) -> list[int]:
         return self._client.open_txns(
@@ -140,7 +188,7 @@ class Replay:
             self._database,
             table,
             repl_policy=self._repl_policy,
-            source_write_ids={txn: write for txn, (_, write) in run.items()},
+            source_write_ids={self._numbers.get(txn, txn): write for txn, (_, write) in run.items()},
         )
         if given != dict(run.values()):
             raise TargetChangedError(
@@ -149,6 +197,13 @@ class Replay:
                 remedy="Stop the writer, drop the table on the target, and run the cycle again.",
                 differences=[table],
             )
+
+
+def _ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """The first and the last of those that follow each other."""
+    for _, group in groupby(enumerate(sorted(numbers)), lambda one: one[1] - one[0]):
+        run = [number for _, number in group]
+        yield run[0], run[-1]
 
 
 class _TxnMap(Mapping[int, int]):

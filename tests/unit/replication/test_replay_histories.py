@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from airflow_hive_federation.errors import NoSuchTransactionError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model import events as ev
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
@@ -42,9 +43,14 @@ class KilledError(Exception):
 
 
 class Metastore:
-    """The target: transactions of a policy, and write ids."""
+    """The target: transactions of a policy, and write ids.
 
-    def __init__(self) -> None:
+    :param late: share of the openings that take the metastore too long.
+    """
+
+    def __init__(self, seed: int, late: float) -> None:
+        # Of its own, so that the history does not depend on it.
+        self._chance, self._late = random.Random(-seed), late
         self.calls_left: int | None = None
         self.shown: list[Visible] = []
         self.write_ids: dict[str, dict[int, int]] = {table: {} for table in TABLES}  # write id → transaction
@@ -76,15 +82,21 @@ class Metastore:
             open_txns=[SimpleNamespace(id=txn, hostname=host, state=state) for txn, host in self.open.items()]
         )
 
+    def heartbeat_txn_range(self, first: int, last: int) -> Any:
+        self._count()
+        return SimpleNamespace(nosuch=set(range(first, last + 1)) - set(self.open), aborted=set())
+
     def open_txns(self, count: int, *, host: str, source_txn_ids: Sequence[int], **_: Any) -> list[int]:
         self._count()
         there = [self._map[txn] for txn in source_txn_ids if txn in self._map]
         if there:
             return there
+        late = self._chance.random() < self._late
         for txn in source_txn_ids:
             self._last += 1
             self._map[txn] = self._last
-            self.open[self._last] = host
+            if not late:
+                self.open[self._last] = host
         return [self._map[txn] for txn in source_txn_ids]
 
     def allocate_table_write_ids(
@@ -99,6 +111,7 @@ class Metastore:
             )
         )
         for txn, write in given.items():
+            assert txn in self.open
             assert self.write_ids[table].get(write, txn) == txn, "two transactions with one write id"
             assert txn not in set(self.write_ids[table].values()), "two write ids of one table"
             self.write_ids[table][write] = txn
@@ -107,6 +120,8 @@ class Metastore:
     def commit_txn(self, txn_id: int, **_: Any) -> None:
         self._count()
         if txn_id in self._map:
+            if self._map[txn_id] not in self.open:
+                raise NoSuchTransactionError(f"No such transaction txnid:{self._map[txn_id]}")
             del self.open[self._map.pop(txn_id)]
             self.shown.append(self.visible())
 
@@ -238,10 +253,11 @@ class Dump:
 
 
 # In the last ones, a load is killed while it allocates, and a table is gone before the next dump.
+@pytest.mark.parametrize("late", [0.0, 0.2])
 @pytest.mark.parametrize("seed", [*range(300), 1493, 1764, 1791])
-def test_what_the_target_shows_is_a_past_of_the_source(seed: int) -> None:
+def test_what_the_target_shows_is_a_past_of_the_source(seed: int, late: float) -> None:
     rng = random.Random(seed)
-    source, target = Source(rng), Metastore()
+    source, target = Source(rng), Metastore(seed, late)
     from_id = 0
     open_before: OpenWrites = {}
     for _ in range(4):
