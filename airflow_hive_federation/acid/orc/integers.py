@@ -60,7 +60,7 @@ def direct(values: np.ndarray[Any, np.dtype[Any]], greatest: int) -> bytes:
 def integer_statistics(low: int, high: int, total: int, count: int) -> bytes:
     """Make the ``ColumnStatistics`` of numbers of which none is null; a sum that may not fit is left out."""
     bounds: list[tuple[int, int, int | bytes]] = [(1, _VARINT, _zigzag(low)), (2, _VARINT, _zigzag(high))]
-    if abs(total) <= _MAX_SUM:
+    if ~_MAX_SUM <= total <= _MAX_SUM:
         bounds.append((3, _VARINT, _zigzag(total)))
     told = (_INTEGERS, _BYTES, _message(bounds))
     return _message([(_COUNT, _VARINT, count), told, (_HAS_NULL, _VARINT, 0)])
