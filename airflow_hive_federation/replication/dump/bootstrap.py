@@ -33,6 +33,7 @@ from airflow_hive_federation.replication.metadata import external_tables, statis
 from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
 from airflow_hive_federation.replication.metadata.table_names import named_source, reason_to_skip
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.progress import counted
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
@@ -181,7 +182,11 @@ class _Dump:
                 constraints = client.get_table_constraints(self._database, name)
                 partitioned = table.partitionKeys and kind.has_files
                 partitions = statistics.iter_partitions(client, table) if partitioned else ()
-                places = write_partitions(self._directory, table, partitions)
+                places = write_partitions(
+                    self._directory,
+                    table,
+                    counted(partitions, f"{self._database}.{name}: partitions read", self._progress),
+                )
         except NoSuchObjectError:
             # Its drop is an event after the one increments begin at.
             self._progress(f"{self._database}.{name} was dropped meanwhile and is left out.")

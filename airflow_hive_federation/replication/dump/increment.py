@@ -58,6 +58,7 @@ from airflow_hive_federation.replication.metadata.definitions import TableKind, 
 from airflow_hive_federation.replication.metadata.table_names import named_event, named_source, reason_to_skip
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import policy_changes
+from airflow_hive_federation.replication.progress import counted
 from airflow_hive_federation.replication.target.position import TargetPosition
 from airflow_hive_federation.replication.verification.mends import Mend
 from airflow_hive_federation.storage.filesystem import canonical
@@ -388,7 +389,11 @@ class _Dump:
                 if table.partitionKeys and kind.has_files
                 else ()
             )
-            places = write_partitions(self._directory, table, partitions)
+            places = write_partitions(
+                self._directory,
+                table,
+                counted(partitions, f"{self._database}.{name}: partitions read", self._progress),
+            )
         transactions, options = self._moment.transactions, self._policy.storage_options
         files = visible_files(table, places, plan.write_ids, transactions, options=options)
         totals = write_files(self._directory, name, self._with_kept(files))

@@ -49,6 +49,7 @@ from airflow_hive_federation.replication.metadata.functions import (
 )
 from airflow_hive_federation.replication.metadata.layout import TargetLayout
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.progress import counted
 from airflow_hive_federation.replication.target import database as target
 from airflow_hive_federation.replication.target import markers
 from airflow_hive_federation.replication.target.cycle_history import BOOTSTRAP, CycleRecord
@@ -374,7 +375,11 @@ class _Load:
 
     def _add_partitions(self, client: MetastoreClient, document: Mapping[str, Any]) -> int:
         name, count = document["table"]["tableName"], 0
-        waiting = self._partitions(document)
+        waiting = counted(
+            self._partitions(document),
+            f"{self._policy.target_database}.{name}: partitions created",
+            self._progress,
+        )
         storage = document["table"].get("sd") or {}
         size = page_size(len(storage.get("cols") or ()), with_column_stats=True)
         while some := list(islice(waiting, size)):

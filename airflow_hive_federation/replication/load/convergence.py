@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ from airflow_hive_federation.replication.metadata.constraints import (
 )
 from airflow_hive_federation.replication.metadata.definitions import TableKind, definition
 from airflow_hive_federation.replication.metadata.layout import TargetLayout
+from airflow_hive_federation.replication.progress import counted
 from airflow_hive_federation.replication.target import markers
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class TableConvergence:
     :param directory: the dump.
     :param document: the table's document in it.
     :param parameters: our markers, for objects that are new.
+    :param progress: told how far many partitions are.
     """
 
     def __init__(
@@ -59,12 +61,14 @@ class TableConvergence:
         *,
         document: Mapping[str, Any],
         parameters: Mapping[str, str],
+        progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._client = client
         self._layout = layout
         self._directory = directory
         self._document = document
         self._parameters = parameters
+        self._progress = progress
         self._database = layout.policy.target_database
         self._name: str = document["table"]["tableName"]
         self._constraints = target_constraints(document["constraints"], layout.policy)
@@ -292,7 +296,8 @@ class TableConvergence:
         :param reading: how the target's are read.
         """
         table: Any = from_json(types.Table, self._document["table"])
-        waiting = self._partitions(only)
+        what = f"{self._database}.{self._name}: partitions compared, and altered where they differ"
+        waiting = counted(self._partitions(only), what, self._progress)
         size = page_size(len(table.sd.cols or ()), with_column_stats=True)
         while some := list(islice(waiting, size)):
             names = [name for name, _ in some if name in there]

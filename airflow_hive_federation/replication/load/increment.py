@@ -358,6 +358,7 @@ class _Load:
                 self._directory,
                 document=self._documents[name],
                 parameters=parameters,
+                progress=self._progress,
             )
         return self._convergences[name]
 

@@ -36,6 +36,7 @@ from airflow_hive_federation.replication.metadata.locations import relative_to
 from airflow_hive_federation.replication.metadata.places import Places
 from airflow_hive_federation.replication.metadata.table_names import named_source
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.progress import counted
 from airflow_hive_federation.replication.target import markers
 from airflow_hive_federation.replication.target.database import find_layout
 from airflow_hive_federation.replication.verification.differences import (
@@ -284,6 +285,7 @@ class _Verification:
         source = list(dumped_files(home, name))
         table = client.get_table(self._database, name)
         partitions = client.iter_partitions(self._database, name) if table.partitionKeys else ()
+        partitions = counted(partitions, f"{self._database}.{name}: partitions read", self._progress)
         write_ids = readable_write_ids(client, [table], transactions).get(name)
         return _Contents(
             document=document,

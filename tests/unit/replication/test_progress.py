@@ -1,0 +1,19 @@
+"""Long steps tell how far they are."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from airflow_hive_federation.replication.progress import counted
+
+
+def test_a_line_twice_a_minute_with_count_and_rate() -> None:
+    told: list[str] = []
+    items = range(130)
+    assert list(counted(items, "db.t: partitions read", told.append, clock=count(0, 0.5).__next__)) == [
+        *items
+    ]
+    assert told == [
+        "db.t: partitions read: 60 so far, 2 a second",
+        "db.t: partitions read: 120 so far, 2 a second",
+    ]
