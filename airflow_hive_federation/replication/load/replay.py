@@ -19,6 +19,7 @@ another number.
 
 from __future__ import annotations
 
+import logging
 import time
 from array import array
 from bisect import bisect_left
@@ -40,6 +41,8 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
+
+logger = logging.getLogger(__name__)
 
 #: The metastore opens no more in one call (``metastore.txn.max.open.batch``).
 _OPENED_A_CALL = 1000
@@ -129,7 +132,7 @@ class Replay:
         return dangling
 
     def _ours(self) -> set[int]:
-        answer: Any = self._open_transactions()
+        answer = self._open_transactions()
         return {
             one.id
             for one in answer.open_txns or ()
@@ -153,17 +156,26 @@ class Replay:
         # Some were open already: then the metastore answers with those alone, in no order.
         return self._existing({one: self._open_one(one) for one in source_txns})
 
-    def _existing(self, opened: dict[int, int]) -> dict[int, int]:
+    def _existing(self, opened: Mapping[int, int]) -> dict[int, int]:
         """Open those anew of which the target has no more than the number."""
+        found = dict(opened)
+        while missing := self._missing(found):
+            logger.warning(
+                "The target %s took too long to open %s transactions: they are opened once more. "
+                "Raise its metastore.txn.opentxn.timeout if this is said often.",
+                self._database,
+                len(missing),
+            )
+            for txn in missing:
+                self._numbers[txn] = self._numbers.get(txn, txn) + _ANEW
+                found[txn] = self._open_one(txn)
+        return found
+
+    def _missing(self, opened: Mapping[int, int]) -> list[int]:
         removed = {
             number for first, last in _ranges(opened.values()) for number in self._removed(first, last)
         }
-        missing = [txn for txn, number in opened.items() if number in removed]
-        if not missing:
-            return opened
-        for txn in missing:
-            self._numbers[txn] = self._numbers.get(txn, txn) + _ANEW
-        return {**opened, **self._existing({txn: self._open_one(txn) for txn in missing})}
+        return [txn for txn, number in opened.items() if number in removed]
 
     def _removed(self, first: int, last: int) -> Iterable[int]:
         # One statement, if all are there. A list of the open ones would have these for a moment, too.
