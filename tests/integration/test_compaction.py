@@ -45,14 +45,17 @@ ROWS = pa.schema([("a", pa.int32()), ("b", pa.string())])
 ACID = "stored as orc tblproperties ('transactional'='true', 'no_auto_compaction'='true')"
 
 
+def still_open(client: MetastoreClient) -> list[Any]:
+    answer: Any = client.call("get_open_txns_info")
+    return [one for one in answer.open_txns if one.state == types.TxnState.OPEN]
+
+
 @pytest.fixture(scope="module")
 def hive(source: EmbeddedMetastore) -> Iterator[HiveSql]:
     with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
         # One that another module left open would hold the cleaner back.
-        opened: Any = client.call("get_open_txns_info")
-        for one in opened.open_txns:
-            if one.state == types.TxnState.OPEN:
-                client.abort_txns([one.id])
+        for one in still_open(client):
+            client.abort_txns([one.id])
     with HiveSql(source) as sql:
         sql.execute(f"create database {DATABASE}")
         yield sql
@@ -89,10 +92,9 @@ def cleaned(source: EmbeddedMetastore, table: str, left: set[str]) -> bool:
     if wait_until(lambda: directories(source, table) == left, PollPolicy(timeout_s=120)):
         return True
     with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
-        transactions: Any = client.call("get_open_txns_info")
+        opened = still_open(client)
         queue: Any = client.call("show_compact", types.ShowCompactRequest())
     waiting = [one for one in queue.compacts if one.state not in ("succeeded", "failed", "refused")]
-    opened = [one for one in transactions.open_txns if one.state == types.TxnState.OPEN]
     raise AssertionError(f"{directories(source, table)} instead of {left}; open: {opened}; queue: {waiting}")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -13,7 +11,6 @@ from pyspark.sql import SparkSession
 
 from airflow_hive_federation.acid.write.batches import collect_from_workers
 
-os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 _RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
