@@ -1,10 +1,12 @@
-// Java's ORC reader on files of ours: every row it seeks to is the row it reads in order, and a search
-// argument leaves out row groups, but no row that it asks for. Arguments: file, rows to seek to, low and high of
-// the first column, which is ascending. Prints how many rows it sought and how many the argument let through.
+// Java's ORC reader on files of ours: every row it seeks to is the row it reads in order, and search arguments
+// leave out row groups, but no row that they ask for. Arguments: file, rows to seek to, the first and the last
+// value of the first column to be found, and columns that ascend with it, each with its type and both bounds.
+// Prints how many rows it sought, and how many each argument let through.
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.apache.hadoop.hive.ql.io.sarg.PredicateLeaf
 import org.apache.hadoop.hive.ql.io.sarg.SearchArgumentFactory
+import org.apache.hadoop.hive.serde2.io.HiveDecimalWritable
 import org.apache.orc.OrcFile
 
 def shown(batch, int row) {
@@ -30,14 +32,24 @@ sought.each { row ->
 }
 rows.close()
 
-def (low, high) = [args[2] as long, args[3] as long]
-def name = reader.schema.fieldNames[0]
-def argument = SearchArgumentFactory.newBuilder().between(name, PredicateLeaf.Type.LONG, low, high).build()
-rows = reader.rows(reader.options().searchArgument(argument, [name] as String[]))
-def let = []
-while (rows.nextBatch(batch)) (0..<batch.size).each { let << shown(batch, it) }
-rows.close()
 def number = { (it as String).split('\\|')[0] as long }
-assert let.findAll { number(it) in (low..high) } == inOrder.findAll { number(it) in (low..high) }
-println "${sought.size()} ${let.size()}"
+def wanted = inOrder.findAll { number(it) in ((args[2] as long)..(args[3] as long)) }
+def literals = [
+  LONG: { it as long },
+  DECIMAL: { new HiveDecimalWritable(it) },
+  STRING: { it },
+]
+def counts = args[4..-1].collect { one ->
+  def (name, type, low, high) = one.split(':')
+  def literal = literals[type]
+  def argument = SearchArgumentFactory.newBuilder()
+    .between(name, PredicateLeaf.Type.valueOf(type), literal(low), literal(high)).build()
+  def found = reader.rows(reader.options().searchArgument(argument, [name] as String[]))
+  def let = []
+  while (found.nextBatch(batch)) (0..<batch.size).each { let << shown(batch, it) }
+  found.close()
+  assert let.findAll { number(it) in ((args[2] as long)..(args[3] as long)) } == wanted : one
+  let.size()
+}
+println "${sought.size()} ${counts.join(' ')}"
 System.exit(0)

@@ -86,6 +86,10 @@ def test_selective_queries_skip_by_row_indexes(
             ("34999",),
             ("41999",),
         ]
+        query = (
+            "select count(*), count(x), min(id), max(price) from w.indexed where price between 7500 and 7510"
+        )
+        assert hive.execute(query) == [("41", "27", "30000", "7510.00")]
 
 
 def test_partitions(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:

@@ -22,7 +22,8 @@ ROWS = 70_000
 TYPES = (
     "id bigint, b boolean, t tinyint, i int, f float, d double, x string, word string, y binary, day date, "
     "at timestamp, price decimal(20,2), a array<bigint>, m map<string,bigint>, "
-    "s struct<n:bigint,inner:struct<c:string>>, nothing bigint, same int, few bigint"
+    "s struct<n:bigint,inner:struct<c:string>>, small decimal(18,3), cents decimal(12,2), "
+    "made struct<rate:decimal(9,4),n:bigint>, nothing bigint, same int, few bigint"
 )
 
 
@@ -47,13 +48,19 @@ def rows(seed: int) -> pa.Table:
         "a": pa.array([[int(one)] * (one % 4) for one in numbers]),
         "m": pa.array([[(f"k{one}", int(one))] * (one % 2) for one in numbers], pa.map_("string", "int64")),
         "s": pa.array([{"n": int(one), "inner": {"c": "x"} if one % 5 else None} for one in numbers]),
+        "small": pa.array([Decimal(int(one)) / 1000 for one in numbers], pa.decimal128(18, 3)),
+        "cents": pa.array([Decimal(one) / 100 for one in range(ROWS)], pa.decimal128(12, 2)),
     }
     places = {name: pa.array(np.arange(ROWS), mask=chance.random(ROWS) < 0.2) for name in columns}
     some = {name: array.take(places[name]) for name, array in columns.items()}
+    # Without nulls, so that its fields are encoded apart.
+    rates = pa.array([Decimal(int(one % 10**9)) / 10_000 for one in numbers], pa.decimal128(9, 4))
+    made = pa.StructArray.from_arrays([rates, pa.array(numbers)], ["rate", "n"])
     # Of long runs, which are encoded apart.
     few = np.sort(chance.integers(-3, 2**40, 9))[np.sort(chance.integers(0, 9, ROWS))]
     repeated = {"same": pa.array(np.full(ROWS, 7, np.int32)), "few": few}
-    return pa.table({"id": np.arange(ROWS), **some, "nothing": pa.nulls(ROWS, pa.int64()), **repeated})
+    nothing = pa.nulls(ROWS, pa.int64())
+    return pa.table({"id": np.arange(ROWS), **some, "made": made, "nothing": nothing, **repeated})
 
 
 def test_javas_reader_seeks_and_skips(tmp_path: Path) -> None:
@@ -67,17 +74,18 @@ def test_javas_reader_seeks_and_skips(tmp_path: Path) -> None:
     sought = [*range(0, ROWS, 10_000), *(chance.randrange(ROWS) for _ in range(20))]
     chance.shuffle(sought)
     java = find_java()
+    arguments = ["id:LONG:31000:32000", "cents:DECIMAL:310.00:320.00"]
     command = java_command(
         java,
         "groovy.ui.GroovyMain",
-        [str(JUDGE), str(path), ",".join(map(str, sought)), "31000", "32000"],
+        [str(JUDGE), str(path), ",".join(map(str, sought)), "31000", "32000", *arguments],
         class_path=sql_jars(java),
         argument_file=tmp_path / "java.args",
     )
     done = subprocess.run(command, text=True, capture_output=True, check=False, timeout=280)
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
-    # Of seven row groups the argument leaves one.
-    assert done.stdout.split()[-2:] == [str(len(sought)), "10000"]
+    # Of seven row groups each argument leaves one.
+    assert done.stdout.split()[-3:] == [str(len(sought)), "10000", "10000"]
 
 
 def _fields() -> str:

@@ -31,13 +31,7 @@ from airflow_hive_federation.acid.orc.long_texts import (
     with_bounds,
     without_long_texts,
 )
-from airflow_hive_federation.acid.orc.repeated import (
-    WHOLE_NUMBERS,
-    RepeatedNumbers,
-    put_in,
-    taken_out,
-    together,
-)
+from airflow_hive_federation.acid.orc.made_columns import MadeColumn, put_in, taken_out, together
 from airflow_hive_federation.acid.orc.streams import Streams
 from airflow_hive_federation.acid.orc.tail import (
     _all,
@@ -86,7 +80,7 @@ class Stripe:
 
 
 def encode(rows: pa.Table, compression: str, *, dictionaries: bool = True) -> list[Stripe]:
-    """Encode rows as one stripe (pyarrow may make more of very many); needs no interpreter lock meanwhile.
+    """Encode rows as one stripe (pyarrow may make more of very many); other threads run meanwhile.
 
     Of no rows at all a stripe without content is made, which says who wrote the file.
 
@@ -94,7 +88,7 @@ def encode(rows: pa.Table, compression: str, *, dictionaries: bool = True) -> li
     :param dictionaries: whether texts that repeat are worth the time to find them.
     :raises AcidFormatError: some timestamp cannot be stored; see :mod:`.early_timestamps`.
     """
-    rows, repeated = taken_out(rows)
+    rows, columns = taken_out(rows)
     rows, nanoseconds = storable(rows)
     rows, bounds = without_long_texts(rows)
     # malloc keeps freed pages for the next stripe; pyarrow's own pool gives them back to the kernel.
@@ -112,16 +106,16 @@ def encode(rows: pa.Table, compression: str, *, dictionaries: bool = True) -> li
     stripes, kinds = _taken_apart(memoryview(sink.getvalue()))
     if not len(rows):
         return stripes
-    kinds = together(kinds, dict.fromkeys(repeated, WHOLE_NUMBERS))
+    kinds = together(kinds, {number: column.kind for number, column in columns.items()})
     counts = [value_counts(stripe.statistics[0]) for stripe in stripes]
     made, at = [], 0
     for stripe, early in zip(stripes, split(nanoseconds, counts), strict=True):
         streams = with_nanoseconds(Streams.of(stripe.body, stripe.lengths), early)
-        some = {number: column.part(at, at + stripe.rows) for number, column in repeated.items()}
+        some = {number: column.part(at, at + stripe.rows) for number, column in columns.items()}
         streams = put_in(streams, some, _ROW_INDEX_STRIDE)
         is_plain = compression == "uncompressed"
         body, lengths = streams.joined() if is_plain else compressed(streams, kinds, compression)
-        told = _with_repeated(_with_bounds(_without_bounds(stripe, early), bounds), some)
+        told = _with_made(_with_bounds(_without_bounds(stripe, early), bounds), some)
         made.append(replace(told, body=body, lengths=lengths))
         at += stripe.rows
     return made
@@ -283,7 +277,7 @@ def _taken_apart(content: memoryview) -> tuple[list[Stripe], list[int]]:
     return stripes or [nothing], [_number(_fields(one), 1) for one in _all(footer, 4)]
 
 
-def _with_repeated(stripe: Stripe, columns: Mapping[int, RepeatedNumbers]) -> Stripe:
+def _with_made(stripe: Stripe, columns: Mapping[int, MadeColumn]) -> Stripe:
     told = {number: column.statistics(0, stripe.rows) for number, column in columns.items()}
     (statistics,) = stripe.statistics
     fields = [(1, _BYTES, one) for one in together(_all(_fields(statistics), 1), told)]

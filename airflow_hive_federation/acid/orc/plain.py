@@ -22,10 +22,10 @@ import pyarrow.compute as pc
 from airflow_hive_federation.acid.arrow_columns import orc_width
 from airflow_hive_federation.acid.orc.assembly import Stripe, encode
 from airflow_hive_federation.acid.orc.integers import direct, integer_statistics, steps
+from airflow_hive_federation.acid.orc.row_groups import Presence
 from airflow_hive_federation.acid.orc.streams import (
     DATA,
     LENGTH,
-    PRESENT,
     ROW_INDEX,
     Content,
     Stream,
@@ -39,7 +39,6 @@ _VARINT, _BYTES = 0, 2
 _DIRECT, _DIRECT_V2 = b"\x08\x00", b"\x08\x02"
 # Fields of ColumnStatistics.
 _COUNT, _INTEGERS, _STRINGS, _DATES, _BINARIES, _HAS_NULL = 1, 2, 4, 7, 8, 10
-_LITERALS = 128
 # Texts that are longer have shortened bounds in Hive's statistics.
 _LONG_TEXT_BYTES = 1024
 _MAX_SUM = 2**63 - 1
@@ -198,13 +197,4 @@ def _statistics(array: pa.Array, told: tuple[int, int, bytes]) -> bytes:
 
 
 def _presence(array: pa.Array) -> tuple[_Stream, ...]:
-    """Say which values are not null: bits, in runs of literal bytes."""
-    if not array.null_count:
-        return ()
-    octets = np.packbits(array.is_valid().to_numpy(zero_copy_only=False))
-    whole = len(octets) // _LITERALS * _LITERALS
-    runs = np.empty((whole // _LITERALS, 1 + _LITERALS), np.uint8)
-    runs[:, 0] = 256 - _LITERALS
-    runs[:, 1:] = octets[:whole].reshape(-1, _LITERALS)
-    rest = octets[whole:].tobytes()
-    return ((PRESENT, runs.tobytes() + (bytes([256 - len(rest)]) + rest if rest else b"")),)
+    return tuple((one.kind, one.content) for one in Presence.of(array).streams(0))

@@ -2,31 +2,23 @@
 
 Four of the six columns of ACID files are such: operation, write ids and bucket. pyarrow's encoder looks at
 each value, and takes as long for these four as for a number and a text of the user's. Here only their runs
-are looked at.
+are encoded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from airflow_hive_federation.acid.arrow_columns import orc_width
 from airflow_hive_federation.acid.orc.integers import RUN, integer_statistics, steps
-from airflow_hive_federation.acid.orc.streams import DATA, ROW_INDEX, Stream, Streams
-from airflow_hive_federation.acid.orc.tail import _message, _varint_bytes
+from airflow_hive_federation.acid.orc.row_groups import row_index
+from airflow_hive_federation.acid.orc.streams import DATA, Stream
 
-#: A ``Type.Kind`` whose streams are laid out as those of the columns here.
-WHOLE_NUMBERS = 4
-
-_BYTES = 2
-_DIRECT_V2 = b"\x08\x02"
 _TYPES = (pa.int32(), pa.int64())
-_Any = TypeVar("_Any")
 
 
 @dataclass(frozen=True)
@@ -39,6 +31,7 @@ class RepeatedNumbers:
 
     values: tuple[int, ...]
     starts: tuple[int, ...]
+    kind: ClassVar[int] = 4
 
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> RepeatedNumbers | None:
@@ -81,69 +74,19 @@ class RepeatedNumbers:
         total = sum(value * count for value, count in counted)
         return integer_statistics(min(values), max(values), total, end - start)
 
-
-def taken_out(rows: pa.Table) -> tuple[pa.Table, dict[int, RepeatedNumbers]]:
-    """Take such columns out of a table, but leave at least one column.
-
-    :param rows: columns may be run-end encoded, in one chunk; they come out at once, or decoded.
-    :return: the table that is left, and those taken out by the number that each has in an ORC file.
-    """
-    found: dict[int, RepeatedNumbers] = {}
-    left, number = [], 1
-    for name, column in zip(rows.column_names, rows.columns, strict=True):
-        repeated = RepeatedNumbers.of(column)
-        if repeated is None:
-            left.append(name)
-        else:
-            found[number] = repeated
-        number += orc_width(column.type)
-    if not left:
-        left, found = rows.column_names, {}
-    return pa.table({name: _decoded(rows.column(name)) for name in left}), found
-
-
-def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.run_end_decode(column) if pa.types.is_run_end_encoded(column.type) else column
-
-
-def together(others: Sequence[_Any], columns: Mapping[int, _Any]) -> list[_Any]:
-    """Put what there is of each column in the order of their numbers."""
-    rest = iter(others)
-    count = len(others) + len(columns)
-    return [columns[number] if number in columns else next(rest) for number in range(count)]
-
-
-def put_in(streams: Streams, columns: Mapping[int, RepeatedNumbers], stride: int) -> Streams:
-    """Put columns that were taken out into a stripe.
-
-    :param columns: by the numbers they get.
-    :param stride: rows of a row group.
-    """
-    count = len(streams.encodings) + len(columns)
-    numbers = [one for one in range(count) if one not in columns]
-    moved = [one._replace(column=numbers[one.column]) for one in streams.streams]
-    made = [one for number, column in columns.items() for one in _streams(number, column, stride)]
-    return Streams(
-        sorted([*made, *moved], key=lambda one: one.kind != ROW_INDEX),
-        together(streams.encodings, dict.fromkeys(columns, _DIRECT_V2)),
-        streams.others,
-    )
-
-
-def _streams(number: int, column: RepeatedNumbers, stride: int) -> Iterator[Stream]:
-    content = bytearray()
-    begins = []
-    for place, start, end in column.pieces(0, column.rows):
-        begins.append(len(content))
-        content += steps(column.values[place], 0, end - start)
-    entries = []
-    for start in range(0, column.rows, stride):
-        place = next(column.pieces(start, start + 1))[0]
-        run, inside = divmod(start - column.starts[place], RUN)
-        # Runs of one number are of one length, whatever they count.
-        offset = begins[place] + run * len(steps(column.values[place], 0, 1))
-        statistics = column.statistics(start, min(start + stride, column.rows))
-        places = _varint_bytes(offset) + _varint_bytes(inside)
-        entries.append((1, _BYTES, _message([(1, _BYTES, places), (2, _BYTES, statistics)])))
-    yield Stream(ROW_INDEX, number, _message(entries))
-    yield Stream(DATA, number, bytes(content))
+    def streams(self, number: int, stride: int) -> Iterator[Stream]:
+        """Make the streams; see :class:`.made_columns.MadeColumn`."""
+        content = bytearray()
+        begins = []
+        for place, start, end in self.pieces(0, self.rows):
+            begins.append(len(content))
+            content += steps(self.values[place], 0, end - start)
+        entries = []
+        for start in range(0, self.rows, stride):
+            place = next(self.pieces(start, start + 1))[0]
+            run, inside = divmod(start - self.starts[place], RUN)
+            # Runs of one number are of one length, whatever they count.
+            offset = begins[place] + run * len(steps(self.values[place], 0, 1))
+            entries.append(((offset, inside), self.statistics(start, min(start + stride, self.rows))))
+        yield row_index(number, entries)
+        yield Stream(DATA, number, bytes(content))

@@ -7,13 +7,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from pyarrow import orc
 
 from airflow_hive_federation.acid.orc.assembly import encode
-from airflow_hive_federation.acid.orc.repeated import RepeatedNumbers, taken_out
-from airflow_hive_federation.acid.orc.streams import DATA, ROW_INDEX, Streams
-from airflow_hive_federation.acid.orc.tail import _all, _fields, _locate, _number, _varints
-from tests.orc_stripes import read_stripe
+from airflow_hive_federation.acid.orc.made_columns import taken_out
+from airflow_hive_federation.acid.orc.repeated import RepeatedNumbers
+from airflow_hive_federation.acid.orc.streams import DATA, Streams
+from tests.orc_stripes import by_pyarrow, read_stripe, row_groups, told
 
 _PIECES = st.lists(
     st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(1, 15_000)), min_size=1, max_size=6
@@ -58,43 +57,24 @@ def test_they_are_described_as_by_pyarrow(pieces: list[tuple[int, int]]) -> None
     numbers = np.concatenate([np.full(count, value, np.int64) for value, count in pieces])
     rows = pa.table({"id": pa.array(np.arange(len(numbers))).cast(pa.string()), "numbers": numbers})
     (stripe,) = encode(rows, "uncompressed")
-    sink = pa.BufferOutputStream()
-    orc.write_table(rows, sink, compression="uncompressed", row_index_stride=10_000, stripe_size=1 << 40)
-    content = sink.getvalue()
-    _, _, footer = _locate(pa.BufferReader(content), "pyarrow's")
-    assert [_told(one) for one in stripe.columns] == [_told(one) for one in _all(footer, 7)]
-    information = _fields(_all(footer, 3)[0])
-    start, *lengths = (_number(information, number) for number in range(1, 5))
-    body = memoryview(content)[start : start + sum(lengths)]
-    theirs = Streams.of(body, (lengths[0], lengths[1], lengths[2]))
-    ours = Streams.of(stripe.body, stripe.lengths)
+    theirs, their_streams = by_pyarrow(rows)
+    assert list(map(told, stripe.columns)) == list(map(told, theirs))
+    streams = Streams.of(stripe.body, stripe.lengths)
     if RepeatedNumbers.of(rows.column("numbers")) is not None:
         # The column was made here, and comes before pyarrow's.
-        assert [one.column for one in ours.streams if one.kind == DATA] == [2, 1]
-    assert _row_groups(ours) == _row_groups(theirs)
+        assert [one.column for one in streams.streams if one.kind == DATA] == [2, 1]
+    assert _statistics(streams) == _statistics(their_streams)
 
 
-def _told(statistics: bytes) -> list[object]:
-    """What statistics say, but for how many bytes a column takes."""
-    return sorted(
-        (field[0], sorted(_fields(field[2]))) if isinstance(field[2], bytes) else (field[0], field[2])
-        for field in _fields(statistics)
-        if field[0] != 11
-    )
-
-
-def _row_groups(streams: Streams) -> list[list[object]]:
-    (index,) = (one.content for one in streams.streams if (one.kind, one.column) == (ROW_INDEX, 2))
-    return [_told(_all(_fields(entry), 2)[0]) for entry in _all(_fields(bytes(index)), 1)]
+def _statistics(streams: Streams) -> list[object]:
+    return [statistics for _, statistics in row_groups(streams, 2)]
 
 
 def test_places_in_runs() -> None:
     """Of a number and of another, each in runs of 512."""
     rows = pa.table({"id": np.arange(30_000), "numbers": np.repeat([5, 1000], [12_000, 18_000])})
     (stripe,) = encode(rows, "uncompressed")
-    streams = Streams.of(stripe.body, stripe.lengths)
-    (index,) = (one.content for one in streams.streams if (one.kind, one.column) == (ROW_INDEX, 2))
-    places = [list(_varints(b"".join(_all(_fields(entry), 1)))) for entry in _all(_fields(bytes(index)), 1)]
+    places = [place for place, _ in row_groups(Streams.of(stripe.body, stripe.lengths), 2)]
     # A run takes two bytes, the number's one or two, and one for the step.
     second = 24 * 4
     assert places == [[0, 0], [19 * 4, 10_000 - 19 * 512], [second + 15 * 5, 20_000 - 12_000 - 15 * 512]]
