@@ -31,7 +31,8 @@ from airflow_hive_federation.acid.orc.long_texts import (
     with_bounds,
     without_long_texts,
 )
-from airflow_hive_federation.acid.orc.made_columns import MadeColumn, put_in, taken_out, together
+from airflow_hive_federation.acid.orc.made_columns import put_in, taken_out, together
+from airflow_hive_federation.acid.orc.row_groups import Encoded
 from airflow_hive_federation.acid.orc.streams import Streams
 from airflow_hive_federation.acid.orc.tail import (
     _all,
@@ -88,7 +89,7 @@ def encode(rows: pa.Table, compression: str, *, dictionaries: bool = True) -> li
     :param dictionaries: whether texts that repeat are worth the time to find them.
     :raises AcidFormatError: some timestamp cannot be stored; see :mod:`.early_timestamps`.
     """
-    rows, columns = taken_out(rows)
+    rows, columns = taken_out(rows, texts=not dictionaries)
     rows, nanoseconds = storable(rows)
     rows, bounds = without_long_texts(rows)
     # malloc keeps freed pages for the next stripe; pyarrow's own pool gives them back to the kernel.
@@ -111,8 +112,11 @@ def encode(rows: pa.Table, compression: str, *, dictionaries: bool = True) -> li
     made, at = [], 0
     for stripe, early in zip(stripes, split(nanoseconds, counts), strict=True):
         streams = with_nanoseconds(Streams.of(stripe.body, stripe.lengths), early)
-        some = {number: column.part(at, at + stripe.rows) for number, column in columns.items()}
-        streams = put_in(streams, some, _ROW_INDEX_STRIDE)
+        some = {
+            number: column.part(at, at + stripe.rows).encoded(number, _ROW_INDEX_STRIDE)
+            for number, column in columns.items()
+        }
+        streams = put_in(streams, some)
         is_plain = compression == "uncompressed"
         body, lengths = streams.joined() if is_plain else compressed(streams, kinds, compression)
         told = _with_made(_with_bounds(_without_bounds(stripe, early), bounds), some)
@@ -277,8 +281,8 @@ def _taken_apart(content: memoryview) -> tuple[list[Stripe], list[int]]:
     return stripes or [nothing], [_number(_fields(one), 1) for one in _all(footer, 4)]
 
 
-def _with_made(stripe: Stripe, columns: Mapping[int, MadeColumn]) -> Stripe:
-    told = {number: column.statistics(0, stripe.rows) for number, column in columns.items()}
+def _with_made(stripe: Stripe, columns: Mapping[int, Encoded]) -> Stripe:
+    told = {number: column.statistics for number, column in columns.items()}
     (statistics,) = stripe.statistics
     fields = [(1, _BYTES, one) for one in together(_all(_fields(statistics), 1), told)]
     return replace(stripe, statistics=(_message(fields),), columns=tuple(together(stripe.columns, told)))

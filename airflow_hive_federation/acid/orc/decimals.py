@@ -7,7 +7,6 @@ bit, in seven bits a byte; and their scale, which is the same for all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_hive_federation.acid.orc.integers import RUN, steps
-from airflow_hive_federation.acid.orc.row_groups import Presence, row_index
+from airflow_hive_federation.acid.orc.row_groups import Encoded, Presence, row_index
 from airflow_hive_federation.acid.orc.streams import DATA, SECONDARY, Stream
 from airflow_hive_federation.acid.orc.tail import _message
 
@@ -57,21 +56,8 @@ class Decimals:
         first, last = map(self.presence.values_before, (start, end))
         return Decimals(self.values[first:last], self.presence.part(start, end), self.scale)
 
-    def statistics(self, start: int, end: int) -> bytes:
-        """Make the ``ColumnStatistics`` of some rows."""
-        first, last = map(self.presence.values_before, (start, end))
-        values = self.values[first:last]
-        # The sum of halves cannot overflow.
-        total = (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
-        bounds = [(1, int(values.min())), (2, int(values.max()))] if len(values) else []
-        told = _message([(field, _BYTES, self._text(value)) for field, value in [*bounds, (3, total)]])
-        has_null = int(len(values) < end - start)
-        return _message(
-            [(_COUNT, _VARINT, len(values)), (_DECIMALS, _BYTES, told), (_HAS_NULL, _VARINT, has_null)]
-        )
-
-    def streams(self, number: int, stride: int) -> Iterator[Stream]:
-        """Make the streams; see :class:`.made_columns.MadeColumn`."""
+    def encoded(self, number: int, stride: int) -> Encoded:
+        """Make streams and statistics; see :class:`.made_columns.MadeColumn`."""
         pieces: list[bytes] = []
         entries = []
         offset = 0
@@ -81,13 +67,27 @@ class Decimals:
             # Runs of one number are of one length, whatever they count.
             scales = run * len(steps(self.scale, 0, 1))
             places = (*self.presence.place(start), offset, scales, inside)
-            entries.append((places, self.statistics(start, end)))
-            pieces.append(_varints(self.values[first:last]))
+            values = self.values[first:last]
+            entries.append((places, self._statistics(values, end - start)))
+            pieces.append(_varints(values))
             offset += len(pieces[-1])
-        yield row_index(number, entries)
-        yield from self.presence.streams(number)
-        yield Stream(DATA, number, b"".join(pieces))
-        yield Stream(SECONDARY, number, steps(self.scale, 0, len(self.values)))
+        streams = [
+            row_index(number, entries),
+            *self.presence.streams(number),
+            Stream(DATA, number, b"".join(pieces)),
+            Stream(SECONDARY, number, steps(self.scale, 0, len(self.values))),
+        ]
+        return Encoded(streams, self._statistics(self.values, self.presence.rows))
+
+    def _statistics(self, values: _Numbers, rows: int) -> bytes:
+        # The sum of halves cannot overflow.
+        total = (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
+        bounds = [(1, int(values.min())), (2, int(values.max()))] if len(values) else []
+        told = _message([(field, _BYTES, self._text(value)) for field, value in [*bounds, (3, total)]])
+        has_null = int(len(values) < rows)
+        return _message(
+            [(_COUNT, _VARINT, len(values)), (_DECIMALS, _BYTES, told), (_HAS_NULL, _VARINT, has_null)]
+        )
 
     def _text(self, value: int) -> bytes:
         """Write a value as a decimal, as short as can be."""

@@ -5,7 +5,7 @@ The user's columns of ACID files are the children of the column ``row``, so that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
@@ -14,7 +14,9 @@ import pyarrow.compute as pc
 from airflow_hive_federation.acid.arrow_columns import orc_width
 from airflow_hive_federation.acid.orc.decimals import Decimals
 from airflow_hive_federation.acid.orc.repeated import RepeatedNumbers
-from airflow_hive_federation.acid.orc.streams import ROW_INDEX, Stream, Streams
+from airflow_hive_federation.acid.orc.row_groups import Encoded
+from airflow_hive_federation.acid.orc.streams import ROW_INDEX, Streams
+from airflow_hive_federation.acid.orc.texts import Texts
 
 _DIRECT_V2 = b"\x08\x02"
 _Any = TypeVar("_Any")
@@ -30,31 +32,37 @@ class MadeColumn(Protocol):
     def part(self, start: int, end: int) -> MadeColumn:
         """The column of some of the rows."""
 
-    def statistics(self, start: int, end: int) -> bytes:
-        """Make the ``ColumnStatistics`` of some rows."""
-
-    def streams(self, number: int, stride: int) -> Iterator[Stream]:
-        """Make the streams, that of the index first.
+    def encoded(self, number: int, stride: int) -> Encoded:
+        """Make streams, that of the index first, and statistics.
 
         :param number: the column's.
         :param stride: rows of a row group.
         """
 
 
-def taken_out(rows: pa.Table) -> tuple[pa.Table, dict[int, MadeColumn]]:
-    """Take such columns out of a table, and of structs without nulls; but leave at least one column in each.
+def taken_out(rows: pa.Table, *, texts: bool = False) -> tuple[pa.Table, dict[int, MadeColumn]]:
+    """Take such columns out of a table, and of structs without nulls; but leave at least one column.
 
     :param rows: columns may be run-end encoded, in one chunk; they come out at once, or decoded.
+    :param texts: whether texts are among them, which then get no dictionaries.
     :return: the table that is left, and those taken out by the number that each has in an ORC file.
     """
-    (names, columns), found = _taken_out((rows.column_names, rows.columns), 1)
+    makers = (*_MAKERS, Texts.of) if texts else _MAKERS
+    (names, columns), found = _taken_out((rows.column_names, rows.columns), 1, makers)
+    if not columns:
+        found.popitem()
+        names, columns = rows.column_names[-1:], [_decoded(rows.columns[-1])]
     return pa.table(columns, names=names), found
 
 
+_Maker = Callable[[pa.ChunkedArray], MadeColumn | None]
+_MAKERS: tuple[_Maker, ...] = (RepeatedNumbers.of, Decimals.of)
 _Columns = tuple[list[str], list[pa.ChunkedArray]]
 
 
-def _taken_out(columns: _Columns, number: int) -> tuple[_Columns, dict[int, MadeColumn]]:
+def _taken_out(
+    columns: _Columns, number: int, makers: Sequence[_Maker]
+) -> tuple[_Columns, dict[int, MadeColumn]]:
     """Take columns out.
 
     :param columns: their names, and themselves.
@@ -63,25 +71,30 @@ def _taken_out(columns: _Columns, number: int) -> tuple[_Columns, dict[int, Made
     left: _Columns = ([], [])
     found: dict[int, MadeColumn] = {}
     for name, column in zip(*columns, strict=True):
-        made = RepeatedNumbers.of(column) or Decimals.of(column)
+        made = next(filter(None, (make(column) for make in makers)), None)
         if made is None:
-            rest, below = _without_made_children(column, number)
+            rest, below = _without_made_children(column, number, makers)
             left[0].append(name)
             left[1].append(rest)
             found |= below
         else:
             found[number] = made
         number += orc_width(column.type)
-    return (left, found) if left[0] else ((columns[0], list(map(_decoded, columns[1]))), {})
+    return left, found
 
 
 def _without_made_children(
-    column: pa.ChunkedArray, number: int
+    column: pa.ChunkedArray, number: int, makers: Sequence[_Maker]
 ) -> tuple[pa.ChunkedArray, dict[int, MadeColumn]]:
     if not pa.types.is_struct(column.type) or column.null_count or not len(column):
         return _decoded(column), {}
-    (names, children), found = _taken_out((column.type.names, column.flatten()), number + 1)
-    return (pc.make_struct(*children, field_names=names) if found else column), found
+    (names, children), found = _taken_out((column.type.names, column.flatten()), number + 1, makers)
+    if not found:
+        return column, {}
+    if not children:
+        empty = pa.Array.from_buffers(pa.struct([]), len(column), [None])
+        return pa.chunked_array([empty]), found
+    return pc.make_struct(*children, field_names=names), found
 
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -95,16 +108,15 @@ def together(others: Sequence[_Any], columns: Mapping[int, _Any]) -> list[_Any]:
     return [columns[number] if number in columns else next(rest) for number in range(count)]
 
 
-def put_in(streams: Streams, columns: Mapping[int, MadeColumn], stride: int) -> Streams:
+def put_in(streams: Streams, columns: Mapping[int, Encoded]) -> Streams:
     """Put columns that were taken out into a stripe.
 
     :param columns: by the numbers they get.
-    :param stride: rows of a row group.
     """
     count = len(streams.encodings) + len(columns)
     numbers = [one for one in range(count) if one not in columns]
     moved = [one._replace(column=numbers[one.column]) for one in streams.streams]
-    made = [one for number, column in columns.items() for one in column.streams(number, stride)]
+    made = [one for column in columns.values() for one in column.streams]
     return Streams(
         sorted([*made, *moved], key=lambda one: one.kind != ROW_INDEX),
         together(streams.encodings, dict.fromkeys(columns, _DIRECT_V2)),

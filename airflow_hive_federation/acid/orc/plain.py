@@ -17,7 +17,6 @@ from functools import cache
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from airflow_hive_federation.acid.arrow_columns import orc_width
 from airflow_hive_federation.acid.orc.assembly import Stripe, encode
@@ -25,22 +24,20 @@ from airflow_hive_federation.acid.orc.integers import direct, integer_statistics
 from airflow_hive_federation.acid.orc.row_groups import Presence
 from airflow_hive_federation.acid.orc.streams import (
     DATA,
-    LENGTH,
     ROW_INDEX,
     Content,
     Stream,
     Streams,
 )
 from airflow_hive_federation.acid.orc.tail import _message, _zigzag
+from airflow_hive_federation.acid.orc.texts import Texts
 
 _Stream = tuple[int, Content]
 _VARINT, _BYTES = 0, 2
 # Kinds of encodings.
 _DIRECT, _DIRECT_V2 = b"\x08\x00", b"\x08\x02"
 # Fields of ColumnStatistics.
-_COUNT, _INTEGERS, _STRINGS, _DATES, _BINARIES, _HAS_NULL = 1, 2, 4, 7, 8, 10
-# Texts that are longer have shortened bounds in Hive's statistics.
-_LONG_TEXT_BYTES = 1024
+_COUNT, _INTEGERS, _DATES, _HAS_NULL = 1, 2, 7, 10
 _MAX_SUM = 2**63 - 1
 
 
@@ -167,24 +164,11 @@ def _integers(array: pa.Array) -> EncodedColumn:
 
 
 def _texts(array: pa.Array) -> EncodedColumn | None:
-    there = array.drop_null() if array.null_count else array
-    _, offsets, data = there.buffers()
-    bounds = np.frombuffer(offsets, np.int32)[there.offset : there.offset + len(there) + 1]
-    sizes = np.diff(bounds).astype(np.uint32)
-    low, high = int(sizes.min()), int(sizes.max())
-    if high > _LONG_TEXT_BYTES or data is None:
+    found = Texts.of(pa.chunked_array([array]))
+    if found is None:
         return None
-    lengths = steps(low, 0, len(sizes), signed=False) if low == high else direct(sizes, high)
-    total = (_VARINT, _zigzag(int(bounds[-1] - bounds[0])))
-    if pa.types.is_binary(array.type):
-        told = (_BINARIES, _BYTES, _message([(1, *total)]))
-    else:
-        extremes = pc.min_max(there)
-        least, greatest = (extremes[name].as_buffer().to_pybytes() for name in ("min", "max"))
-        told = (_STRINGS, _BYTES, _message([(1, _BYTES, least), (2, _BYTES, greatest), (3, *total)]))
-    content = memoryview(data)[int(bounds[0]) : int(bounds[-1])]
-    streams = (*_presence(array), (DATA, content), (LENGTH, lengths))
-    return EncodedColumn(streams, _DIRECT_V2, _statistics(array, told))
+    streams, statistics = found.plain()
+    return EncodedColumn(tuple((one.kind, one.content) for one in streams), _DIRECT_V2, statistics)
 
 
 def _numbers(runs: bytes, low: int, high: int, total: int, count: int) -> EncodedColumn:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_hive_federation.acid.orc.integers import RUN, integer_statistics, steps
-from airflow_hive_federation.acid.orc.row_groups import row_index
+from airflow_hive_federation.acid.orc.row_groups import Encoded, row_index
 from airflow_hive_federation.acid.orc.streams import DATA, Stream
 
 _TYPES = (pa.int32(), pa.int64())
@@ -67,15 +67,8 @@ class RepeatedNumbers:
                 return
             yield place, max(start, self.starts[place]), min(end, self.starts[place + 1])
 
-    def statistics(self, start: int, end: int) -> bytes:
-        """Make the ``ColumnStatistics`` of some rows."""
-        counted = [(self.values[place], to - at) for place, at, to in self.pieces(start, end)]
-        values = [value for value, _ in counted]
-        total = sum(value * count for value, count in counted)
-        return integer_statistics(min(values), max(values), total, end - start)
-
-    def streams(self, number: int, stride: int) -> Iterator[Stream]:
-        """Make the streams; see :class:`.made_columns.MadeColumn`."""
+    def encoded(self, number: int, stride: int) -> Encoded:
+        """Make streams and statistics; see :class:`.made_columns.MadeColumn`."""
         content = bytearray()
         begins = []
         for place, start, end in self.pieces(0, self.rows):
@@ -87,6 +80,12 @@ class RepeatedNumbers:
             run, inside = divmod(start - self.starts[place], RUN)
             # Runs of one number are of one length, whatever they count.
             offset = begins[place] + run * len(steps(self.values[place], 0, 1))
-            entries.append(((offset, inside), self.statistics(start, min(start + stride, self.rows))))
-        yield row_index(number, entries)
-        yield Stream(DATA, number, bytes(content))
+            entries.append(((offset, inside), self._statistics(start, min(start + stride, self.rows))))
+        streams = [row_index(number, entries), Stream(DATA, number, bytes(content))]
+        return Encoded(streams, self._statistics(0, self.rows))
+
+    def _statistics(self, start: int, end: int) -> bytes:
+        counted = [(self.values[place], to - at) for place, at, to in self.pieces(start, end)]
+        values = [value for value, _ in counted]
+        total = sum(value * count for value, count in counted)
+        return integer_statistics(min(values), max(values), total, end - start)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,13 @@ from airflow_hive_federation.acid.orc.tail import _message, _varint_bytes
 _BYTES = 2
 # Literal bytes of a run of the byte run length encoding, as many as there may be.
 _LITERALS = 128
+
+
+class Encoded(NamedTuple):
+    """A column, encoded: its streams, and its ``ColumnStatistics``."""
+
+    streams: Sequence[Stream]
+    statistics: bytes
 
 
 def row_index(column: int, entries: Iterable[tuple[Sequence[int], bytes]]) -> Stream:
