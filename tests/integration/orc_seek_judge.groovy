@@ -38,6 +38,7 @@ def literals = [
   LONG: { it as long },
   DECIMAL: { new HiveDecimalWritable(it) },
   STRING: { it },
+  FLOAT: { it as double },
 ]
 def counts = args[4..-1].collect { one ->
   def (name, type, low, high) = one.split(':')

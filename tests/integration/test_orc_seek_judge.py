@@ -23,7 +23,7 @@ TYPES = (
     "id bigint, b boolean, t tinyint, i int, f float, d double, x string, word string, y binary, day date, "
     "at timestamp, price decimal(20,2), a array<bigint>, m map<string,bigint>, "
     "s struct<n:bigint,inner:struct<c:string>>, small decimal(18,3), cents decimal(12,2), code string, "
-    "made struct<rate:decimal(9,4),n:bigint>, nothing bigint, same int, few bigint"
+    "half double, made struct<rate:decimal(9,4),n:bigint>, nothing bigint, same int, few bigint"
 )
 
 
@@ -51,6 +51,7 @@ def rows(seed: int) -> pa.Table:
         "small": pa.array([Decimal(int(one)) / 1000 for one in numbers], pa.decimal128(18, 3)),
         "cents": pa.array([Decimal(one) / 100 for one in range(ROWS)], pa.decimal128(12, 2)),
         "code": pa.array([f"code {one:06}" for one in range(ROWS)]),
+        "half": pa.array(np.arange(ROWS) / 2),
     }
     places = {name: pa.array(np.arange(ROWS), mask=chance.random(ROWS) < 0.2) for name in columns}
     some = {name: array.take(places[name]) for name, array in columns.items()}
@@ -75,7 +76,12 @@ def test_javas_reader_seeks_and_skips(tmp_path: Path) -> None:
     sought = [*range(0, ROWS, 10_000), *(chance.randrange(ROWS) for _ in range(20))]
     chance.shuffle(sought)
     java = find_java()
-    arguments = ["id:LONG:31000:32000", "cents:DECIMAL:310.00:320.00", "code:STRING:code 031000:code 032000"]
+    arguments = [
+        "id:LONG:31000:32000",
+        "cents:DECIMAL:310.00:320.00",
+        "code:STRING:code 031000:code 032000",
+        "half:FLOAT:15500:16000",
+    ]
     command = java_command(
         java,
         "groovy.ui.GroovyMain",
@@ -86,7 +92,7 @@ def test_javas_reader_seeks_and_skips(tmp_path: Path) -> None:
     done = subprocess.run(command, text=True, capture_output=True, check=False, timeout=280)
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     # Of seven row groups each argument leaves one.
-    assert done.stdout.split()[-4:] == [str(len(sought)), *["10000"] * 3]
+    assert done.stdout.split()[-5:] == [str(len(sought)), *["10000"] * 4]
 
 
 def _fields() -> str:

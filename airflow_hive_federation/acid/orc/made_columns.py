@@ -13,17 +13,17 @@ import pyarrow.compute as pc
 
 from airflow_hive_federation.acid.arrow_columns import orc_width
 from airflow_hive_federation.acid.orc.decimals import Decimals
+from airflow_hive_federation.acid.orc.floats import Floats
 from airflow_hive_federation.acid.orc.repeated import RepeatedNumbers
 from airflow_hive_federation.acid.orc.row_groups import Encoded
 from airflow_hive_federation.acid.orc.streams import ROW_INDEX, Streams
 from airflow_hive_federation.acid.orc.texts import Texts
 
-_DIRECT_V2 = b"\x08\x02"
 _Any = TypeVar("_Any")
 
 
 class MadeColumn(Protocol):
-    """A column, of which all streams are made here; its encoding is ``DIRECT_V2``."""
+    """A column, of which all streams are made here."""
 
     @property
     def kind(self) -> int:
@@ -56,7 +56,7 @@ def taken_out(rows: pa.Table, *, texts: bool = False) -> tuple[pa.Table, dict[in
 
 
 _Maker = Callable[[pa.ChunkedArray], MadeColumn | None]
-_MAKERS: tuple[_Maker, ...] = (RepeatedNumbers.of, Decimals.of)
+_MAKERS: tuple[_Maker, ...] = (RepeatedNumbers.of, Decimals.of, Floats.of)
 _Columns = tuple[list[str], list[pa.ChunkedArray]]
 
 
@@ -119,6 +119,6 @@ def put_in(streams: Streams, columns: Mapping[int, Encoded]) -> Streams:
     made = [one for column in columns.values() for one in column.streams]
     return Streams(
         sorted([*made, *moved], key=lambda one: one.kind != ROW_INDEX),
-        together(streams.encodings, dict.fromkeys(columns, _DIRECT_V2)),
+        together(streams.encodings, {number: one.encoding for number, one in columns.items()}),
         streams.others,
     )

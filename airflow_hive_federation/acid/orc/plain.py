@@ -3,7 +3,7 @@
 ``hive.exec.orc.delta.streaming.optimizations.enabled`` leaves all that to the next compaction. Whole numbers,
 dates and texts, most of what is streamed, are then hardly more than copied: numpy makes their streams a
 multiple quicker than an encoder that looks for the smallest form. Columns of other types, and columns of long
-texts, are encoded by pyarrow's writer, and their streams are taken over.
+texts, are encoded as stripes with indexes are, and their streams are taken over.
 
 Streams, encodings and statistics are those of the ORC specification, version 1; whole numbers are as
 :mod:`.integers` says.
@@ -167,8 +167,10 @@ def _texts(array: pa.Array) -> EncodedColumn | None:
     found = Texts.of(pa.chunked_array([array]))
     if found is None:
         return None
-    streams, statistics = found.plain()
-    return EncodedColumn(tuple((one.kind, one.content) for one in streams), _DIRECT_V2, statistics)
+    made = found.plain()
+    return EncodedColumn(
+        tuple((one.kind, one.content) for one in made.streams), made.encoding, made.statistics
+    )
 
 
 def _numbers(runs: bytes, low: int, high: int, total: int, count: int) -> EncodedColumn:

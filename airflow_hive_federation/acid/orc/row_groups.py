@@ -16,15 +16,17 @@ from airflow_hive_federation.acid.orc.streams import PRESENT, ROW_INDEX, Stream
 from airflow_hive_federation.acid.orc.tail import _message, _varint_bytes
 
 _BYTES = 2
+_DIRECT_V2 = b"\x08\x02"
 # Literal bytes of a run of the byte run length encoding, as many as there may be.
 _LITERALS = 128
 
 
 class Encoded(NamedTuple):
-    """A column, encoded: its streams, and its ``ColumnStatistics``."""
+    """A column, encoded: its streams, its ``ColumnStatistics``, and its ``ColumnEncoding``."""
 
     streams: Sequence[Stream]
     statistics: bytes
+    encoding: bytes = _DIRECT_V2
 
 
 def row_index(column: int, entries: Iterable[tuple[Sequence[int], bytes]]) -> Stream:

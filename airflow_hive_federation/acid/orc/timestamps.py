@@ -22,6 +22,8 @@ def has_unstorable_timestamp(array: pa.Array) -> bool:
             return False
         early = counts.drop_null().to_numpy()
         return bool(((early < 0) & (early % _PER_SECOND[kind.unit] != 0)).any())
+    if not pa.types.is_nested(kind):
+        return False
     if pa.types.is_struct(kind):
         return any(has_unstorable_timestamp(array.field(index)) for index in range(kind.num_fields))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
