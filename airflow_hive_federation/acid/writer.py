@@ -14,25 +14,27 @@ statement fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from airflow_hive_federation.acid.locks import TableWrite, WriteKind
 from airflow_hive_federation.acid.moments import take_snapshots
 from airflow_hive_federation.acid.reader import ROW_ID_COLUMN, read_table
 from airflow_hive_federation.acid.transactions import Transaction, joined
 from airflow_hive_federation.acid.write.batches import collect_from_workers
-from airflow_hive_federation.acid.write.files import RESULT_SCHEMA, Writing, write_deletes, write_inserts
+from airflow_hive_federation.acid.write.files import write_deletes, write_inserts
+from airflow_hive_federation.acid.write.pieces import PIECE_SCHEMA, assemble_pieces, encode_pieces
 from airflow_hive_federation.acid.write.plan import (
     StagedFile,
     TableLayout,
     check_one_file_per_bucket,
+    is_made_of_pieces,
     match_columns,
     partition_names,
     table_layout,
@@ -40,6 +42,7 @@ from airflow_hive_federation.acid.write.plan import (
 from airflow_hive_federation.acid.write.publish import Statement, publish
 from airflow_hive_federation.acid.write.rows import arranged, as_texts, flagged, prepared, row_keys, union
 from airflow_hive_federation.acid.write.staging import staging_directory, sweep
+from airflow_hive_federation.acid.write.tasks import RESULT_SCHEMA, Writing
 from airflow_hive_federation.errors import ConfigurationError, SparkJobError, TransactionAbortedError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.model.write_ids import ValidWriteIds
@@ -242,9 +245,7 @@ def _insert(
     with _changing(work, transaction, [write]) as own:
         statement = _statement(work, own, kind, values)
         with _staging(work, own) as staging:
-            files = _written(
-                work, arranged(layout, prepared(layout, rows, match, work.zone)), statement, staging, "insert"
-            )
+            files = _written(work, prepared(layout, rows, match, work.zone), statement, staging, "insert")
             own.check()
             publish(statement, files)
         return WriteResult(
@@ -281,14 +282,7 @@ def _merge(
             statement = _statement(work, transaction, kind)
             match = match_columns(layout, [one for one in rows.columns if one != ROW_ID_COLUMN], None)
             selected = prepared(layout, rows, match, work.zone, keep_bucket=purpose == "updated")
-            files = _written(
-                work,
-                arranged(layout, selected, placed=purpose == "updated"),
-                statement,
-                staging,
-                purpose,
-                placed=purpose == "updated",
-            )
+            files = _written(work, selected, statement, staging, purpose, placed=purpose == "updated")
             counts[purpose] = sum(file.row_count for file in files)
             done.append((statement, files, purpose == "updated"))
         removed = sum(file.row_count for one, files, _ in done if one.deletes for file in files)
@@ -439,21 +433,16 @@ def _written(
         write_id=statement.write_id,
         statement_id=statement.statement_id,
         text=layout.text,
+        buckets=layout.buckets,
     )
-    if layout.text is not None:
-        rows = as_texts(layout, rows, work.zone)
-    write: Callable[[Any], Any] = (write_deletes if statement.deletes else write_inserts)(writing)
     try:
-        results = collect_from_workers(rows, write, RESULT_SCHEMA)
+        results = _results(rows, writing, statement, placed=placed)
     except (PySparkException, Py4JJavaError) as error:
         raise SparkJobError(
             f"Writing to {layout.name} failed: {_cause(error)}",
             remedy="Nothing of it is visible. See Spark's log for the cause.",
         ) from error
-    for one in results:
-        if one.problem:
-            kind = TransactionAbortedError if "(any more)" in one.problem else ConfigurationError
-            raise kind(f"{layout.name}: {one.problem}.", remedy="Nothing was changed: read again.")
+    _check_refusals(layout, results)
     files = [
         StagedFile(
             path=one.path,
@@ -467,6 +456,28 @@ def _written(
     ]
     check_one_file_per_bucket(layout.name, files)
     return files
+
+
+def _results(rows: DataFrame, writing: Writing, statement: Statement, *, placed: bool) -> list[Row]:
+    """Write rows; those of deletes are arranged already."""
+    layout = statement.layout
+    if statement.deletes:
+        return collect_from_workers(rows, write_deletes(writing), RESULT_SCHEMA)
+    if not placed and is_made_of_pieces(layout, one_partition=statement.static_values is not None):
+        pieces = collect_from_workers(rows, encode_pieces(writing), PIECE_SCHEMA)
+        _check_refusals(layout, pieces)
+        return assemble_pieces(rows.sparkSession, writing, pieces)
+    rows = arranged(layout, rows, writing.zone, placed=placed)
+    if layout.text is not None:
+        rows = as_texts(layout, rows, writing.zone)
+    return collect_from_workers(rows, write_inserts(writing), RESULT_SCHEMA)
+
+
+def _check_refusals(layout: TableLayout, results: Sequence[Row]) -> None:
+    for one in results:
+        if one.problem:
+            kind = TransactionAbortedError if "(any more)" in one.problem else ConfigurationError
+            raise kind(f"{layout.name}: {one.problem}.", remedy="Nothing was changed: read again.")
 
 
 def _cause(error: Exception) -> str:

@@ -41,15 +41,18 @@ from airflow_hive_federation.acid.orc.tail import (
     _message,
     _number,
     _uncompressed_chunks,
+    decompressed,
 )
 from airflow_hive_federation.model.types import HiveType
 
 #: ORC's ``CalendarKind`` of dates and timestamps: Julian before 1582, or Gregorian for all times, as Arrow's.
 HYBRID, PROLEPTIC = 1, 2
 
+#: Rows of a row group, which an index tells the beginning of.
+ROW_INDEX_STRIDE = 10_000
+
 _MAGIC = b"ORC"
 _VARINT, _BYTES = 0, 2
-_ROW_INDEX_STRIDE = 10_000
 # So that what is encoded together stays one stripe.
 _STRIPE_BYTES = 1 << 40
 # Where dictionaries pay (hive.exec.orc.dictionary.key.size.threshold).
@@ -100,11 +103,11 @@ def encode(rows: pa.Table, compression: str, *, dictionaries: bool = True) -> li
         file_version="0.12",
         compression="uncompressed",
         stripe_size=_STRIPE_BYTES,
-        row_index_stride=_ROW_INDEX_STRIDE,
+        row_index_stride=ROW_INDEX_STRIDE,
         dictionary_key_size_threshold=_DICTIONARY_THRESHOLD if dictionaries else 0.0,
     ) as writer:
         writer.write(rows)
-    stripes, kinds = _taken_apart(memoryview(sink.getvalue()))
+    stripes, kinds = taken_apart(memoryview(sink.getvalue()))
     if not len(rows):
         return stripes
     kinds = together(kinds, {number: column.kind for number, column in columns.items()})
@@ -113,7 +116,7 @@ def encode(rows: pa.Table, compression: str, *, dictionaries: bool = True) -> li
     for stripe, early in zip(stripes, split(nanoseconds, counts), strict=True):
         streams = with_nanoseconds(Streams.of(stripe.body, stripe.lengths), early)
         some = {
-            number: column.part(at, at + stripe.rows).encoded(number, _ROW_INDEX_STRIDE)
+            number: column.part(at, at + stripe.rows).encoded(number, ROW_INDEX_STRIDE)
             for number, column in columns.items()
         }
         streams = put_in(streams, some)
@@ -159,7 +162,7 @@ class AssembledFile:
         self._types = types
         self._compression = COMPRESSIONS[compression]
         self._calendar = calendar
-        self._row_index_stride = _ROW_INDEX_STRIDE if indexed else 0
+        self._row_index_stride = ROW_INDEX_STRIDE if indexed else 0
         self._offset = len(_MAGIC)
         self._stripes: list[bytes] = []
         self._statistics: list[bytes] = []
@@ -248,11 +251,12 @@ class AssembledFile:
         return _uncompressed_chunks(message, BLOCK_BYTES) if self._compression else message
 
 
-def _taken_apart(content: memoryview) -> tuple[list[Stripe], list[int]]:
-    """Take an uncompressed file apart: its stripes, and ``Type.Kind`` of each column."""
+def taken_apart(content: memoryview) -> tuple[list[Stripe], list[int]]:
+    """Take a file apart: its stripes, and ``Type.Kind`` of each column."""
     start, postscript, footer = _locate(pa.BufferReader(content), "stripe")
-    metadata = _fields(bytes(content[start - _number(postscript, 5) : start]))
-    statistics = _all(metadata, 1)
+    metadata = bytes(content[start - _number(postscript, 5) : start])
+    metadata_fields = _fields(decompressed(metadata, _number(postscript, 2)))
+    statistics = _all(metadata_fields, 1)
     columns = tuple(_all(footer, 7))
     # The file's, which are those of all its stripes: counted once.
     nothing = Stripe(

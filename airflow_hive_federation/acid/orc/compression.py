@@ -89,6 +89,15 @@ def compressed(streams: Streams, kinds: Sequence[int], compression: str) -> tupl
     return streams.framed(pieces, lambda footer: CompressedStream(footer, compress).pieces)
 
 
+def framed(streams: Streams, compression: str) -> tuple[memoryview, Lengths]:
+    """Put streams together that are compressed already; the footer is compressed here."""
+    if compression == "uncompressed":
+        return streams.joined()
+    compress = _compressor(compression)
+    pieces = [[one.content] for one in streams.streams]
+    return streams.framed(pieces, lambda footer: CompressedStream(footer, compress).pieces)
+
+
 class CompressedStream:
     """A stream in compressed chunks.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from airflow_hive_federation.acid.orc.assembly import PROLEPTIC, AssembledFile, encode
+from airflow_hive_federation.acid.orc.assembly import PROLEPTIC, AssembledFile, Stripe, encode
 
 # Of rows as Arrow has them: Spark's workers then need some 130 MB for a file, whatever its length.
 _STRIPE_BYTES = 32 * 1024 * 1024
@@ -39,6 +39,12 @@ class OrcFileWriter:
         if self._size_bytes >= _STRIPE_BYTES:
             self._encode()
 
+    def add(self, stripe: Stripe) -> None:
+        """Add encoded rows; they come before those that wait to be encoded."""
+        self._made.add(stripe)
+        if stripe.rows:
+            self._stripe_rows.append(stripe.rows)
+
     def finish(self, user_metadata: Callable[[Sequence[int]], Mapping[str, bytes]] = lambda _: {}) -> None:
         """Write the tail, and close the file.
 
@@ -58,7 +64,5 @@ class OrcFileWriter:
         # Dictionaries would take a fifth of the time; the next compaction makes them.
         rows = pa.concat_tables(self._tables)
         for stripe in encode(rows, self._compression, dictionaries=False):
-            self._made.add(stripe)
-            if stripe.rows:
-                self._stripe_rows.append(stripe.rows)
+            self.add(stripe)
         self._tables, self._size_bytes = [], 0

@@ -41,12 +41,13 @@ class Streams:
     others: Sequence[tuple[int, int, int | bytes]]
 
     @classmethod
-    def of(cls, body: memoryview, lengths: Lengths) -> Streams:
+    def of(cls, body: memoryview, lengths: Lengths, inflated: Callable[[bytes], bytes] = bytes) -> Streams:
         """Take a stripe apart.
 
         :param body: index, data and footer.
+        :param inflated: decompresses the footer; the streams are left as they are.
         """
-        footer = _fields(bytes(body[lengths[0] + lengths[1] :]))
+        footer = _fields(inflated(bytes(body[lengths[0] + lengths[1] :])))
         streams = []
         at = 0
         for message in _all(footer, _STREAM):

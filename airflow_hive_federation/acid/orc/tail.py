@@ -24,8 +24,8 @@ _STRIPES, _TYPES, _METADATA, _ROWS, _STATISTICS, _CALENDAR = 3, 4, 5, 6, 7, 11
 _COUNT, _INTEGERS = 1, 2
 # Fields of PostScript.
 _FOOTER_LENGTH, _COMPRESSION, _BLOCK_SIZE = 1, 2, 3
-_NONE, _ZLIB, _SNAPPY, _ZSTD = 0, 1, 2, 5
-_CODECS = {_NONE: "uncompressed", _ZLIB: "zlib", _SNAPPY: "snappy", 4: "lz4", _ZSTD: "zstd"}
+_NONE, _ZLIB, _SNAPPY, _LZ4, _ZSTD = 0, 1, 2, 4, 5
+_CODECS = {_NONE: "uncompressed", _ZLIB: "zlib", _SNAPPY: "snappy", _LZ4: "lz4", _ZSTD: "zstd"}
 _DEFAULT_BLOCK_BYTES = 262_144
 _MAX_POSTSCRIPT_BYTES = 256
 
@@ -131,13 +131,18 @@ def _locate(file: BinaryIO, name: str) -> tuple[int, list[_Field], list[_Field]]
         footer_length = _number(postscript, _FOOTER_LENGTH)
         start = size - 1 - length - footer_length
         file.seek(start)
-        footer = _fields(_decompressed(file.read(footer_length), _number(postscript, _COMPRESSION)))
+        footer = _fields(decompressed(file.read(footer_length), _number(postscript, _COMPRESSION)))
     except (ValueError, IndexError, zlib.error, OSError) as error:
         raise AcidFormatError(f"The tail of {name} cannot be read: {error}.", path=name) from error
     return start, postscript, footer
 
 
-def _decompressed(body: bytes, codec: int) -> bytes:
+def decompressed(body: bytes, codec: int) -> bytes:
+    """Decompress a stream's chunks.
+
+    :param codec: its number in a postscript.
+    :raises ValueError: for a codec that is not known here.
+    """
     if codec == _NONE:
         return body
     out, at = [], 0
@@ -157,7 +162,35 @@ def _inflate(chunk: bytes, codec: int) -> bytes:
     if codec == _SNAPPY:
         size, _ = _varint(chunk, 0)
         return bytes(pa.Codec("snappy").decompress(chunk, decompressed_size=size, asbytes=True))
+    if codec == _LZ4:
+        size = _lz4_size(chunk)
+        return bytes(pa.Codec("lz4_raw").decompress(chunk, decompressed_size=size, asbytes=True))
     raise ValueError(f"compression {_CODECS.get(codec, codec)} is not supported")
+
+
+def _lz4_size(block: bytes) -> int:
+    """Count what a block holds, which says so nowhere (LZ4 Block Format Description)."""
+    size = at = 0
+    while True:
+        token = block[at]
+        literals, at = _lz4_length(block, at + 1, token >> 4)
+        size += literals
+        at += literals
+        # The last sequence has no match.
+        if at >= len(block):
+            return size
+        matched, at = _lz4_length(block, at + 2, token & 0xF)
+        size += matched + 4
+
+
+def _lz4_length(block: bytes, at: int, length: int) -> tuple[int, int]:
+    if length < 0xF:
+        return length, at
+    while True:
+        length += block[at]
+        at += 1
+        if block[at - 1] < 0xFF:
+            return length, at
 
 
 def _uncompressed_chunks(body: bytes, block: int) -> bytes:

@@ -15,6 +15,7 @@ from airflow_hive_federation.model.types import Column, HiveType
 
 MAX_BUCKET = 4095
 """The row ids of Hive have 12 bits for the bucket (``BucketCodec.V1``)."""
+_MOST_BUCKETS_OF_PIECES = 16
 _ORC = "org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat"
 _PARQUET = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
 _TEXT = "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat"
@@ -27,6 +28,20 @@ _COMPRESSIONS = {
     "LZ4": "lz4",
 }
 _UNSTORABLE = {"uniontype", "interval_year_month", "interval_day_time", "void"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Buckets:
+    """By what rows are shared out.
+
+    :param columns: types of the bucket columns by their places among the table's, as CLUSTERED BY has them.
+    :param count: how many buckets there are.
+    :param version: the table's ``bucketing_version``.
+    """
+
+    columns: Mapping[int, HiveType]
+    count: int
+    version: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +73,16 @@ class TableLayout:
     def name(self) -> str:
         """``database.table``."""
         return f"{self.database}.{self.table}"
+
+    @property
+    def buckets(self) -> Buckets | None:
+        """How rows are shared out among the buckets; ``None`` where they may lie in any."""
+        if not self.bucket_count:
+            return None
+        names = [column.name for column in self.columns]
+        places = map(names.index, self.bucket_columns)
+        kinds = {place: self.columns[place].type for place in places}
+        return Buckets(columns=kinds, count=self.bucket_count, version=self.bucketing_version)
 
     @property
     def is_full_acid(self) -> bool:
@@ -134,6 +159,17 @@ def _compression(table: str, text: str) -> str:
     if text.upper() not in _COMPRESSIONS:
         raise ConfigurationError(f"{table}: orc.compress is {text}, which is not written here.")
     return _COMPRESSIONS[text.upper()]
+
+
+def is_made_of_pieces(layout: TableLayout, *, one_partition: bool) -> bool:
+    """Whether rows are encoded before those of a bucket are brought together.
+
+    Not if buckets are sorted; nor if they are so many that their stripes would be small.
+
+    :param one_partition: all rows go to the same partition, or the table has none.
+    """
+    is_apt = layout.is_full_acid and one_partition and not layout.sort_columns
+    return is_apt and 0 < layout.bucket_count <= _MOST_BUCKETS_OF_PIECES
 
 
 @dataclass(frozen=True, kw_only=True)

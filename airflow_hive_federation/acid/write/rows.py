@@ -24,10 +24,10 @@ _IDS = ("__write_id", "__bucket_property", "__row_id")
 def prepared(
     layout: TableLayout, rows: DataFrame, match: ColumnMatch, zone: str, *, keep_bucket: bool = False
 ) -> DataFrame:
-    """Select the table's columns by position, typed, then partition value texts, then the bucket.
+    """Select the table's columns by position, typed, then partition value texts.
 
     :param zone: time zone whose wall clock timestamps are stored by.
-    :param keep_bucket: rows that replace others stay in the bucket of these.
+    :param keep_bucket: rows that replace others stay in the bucket of these, which comes last.
     """
     given = {field.name: field.dataType for field in rows.schema}
     columns = [
@@ -42,20 +42,19 @@ def prepared(
             text = _text(_quoted(match.dynamic[key.name]), key)
         texts.append(text.alias(f"p{index}"))
     kept = [_bucket_of_row_id().alias(_BUCKET)] if keep_bucket and not layout.bucket_count else []
-    selected = rows.select(*columns, *texts, *kept)
-    if not layout.bucket_count:
-        return selected
-    positions = {column.name: index for index, column in enumerate(layout.columns)}
-    hashed = [(f"c{positions[one]}", layout.columns[positions[one]].type) for one in layout.bucket_columns]
-    number = bucket_column(hashed, buckets=layout.bucket_count, version=layout.bucketing_version, zone=zone)
-    return selected.withColumn(_BUCKET, number)
+    return rows.select(*columns, *texts, *kept)
 
 
-def arranged(layout: TableLayout, rows: DataFrame, *, placed: bool = False) -> DataFrame:
-    """Bring rows of one partition and bucket together, in the order of SORTED BY.
+def arranged(layout: TableLayout, rows: DataFrame, zone: str, *, placed: bool = False) -> DataFrame:
+    """Bring rows of one partition and bucket together, in the order of SORTED BY; the bucket comes last.
 
+    :param zone: time zone whose wall clock timestamps are stored by.
     :param placed: the rows say their bucket, though the table is not bucketed.
     """
+    if layout.buckets:
+        count, version = layout.buckets.count, layout.buckets.version
+        hashed = [(f"c{place}", kind) for place, kind in layout.buckets.columns.items()]
+        rows = rows.withColumn(_BUCKET, bucket_column(hashed, buckets=count, version=version, zone=zone))
     keys = [f"p{index}" for index in range(len(layout.partition_keys))]
     positions = {column.name: index for index, column in enumerate(layout.columns)}
     order = [
