@@ -245,7 +245,7 @@ def _insert(
     with _changing(work, transaction, [write]) as own:
         statement = _statement(work, own, kind, values)
         with _staging(work, own) as staging:
-            files = _written(work, prepared(layout, rows, match, work.zone), statement, staging, "insert")
+            files = _written(work, prepared(layout, rows, match), statement, staging, "insert")
             own.check()
             publish(statement, files)
         return WriteResult(
@@ -281,7 +281,7 @@ def _merge(
             kind = WriteKind.UPDATE if purpose == "updated" else WriteKind.INSERT
             statement = _statement(work, transaction, kind)
             match = match_columns(layout, [one for one in rows.columns if one != ROW_ID_COLUMN], None)
-            selected = prepared(layout, rows, match, work.zone, keep_bucket=purpose == "updated")
+            selected = prepared(layout, rows, match, keep_bucket=purpose == "updated")
             files = _written(work, selected, statement, staging, purpose, placed=purpose == "updated")
             counts[purpose] = sum(file.row_count for file in files)
             done.append((statement, files, purpose == "updated"))

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_hive_federation.acid.arrow_columns import orc_width
+from airflow_hive_federation.acid.orc.counted import CountedNumbers
 from airflow_hive_federation.acid.orc.decimals import Decimals
 from airflow_hive_federation.acid.orc.floats import Floats
 from airflow_hive_federation.acid.orc.repeated import RepeatedNumbers
@@ -56,7 +57,7 @@ def taken_out(rows: pa.Table, *, texts: bool = False) -> tuple[pa.Table, dict[in
 
 
 _Maker = Callable[[pa.ChunkedArray], MadeColumn | None]
-_MAKERS: tuple[_Maker, ...] = (RepeatedNumbers.of, Decimals.of, Floats.of)
+_MAKERS: tuple[_Maker, ...] = (RepeatedNumbers.of, CountedNumbers.of, Decimals.of, Floats.of)
 _Columns = tuple[list[str], list[pa.ChunkedArray]]
 
 

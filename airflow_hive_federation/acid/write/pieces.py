@@ -9,7 +9,7 @@ What a task has of a bucket may be too little for a stripe: that goes as rows, w
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,15 +74,16 @@ _SCHEMA = pa.schema(
 
 
 def assemble_pieces(spark: SparkSession, writing: Writing, pieces: Sequence[Row]) -> list[Row]:
-    """Make a file of the pieces of each bucket, in tasks of Spark's; return them as ``RESULT_SCHEMA`` has them.
+    """Make a file of the pieces of each bucket, in tasks of Spark's.
 
     :param pieces: as :func:`encode_pieces` returns them.
+    :return: rows of ``RESULT_SCHEMA``.
     """
     of_bucket: defaultdict[int, list[Mapping[str, Any]]] = defaultdict(list)
     for piece in pieces:
         of_bucket[piece.bucket].append(piece.asDict())
 
-    def assemble(some: Iterator[list[Mapping[str, Any]]]) -> Iterator[dict[str, Any]]:
+    def assemble(some: Iterable[list[Mapping[str, Any]]]) -> Iterable[dict[str, Any]]:
         task, attempt = task_attempt()
         for number, one in enumerate(some):
             yield from _assembled(writing, f"{writing.purpose}-{task}-{attempt}-{number}", one).to_pylist()

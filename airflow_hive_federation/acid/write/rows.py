@@ -22,11 +22,10 @@ _IDS = ("__write_id", "__bucket_property", "__row_id")
 
 
 def prepared(
-    layout: TableLayout, rows: DataFrame, match: ColumnMatch, zone: str, *, keep_bucket: bool = False
+    layout: TableLayout, rows: DataFrame, match: ColumnMatch, *, keep_bucket: bool = False
 ) -> DataFrame:
     """Select the table's columns by position, typed, then partition value texts.
 
-    :param zone: time zone whose wall clock timestamps are stored by.
     :param keep_bucket: rows that replace others stay in the bucket of these, which comes last.
     """
     given = {field.name: field.dataType for field in rows.schema}
