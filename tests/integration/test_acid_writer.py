@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
@@ -13,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 
+from airflow_hive_federation.acid.orc.tail import read_tail
 from airflow_hive_federation.acid.reader import read_table
 from airflow_hive_federation.acid.transactions import Transaction
 from airflow_hive_federation.acid.writer import append, delete, merge, overwrite, update
@@ -28,6 +30,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import local_path
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+SHA_OF_67890 = hashlib.sha256(b"67890").hexdigest()
 ACID = "stored as orc tblproperties ('transactional'='true')"
 
 
@@ -165,16 +168,17 @@ BUCKETED = {
 }
 
 
-@pytest.mark.parametrize("version", ["1", "2"])
+# So many buckets that rows are brought together before they are encoded, and few.
+@pytest.mark.parametrize(("version", "buckets"), [("1", 5), ("2", 5), ("2", 17)])
 def test_buckets_as_hive_fills_them(
-    spark: SparkSession, client: MetastoreClient, hive: HiveSql, version: str
+    spark: SparkSession, client: MetastoreClient, hive: HiveSql, version: str, buckets: int
 ) -> None:
     for name, (by, columns) in BUCKETED.items():
-        table = f"w.{name}{version}"
+        table = f"w.{name}{version}_{buckets}"
         for suffix in ("", "_theirs"):
             hive.execute(
-                f"create table {table}{suffix} ({columns}) clustered by ({by}) into 5 buckets stored as orc "
-                f"tblproperties ('transactional'='true', 'bucketing_version'='{version}')"
+                f"create table {table}{suffix} ({columns}) clustered by ({by}) into {buckets} buckets "
+                f"stored as orc tblproperties ('transactional'='true', 'bucketing_version'='{version}')"
             )
         rows = spark.range(200).selectExpr(
             "cast(if(id % 9 = 0, null, id * 7919 - 500) as bigint) a",
@@ -198,6 +202,42 @@ def test_buckets_as_hive_fills_them(
         assert update(spark, client, table, changed).updated == 7
         count = rows.where(f"{names[0]} is not null").count()
         assert hive.execute(f"select count(*) from {table}") == [(str(count),)]
+
+
+def test_buckets_of_pieces(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:
+    hive.execute(
+        "create table w.pieces (id int, name string, price decimal(9,2)) partitioned by (day date) "
+        f"clustered by (id) into 2 buckets {ACID}"
+    )
+    columns = ("cast(id as int) id", "sha2(string(id), 256) name", "cast(id / 4 as decimal(9,2)) price")
+    # Two tasks have enough for stripes, one has few rows.
+    rows = spark.range(0, 90_000, 1, 2).union(spark.range(90_000, 90_010, 1, 1)).selectExpr(*columns)
+    done = append(spark, client, "w.pieces", rows, partition={"day": "2026-01-01"})
+    assert done.inserted == 90_010
+    files = [one for one in _left(client, "pieces") if "bucket_" in one]
+    assert [Path(one).name for one in sorted(files)] == ["bucket_00000", "bucket_00001"]
+    assert len(_stripe_rows(files[0])) == 3
+    hive.set("hive.optimize.index.filter", "true")
+    everything = "select count(*), count(distinct name), sum(id), sum(price), min(day) from w.pieces"
+    sums = (sum(range(90_010)), f"{sum(range(90_010)) / 4:.2f}")
+    for vectorized in ("true", "false"):
+        hive.set("hive.vectorized.execution.enabled", vectorized)
+        assert hive.execute(everything) == [("90010", "90010", str(sums[0]), sums[1], "2026-01-01")]
+        assert hive.execute(f"select id from w.pieces where name = '{SHA_OF_67890}'") == [("67890",)]
+        few = "select count(*), sum(id) from w.pieces where price between 22499 and 22501"
+        assert hive.execute(few) == [("9", str(sum(range(89_996, 90_005))))]
+    ids = _ids(hive.execute("select ROW__ID from w.pieces"))
+    assert sorted(ids) == [
+        (1, 0x20000000 + (bucket << 16), row)
+        for bucket in range(2)
+        for row in range(sum(one[1] >> 16 & 0xFFF == bucket for one in ids))
+    ]
+    hive.execute("delete from w.pieces where id % 3 = 0")
+    hive.execute("update w.pieces set name = 'x' where id in (44999, 90008)")
+    left = sum(one for one in range(90_010) if one % 3)
+    assert hive.execute("select count(*), sum(id) from w.pieces") == [("60006", str(left))]
+    ours = read_table(spark, client, "w.pieces").selectExpr("count(1)", "sum(id)").collect()
+    assert [tuple(row) for row in ours] == [(60_006, left)]
 
 
 def test_delete_update_merge(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:
@@ -527,6 +567,11 @@ def test_refused(spark: SparkSession, client: MetastoreClient, hive: HiveSql) ->
     assert (caught.value.missing, caught.value.unknown) == (["name", "p"], ["more"])
     with pytest.raises(ConfigurationError, match="no partition key q"):
         append(spark, client, "w.strict", rows, partition={"q": 1})
+
+
+def _stripe_rows(path: str) -> tuple[int, ...]:
+    with Path(path).open("rb") as file:
+        return read_tail(file, path).stripe_rows
 
 
 def _left(client: MetastoreClient, table: str) -> list[str]:

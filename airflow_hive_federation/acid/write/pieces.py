@@ -44,17 +44,21 @@ def encode_pieces(writing: Writing) -> Callable[[_Batches], _Batches]:
 
     def encode_them(batches: _Batches) -> _Batches:
         task, attempt = task_attempt()
-        pieces = _Pieces(writing, f"pieces-{task}-{attempt}")
+        pieces: _Pieces | None = None
+        found: list[dict[str, Any]] = []
         try:
             for block in _blocks(batches):
+                if pieces is None:
+                    pieces = _Pieces(writing, f"pieces-{task}-{attempt}")
                 pieces.add(block)
-            found = pieces.close()
+            if pieces is not None:
+                found = pieces.close()
+                pieces = None
         except RefusedRowsError as refused:
-            pieces.discard()
             found = [{"problem": str(refused)}]
-        except BaseException:
-            pieces.discard()
-            raise
+        finally:
+            if pieces is not None:
+                pieces.discard()
         yield pa.RecordBatch.from_pylist(found, _SCHEMA)
 
     return encode_them
@@ -123,8 +127,8 @@ def _blocks(batches: _Batches) -> Iterator[pa.Table]:
             some.append(batch)
             size += batch.nbytes
         if size >= _BLOCK_BYTES:
-            yield pa.Table.from_batches(some)
-            some, size = [], 0
+            block, some, size = pa.Table.from_batches(some), [], 0
+            yield block
     if some:
         yield pa.Table.from_batches(some)
 
@@ -138,17 +142,17 @@ class _Pieces:
             raise ValueError("pieces are of buckets")
         self._by = writing.buckets
         self._output = StagedOutput(writing, name)
-        self._file = self._output.path.open("wb")
+        with storage_errors(self._output.uri):
+            self._file = self._output.path.open("wb")
         self._found: list[dict[str, Any]] = []
 
     def add(self, block: pa.Table) -> None:
         """Share out rows among their buckets, and encode them."""
-        columns = [pa.concat_arrays(column.chunks) for column in block.columns]
-        data = len(columns) - self._writing.partition_width
-        values = [column[0].as_py() for column in columns[data:]]
-        buckets = self._buckets(columns)
+        data = block.num_columns - self._writing.partition_width
+        values = [column[0].as_py() for column in block.columns[data:]]
+        buckets = self._buckets(block)
         order = pa.array(np.argsort(buckets, kind="stable").astype(np.int32))
-        taken = [column.take(order) for column in columns[:data]]
+        taken = [pa.concat_arrays(column.chunks).take(order) for column in block.columns[:data]]
         rows = pa.RecordBatch.from_arrays(taken, names=block.column_names[:data])
         ends = np.cumsum(np.bincount(buckets))
         for bucket, end in enumerate(ends.tolist()):
@@ -156,11 +160,15 @@ class _Pieces:
             if end > start:
                 self._add(bucket, values, rows.slice(start, end - start))
 
-    def _buckets(self, columns: Sequence[pa.Array]) -> np.ndarray[Any, np.dtype[np.uint16]]:
-        writing, by = self._writing, self._by
-        stored_columns = [stored(columns[place], one, writing.zone) for place, one in by.columns.items()]
-        kinds = list(by.columns.values())
-        return bucket_numbers(stored_columns, kinds, buckets=by.count, version=by.version).astype(np.uint16)
+    def _buckets(self, block: pa.Table) -> np.ndarray[Any, np.dtype[np.uint16]]:
+        kinds = list(self._by.columns.values())
+        columns = [
+            stored(pa.concat_arrays(block.column(place).chunks), kind, self._writing.zone)
+            for place, kind in self._by.columns.items()
+        ]
+        numbers = bucket_numbers(columns, kinds, buckets=self._by.count, version=self._by.version)
+        # numpy sorts short numbers by their digits.
+        return numbers.astype(np.uint16)
 
     def _add(self, bucket: int, values: list[str], rows: pa.RecordBatch) -> None:
         offset = self._file.tell()

@@ -14,7 +14,9 @@ from pyarrow import orc
 
 from airflow_hive_federation.acid.orc.tail import read_tail
 from airflow_hive_federation.acid.write import files as write_files
-from airflow_hive_federation.acid.write.files import Writing, write_deletes, write_inserts
+from airflow_hive_federation.acid.write import tasks
+from airflow_hive_federation.acid.write.files import write_deletes, write_inserts
+from airflow_hive_federation.acid.write.tasks import Writing
 from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.model.types import Column
 
@@ -41,7 +43,7 @@ def writing(tmp_path: Path, **changes: Any) -> Writing:
 @pytest.fixture(autouse=True)
 def task(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     current = [0, 100]
-    monkeypatch.setattr(write_files, "_task", lambda: tuple(current))
+    monkeypatch.setattr(write_files, "task_attempt", lambda: tuple(current))
     return current
 
 
@@ -160,15 +162,15 @@ def test_workers_do_not_look_at_their_modules_after_every_task(monkeypatch: pyte
     monkeypatch.undo()
     context = SimpleNamespace(partitionId=lambda: 3, taskAttemptId=lambda: 7)
     monkeypatch.setattr("pyspark.TaskContext.get", lambda: context)
-    write_files._spare_collections.cache_clear()
+    tasks._spare_collections.cache_clear()
     try:
         assert gc.get_freeze_count() == 0
-        assert write_files._task() == (3, 7)
+        assert tasks.task_attempt() == (3, 7)
         frozen = gc.get_freeze_count()
         assert frozen > 0
         later = [[] for _ in range(1000)]
-        assert write_files._task() == (3, 7)
+        assert tasks.task_attempt() == (3, 7)
         assert gc.get_freeze_count() <= frozen, f"{len(later)} objects of a task were frozen"
     finally:
         gc.unfreeze()
-        write_files._spare_collections.cache_clear()
+        tasks._spare_collections.cache_clear()
