@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Row, SparkSession
 
 from airflow_hive_federation.acid.bucketing import bucket_numbers
@@ -23,7 +24,7 @@ from airflow_hive_federation.acid.write.columns import stored
 from airflow_hive_federation.acid.write.file_rows import NewRows, RefusedRowsError
 from airflow_hive_federation.acid.write.files import OpenFile, file_types
 from airflow_hive_federation.acid.write.tasks import StagedOutput, Writing, refusal, task_attempt
-from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
+from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
 
 #: ``is_encoded`` says whether a piece is an ORC file, or a stream of Arrow's with the rows as they came.
 PIECE_SCHEMA = (
@@ -94,7 +95,10 @@ def assemble_pieces(spark: SparkSession, writing: Writing, pieces: Sequence[Row]
 
     if not pieces:
         return []
-    buckets = spark.sparkContext.parallelize(list(of_bucket.values()), len(of_bucket))
+    context = spark.sparkContext
+    # What Spark takes for a task, it takes longer for than for most buckets.
+    count = min(len(of_bucket), context.defaultParallelism)
+    buckets = context.parallelize(list(of_bucket.values()), count)
     return [Row(**one) for one in buckets.mapPartitions(assemble).collect()]
 
 
@@ -104,7 +108,7 @@ def _assembled(writing: Writing, name: str, pieces: Sequence[Mapping[str, Any]])
     file = OpenFile(writing, name, values, bucket, rows)
     try:
         for piece in (one for one in pieces if one["is_encoded"]):
-            for stripe in taken_apart(memoryview(_content(piece, writing)))[0]:
+            for stripe in taken_apart(_content(piece, writing))[0]:
                 first = rows.number(stripe.rows)
                 file.add(counted_on(stripe, _ROW_ID, first, writing.compression))
         for piece in (one for one in pieces if not one["is_encoded"]):
@@ -152,7 +156,7 @@ class _Pieces:
         values = [column[0].as_py() for column in block.columns[data:]]
         buckets = self._buckets(block)
         order = pa.array(np.argsort(buckets, kind="stable").astype(np.int32))
-        taken = [pa.concat_arrays(column.chunks).take(order) for column in block.columns[:data]]
+        taken = [_taken(column, order) for column in block.columns[:data]]
         rows = pa.RecordBatch.from_arrays(taken, names=block.column_names[:data])
         ends = np.cumsum(np.bincount(buckets))
         for bucket, end in enumerate(ends.tolist()):
@@ -213,8 +217,19 @@ class _Pieces:
         self._output.discard()
 
 
-def _content(piece: Mapping[str, Any], writing: Writing) -> bytes:
-    filesystem, path = open_filesystem(piece["path"], writing.storage_options)
-    with storage_errors(piece["path"]):
-        content: bytes = filesystem.cat_file(path, piece["offset"], piece["offset"] + piece["size"])
-    return content
+def _taken(column: pa.ChunkedArray, order: pa.Array) -> pa.Array:
+    # malloc keeps freed pages for the next column; pyarrow's own pool gives them back to the kernel.
+    pool = pa.system_memory_pool()
+    return pc.take(pa.concat_arrays(column.chunks, memory_pool=pool), order, memory_pool=pool)
+
+
+def _content(piece: Mapping[str, Any], writing: Writing) -> memoryview:
+    uri, start, size = piece["path"], piece["offset"], piece["size"]
+    path = local_path(uri)
+    with storage_errors(uri):
+        if path is None:
+            filesystem, name = open_filesystem(uri, writing.storage_options)
+            return memoryview(filesystem.cat_file(name, start, start + size))
+        with pa.memory_map(path) as file:
+            file.seek(start)
+            return memoryview(file.read_buffer(size))
