@@ -248,6 +248,19 @@ def test_buckets_of_pieces(spark: SparkSession, client: MetastoreClient, hive: H
     assert [tuple(row) for row in ours] == [(60_006, left)]
 
 
+@pytest.mark.parametrize("codec", ["LZ4", "SNAPPY", "ZSTD", "NONE"])
+def test_compressions(spark: SparkSession, client: MetastoreClient, hive: HiveSql, codec: str) -> None:
+    table = f"w.by_{codec.lower()}"
+    hive.execute(
+        f"create table {table} (id int, name string) clustered by (id) into 1 buckets stored as orc "
+        f"tblproperties ('transactional'='true', 'orc.compress'='{codec}')"
+    )
+    hive.execute(f"insert into {table} values (1, 'theirs'), (2, 'theirs')")
+    append(spark, client, table, spark.sql("select 3 id, repeat('ours', 100000) name"))
+    expected = [("1", "6"), ("2", "6"), ("3", "400000")]
+    assert _both(spark, client, hive, table, "id, length(name)") == expected
+
+
 def test_delete_update_merge(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:
     hive.execute(f"create table w.merged (id int, name string) {ACID}")
     hive.execute("insert into w.merged values (1,'a'),(2,'b'),(3,'c'),(4,'d')")

@@ -26,8 +26,8 @@ def staging_directory(
 ) -> Iterator[str]:
     """Yield the URI of a hidden directory inside a table's, removed in the end.
 
-    Attempts of tasks may outlive a job that failed. They make no directory (``_OpenFile``), and the one there
-    is gets another name before it is removed, so that nothing can be added to it while it goes.
+    Attempts of tasks may outlive a job that failed. They make no directory (``StagedOutput``), and the one
+    there is gets another name before it is removed, so that nothing can be added to it while it goes.
 
     :param location: URI of the table's directory.
     :raises StorageError: it cannot be made, or removed.
