@@ -34,6 +34,8 @@ class RefusedRowsError(Exception):
 
 
 class NewRows:
+    """Rows that are numbered from 0 on."""
+
     def __init__(self, writing: Writing, bucket: int) -> None:
         self._writing = writing
         self._property = bucket_property(bucket, writing.statement_id)
@@ -87,6 +89,8 @@ def _check_timestamps(array: pa.Array, name: str) -> None:
 
 
 class DeletedRows:
+    """Delete events."""
+
     def __init__(self, writing: Writing, _bucket: int) -> None:
         self._writing = writing
         self._row = pa.struct([(column.name, arrow_type(column.type)) for column in writing.columns])

@@ -17,6 +17,7 @@ from airflow_hive_federation.acid.write.plan import Buckets
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
 
+#: What tasks return of each file; ``problem`` says why there is none.
 RESULT_SCHEMA = (
     "path string, values array<string>, bucket int, row_count bigint, size_bytes bigint, problem string"
 )
@@ -54,6 +55,10 @@ class Writing:
 
 
 def task_attempt() -> tuple[int, int]:
+    """Number of this task's partition, and of its attempt, which no other task of the session has.
+
+    :raises RuntimeError: outside of Spark's tasks.
+    """
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -102,12 +107,14 @@ class StagedOutput:
 
 
 def refusal(text: str) -> pa.RecordBatch:
+    """Tell the driver why a task's rows are not written."""
     return outcome("", [], 0, row_count=0, size_bytes=0, problem=text)
 
 
 def outcome(
     path: str, values: list[str], bucket: int, *, row_count: int, size_bytes: int, problem: str | None
 ) -> pa.RecordBatch:
+    """Tell the driver of a file, in a batch of ``RESULT_SCHEMA``."""
     return pa.RecordBatch.from_arrays(
         [
             pa.array([path]),

@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -188,3 +189,22 @@ def test_an_attempt_that_outlives_its_job_leaves_nothing(tmp_path: Path) -> None
     with pytest.raises(FileVanishedError):
         pieces(late, [batch(range(5))])
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("stripe_bytes", [1, 1 << 30])
+def test_pieces_in_another_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stripe_bytes: int) -> None:
+    monkeypatch.setattr(write_pieces, "_STRIPE_BYTES", stripe_bytes)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    how = writing(tmp_path, staging=f"memory://store/{tmp_path.name}")
+    found = pieces(how, [batch(range(100))])
+    done = [assembled(how, found, bucket) for bucket in range(COUNT)]
+    store = fsspec.filesystem("memory")
+    rows = [
+        row
+        for one in done
+        for row in orc.read_table(pa.BufferReader(store.cat_file(one["path"]))).to_pylist()
+    ]
+    assert sorted(row["row"]["id"] for row in rows) == list(range(100))
+    assert {one["path"].rpartition("/")[0] for one in [*found, *done]} == {how.staging}
+    # Nothing is left where they were made.
+    assert [one.name for one in tmp_path.iterdir()] == ["staging"]
