@@ -120,8 +120,7 @@ def encode(rows: pa.Table, compression: str, *, dictionaries: bool = True) -> li
             for number, column in columns.items()
         }
         streams = put_in(streams, some)
-        is_plain = compression == "uncompressed"
-        body, lengths = streams.joined() if is_plain else compressed(streams, kinds, compression)
+        body, lengths = compressed(streams, kinds, compression)
         told = _with_made(_with_bounds(_without_bounds(stripe, early), bounds), some)
         made.append(replace(told, body=body, lengths=lengths))
         at += stripe.rows
@@ -251,9 +250,13 @@ class AssembledFile:
         return _uncompressed_chunks(message, BLOCK_BYTES) if self._compression else message
 
 
-def taken_apart(content: memoryview) -> tuple[list[Stripe], list[int]]:
-    """Take a file apart: its stripes, and ``Type.Kind`` of each column."""
-    start, postscript, footer = _locate(pa.BufferReader(content), "stripe")
+def taken_apart(content: memoryview, name: str = "stripe") -> tuple[list[Stripe], list[int]]:
+    """Take a file apart: its stripes, and ``Type.Kind`` of each column.
+
+    :param name: the file's, for error messages.
+    :raises AcidFormatError: it is no ORC file, or is truncated.
+    """
+    start, postscript, footer = _locate(pa.BufferReader(content), name)
     metadata = bytes(content[start - _number(postscript, 5) : start])
     metadata_fields = _fields(decompressed(metadata, _number(postscript, 2)))
     statistics = _all(metadata_fields, 1)

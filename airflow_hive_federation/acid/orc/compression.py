@@ -67,10 +67,12 @@ def compressed(streams: Streams, kinds: Sequence[int], compression: str) -> tupl
     """Compress the streams of a stripe, and its footer; other threads run meanwhile.
 
     :param kinds: ``Type.Kind`` of each column.
-    :param compression: of :data:`COMPRESSIONS`, but not ``uncompressed``.
+    :param compression: of :data:`COMPRESSIONS`.
     :return: body and lengths of the stripe made.
     :raises AcidFormatError: its index is not laid out as the specification says.
     """
+    if compression == "uncompressed":
+        return streams.joined()
     compress = _compressor(compression)
     encodings = [_number(_fields(one), 1) for one in streams.encodings]
     made = {

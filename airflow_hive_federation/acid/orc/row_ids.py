@@ -13,7 +13,6 @@ from airflow_hive_federation.acid.orc.streams import DATA, ROW_INDEX, Streams
 from airflow_hive_federation.acid.orc.tail import _all, _fields, _message, decompressed
 
 _BYTES = 2
-_DIRECT_V2 = b"\x08\x02"
 
 
 def counted_on(stripe: Stripe, column: int, first: int, compression: str) -> Stripe:
@@ -24,11 +23,8 @@ def counted_on(stripe: Stripe, column: int, first: int, compression: str) -> Str
     :param compression: the stripe's, of :data:`.compression.COMPRESSIONS`.
     """
     made = CountedNumbers(first, 1, stripe.rows).encoded(0, ROW_INDEX_STRIDE)
-    alone = Streams(made.streams, [_DIRECT_V2], [])
-    is_plain = compression == "uncompressed"
-    body, (index, data, _) = (
-        alone.joined() if is_plain else compressed(alone, [CountedNumbers.kind], compression)
-    )
+    alone = Streams(made.streams, [made.encoding], [])
+    body, (index, data, _) = compressed(alone, [CountedNumbers.kind], compression)
     content = {ROW_INDEX: body[:index], DATA: body[index : index + data]}
     streams = Streams.of(stripe.body, stripe.lengths, partial(decompressed, codec=COMPRESSIONS[compression]))
     changed = [

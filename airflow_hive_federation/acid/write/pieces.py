@@ -84,6 +84,8 @@ def assemble_pieces(spark: SparkSession, writing: Writing, pieces: Sequence[Row]
     :param pieces: as :func:`encode_pieces` returns them.
     :return: rows of ``RESULT_SCHEMA``.
     """
+    if not pieces:
+        return []
     of_bucket: defaultdict[int, list[Mapping[str, Any]]] = defaultdict(list)
     for piece in pieces:
         of_bucket[piece.bucket].append(piece.asDict())
@@ -93,8 +95,6 @@ def assemble_pieces(spark: SparkSession, writing: Writing, pieces: Sequence[Row]
         for number, one in enumerate(some):
             yield from _assembled(writing, f"{writing.purpose}-{task}-{attempt}-{number}", one).to_pylist()
 
-    if not pieces:
-        return []
     context = spark.sparkContext
     # What Spark takes for a task, it takes longer for than for most buckets.
     count = min(len(of_bucket), context.defaultParallelism)
@@ -108,7 +108,7 @@ def _assembled(writing: Writing, name: str, pieces: Sequence[Mapping[str, Any]])
     file = OpenFile(writing, name, values, bucket, rows)
     try:
         for piece in (one for one in pieces if one["is_encoded"]):
-            for stripe in taken_apart(_content(piece, writing))[0]:
+            for stripe in taken_apart(_content(piece, writing), piece["path"])[0]:
                 first = rows.number(stripe.rows)
                 file.add(counted_on(stripe, _ROW_ID, first, writing.compression))
         for piece in (one for one in pieces if not one["is_encoded"]):

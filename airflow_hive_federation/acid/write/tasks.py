@@ -31,12 +31,12 @@ class Writing:
     :param purpose: begins the names of the files, e.g. ``insert``.
     :param columns: the table's columns.
     :param partition_width: so many columns with partition value texts follow those of the rows.
-    :param bucketed: a column with the bucket number comes last.
+    :param bucketed: a column with the bucket number comes last, but not for :mod:`.pieces`.
     :param zone: time zone whose wall clock timestamps are stored by.
     :param write_id: the statement's write id.
     :param statement_id: goes into the row ids.
     :param text: how lines are made, of columns that come as texts.
-    :param buckets: by which rows that come without the number of their bucket are shared out.
+    :param buckets: how :mod:`.pieces` shares out rows, which come without the number of their bucket.
     """
 
     staging: str
