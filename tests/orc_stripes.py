@@ -7,8 +7,9 @@ import io
 import pyarrow as pa
 from pyarrow import orc
 
-from airflow_hive_federation.acid.orc.assembly import AssembledFile, Stripe
-from airflow_hive_federation.acid.orc.streams import ROW_INDEX, Streams
+from airflow_hive_federation.acid.orc.assembly import AssembledFile, Stripe, encode
+from airflow_hive_federation.acid.orc.made_columns import MadeColumn, put_in
+from airflow_hive_federation.acid.orc.streams import DATA, PRESENT, ROW_INDEX, Streams
 from airflow_hive_federation.acid.orc.tail import _all, _fields, _locate, _number, _varints
 
 
@@ -60,3 +61,27 @@ def row_groups(streams: Streams, column: int) -> list[tuple[list[int], list[obje
     (index,) = (one.content for one in streams.streams if (one.kind, one.column) == (ROW_INDEX, column))
     entries = [_fields(entry) for entry in _all(_fields(bytes(index)), 1)]
     return [(list(_varints(b"".join(_all(entry, 1)))), told(_all(entry, 2)[0])) for entry in entries]
+
+
+def contents(streams: Streams, column: int) -> dict[int, bytes]:
+    """A column's streams by their kinds."""
+    return {one.kind: bytes(one.content) for one in streams.streams if one.column == column}
+
+
+def judge_parts(rows: pa.Table, left: pa.Table, taken: MadeColumn) -> None:
+    """Parts of a column are encoded and described as pyarrow does a column of these rows alone.
+
+    :param rows: 41,000, of which the second column has nulls first.
+    :param left: the first column, which is pyarrow's.
+    :param taken: the second.
+    """
+    for start, end in ((0, 9_000), (5_000, 30_001), (11_000, 41_000), (40_999, 41_000)):
+        part = rows.slice(start, end - start).combine_chunks()
+        (stripe,) = encode(left.slice(start, end - start), "uncompressed")
+        column = taken.part(start, end).encoded(2, 10_000)
+        made = put_in(Streams.of(stripe.body, stripe.lengths), {2: column})
+        theirs, their_streams = by_pyarrow(part)
+        assert told(column.statistics) == told(theirs[2])
+        assert contents(made, 2)[DATA] == contents(their_streams, 2)[DATA]
+        assert [one for _, one in row_groups(made, 2)] == [one for _, one in row_groups(their_streams, 2)]
+        assert (PRESENT in contents(made, 2)) == (part.column(1).null_count > 0)

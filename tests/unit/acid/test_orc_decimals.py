@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from airflow_hive_federation.acid.orc.assembly import encode
 from airflow_hive_federation.acid.orc.decimals import Decimals
-from airflow_hive_federation.acid.orc.made_columns import put_in, taken_out
+from airflow_hive_federation.acid.orc.made_columns import taken_out
 from airflow_hive_federation.acid.orc.streams import DATA, PRESENT, Streams
-from tests.orc_stripes import by_pyarrow, read_stripe, row_groups, told
+from tests.orc_stripes import by_pyarrow, contents, judge_parts, read_stripe, row_groups, told
 
 _SHAPES = st.tuples(
     st.integers(1, 18).flatmap(lambda digits: st.tuples(st.just(digits), st.integers(0, digits))),
@@ -84,10 +84,6 @@ def test_they_are_encoded_and_described_as_by_pyarrow(shape: tuple[tuple[int, in
         judge_presence(rows.column("amount"), contents(streams, number), [places for places, _ in groups])
 
 
-def contents(streams: Streams, number: int) -> dict[int, bytes]:
-    return {one.kind: bytes(one.content) for one in streams.streams if one.column == number}
-
-
 def judge_presence(amounts: pa.ChunkedArray, made: dict[int, bytes], places: list[list[int]]) -> None:
     """The places of nulls are of the byte that has the row group's first."""
     assert (PRESENT in made) == (amounts.null_count > 0)
@@ -125,16 +121,7 @@ def test_parts_are_stripes_of_their_own() -> None:
     texts = pa.array(np.arange(41_000)).cast(pa.string())
     rows = pa.table({"id": texts, "amount": pa.chunked_array([nulls, some])})
     left, found = taken_out(rows)
-    for start, end in ((0, 9_000), (5_000, 30_001), (11_000, 41_000), (40_999, 41_000)):
-        part = rows.slice(start, end - start).combine_chunks()
-        (stripe,) = encode(left.slice(start, end - start), "uncompressed")
-        made = put_in(
-            Streams.of(stripe.body, stripe.lengths), {2: found[2].part(start, end).encoded(2, 10_000)}
-        )
-        _, theirs = by_pyarrow(part)
-        assert contents(made, 2)[DATA] == contents(theirs, 2)[DATA]
-        assert [one for _, one in row_groups(made, 2)] == [one for _, one in row_groups(theirs, 2)]
-        assert (PRESENT in contents(made, 2)) == (part.column("amount").null_count > 0)
+    judge_parts(rows, left, found[2])
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from airflow_hive_federation.acid.orc.assembly import encode
 from airflow_hive_federation.acid.orc.floats import Floats
-from airflow_hive_federation.acid.orc.made_columns import put_in, taken_out
-from airflow_hive_federation.acid.orc.streams import DATA, PRESENT, Streams
+from airflow_hive_federation.acid.orc.made_columns import taken_out
+from airflow_hive_federation.acid.orc.streams import DATA, Streams
 from airflow_hive_federation.acid.orc.tail import _all, _fields
-from tests.orc_stripes import by_pyarrow, read_stripe, row_groups, told
+from tests.orc_stripes import by_pyarrow, contents, judge_parts, read_stripe, row_groups, told
 
 #: Type, rows, the share of nulls, and what is random.
 _Shape = tuple[pa.DataType, int, float, int]
@@ -72,10 +72,6 @@ def test_they_are_encoded_and_described_as_by_pyarrow(shape: _Shape) -> None:
     assert stripe.columns[2][:2] == theirs[2][:2]
 
 
-def contents(streams: Streams, number: int) -> dict[int, bytes]:
-    return {one.kind: bytes(one.content) for one in streams.streams if one.column == number}
-
-
 def numbers_of(statistics: list[Any]) -> list[Any]:
     """What they say; of sums, which depend on the order, the first digits."""
     (bounds,) = (value for field, value in statistics if field == 3)
@@ -88,16 +84,7 @@ def test_parts_are_stripes_of_their_own() -> None:
     numbers = pa.chunked_array([pa.nulls(11_000, pa.float64()), np.arange(1.0, 30_001.0)])
     rows = pa.table({"id": np.arange(41_000) % 997, "number": numbers})
     left, found = taken_out(rows)
-    for start, end in ((0, 9_000), (5_000, 30_001), (11_000, 41_000), (40_999, 41_000)):
-        part = rows.slice(start, end - start).combine_chunks()
-        (stripe,) = encode(left.slice(start, end - start), "uncompressed")
-        column = found[2].part(start, end).encoded(2, 10_000)
-        made = put_in(Streams.of(stripe.body, stripe.lengths), {2: column})
-        theirs, their_streams = by_pyarrow(part)
-        assert told(column.statistics) == told(theirs[2])
-        assert contents(made, 2)[DATA] == contents(their_streams, 2)[DATA]
-        assert [one for _, one in row_groups(made, 2)] == [one for _, one in row_groups(their_streams, 2)]
-        assert (PRESENT in contents(made, 2)) == (part.column("number").null_count > 0)
+    judge_parts(rows, left, found[2])
 
 
 @pytest.mark.parametrize("values", [[-1.0, -0.0, 0.0], [0.0, -0.0, 1.0], [-1.0, 0.0, -0.0], [-0.0, 0.0, 1.0]])

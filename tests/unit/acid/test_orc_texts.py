@@ -9,10 +9,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from airflow_hive_federation.acid.orc.assembly import encode
-from airflow_hive_federation.acid.orc.made_columns import put_in, taken_out
-from airflow_hive_federation.acid.orc.streams import DATA, LENGTH, PRESENT, Streams
+from airflow_hive_federation.acid.orc.made_columns import taken_out
+from airflow_hive_federation.acid.orc.streams import DATA, LENGTH, Streams
 from airflow_hive_federation.acid.orc.texts import Texts
-from tests.orc_stripes import by_pyarrow, read_stripe, row_groups, told
+from tests.orc_stripes import by_pyarrow, contents, judge_parts, read_stripe, row_groups, told
 
 _LETTERS = np.array(list("aäz€😀\x7f\x00"))
 #: Type, rows, the shortest and the longest text, the share of nulls, and what is random.
@@ -78,10 +78,6 @@ def test_they_are_encoded_and_described_as_by_pyarrow(shape: _Shape) -> None:
         assert [places[-3] for places, _ in groups] == [places[-3] for places, _ in expected]
 
 
-def contents(streams: Streams, number: int) -> dict[int, bytes]:
-    return {one.kind: bytes(one.content) for one in streams.streams if one.column == number}
-
-
 def test_places_of_lengths() -> None:
     """Lengths are in runs of 512: of one length four bytes, of others one or two bytes each and a header."""
     count = 25_000
@@ -102,16 +98,7 @@ def test_parts_are_stripes_of_their_own() -> None:
     texts = pa.chunked_array([pa.nulls(11_000, pa.string()), [f"t{one}" for one in range(30_000)]])
     rows = pa.table({"id": np.arange(41_000) % 997, "text": texts})
     left, found = taken_out(rows, texts=True)
-    for start, end in ((0, 9_000), (5_000, 30_001), (11_000, 41_000), (40_999, 41_000)):
-        part = rows.slice(start, end - start).combine_chunks()
-        (stripe,) = encode(left.slice(start, end - start), "uncompressed")
-        column = found[2].part(start, end).encoded(2, 10_000)
-        made = put_in(Streams.of(stripe.body, stripe.lengths), {2: column})
-        theirs, their_streams = by_pyarrow(part)
-        assert told(column.statistics) == told(theirs[2])
-        assert contents(made, 2)[DATA] == contents(their_streams, 2)[DATA]
-        assert [one for _, one in row_groups(made, 2)] == [one for _, one in row_groups(their_streams, 2)]
-        assert (PRESENT in contents(made, 2)) == (part.column("text").null_count > 0)
+    judge_parts(rows, left, found[2])
 
 
 @pytest.mark.parametrize(

@@ -19,25 +19,11 @@ from airflow_hive_federation.acid.write.files import write_deletes, write_insert
 from airflow_hive_federation.acid.write.tasks import Writing
 from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.model.types import Column
+from tests.acid_writing import writing_into
 
 
 def writing(tmp_path: Path, **changes: Any) -> Writing:
-    # The driver's part.
-    (tmp_path / "staging").mkdir(exist_ok=True)
-    settings: dict[str, Any] = {
-        "staging": f"file:{tmp_path}/staging",
-        "storage_options": None,
-        "purpose": "insert",
-        "file_format": "acid",
-        "columns": (Column.of("id", "int"), Column.of("name", "char(3)")),
-        "partition_width": 1,
-        "bucketed": True,
-        "zone": "UTC",
-        "compression": "zlib",
-        "write_id": 5,
-        "statement_id": 2,
-    }
-    return Writing(**{**settings, **changes})
+    return writing_into(tmp_path, columns=(Column.of("id", "int"), Column.of("name", "char(3)")), **changes)
 
 
 @pytest.fixture(autouse=True)

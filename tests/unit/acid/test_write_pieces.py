@@ -22,6 +22,7 @@ from airflow_hive_federation.acid.write.plan import Buckets
 from airflow_hive_federation.acid.write.tasks import Writing
 from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.model.types import Column
+from tests.acid_writing import writing_into
 
 COUNT = 3
 COLUMNS = (Column.of("id", "int"), Column.of("name", "char(3)"), Column.of("at", "timestamp"))
@@ -30,22 +31,8 @@ TOO_EARLY = datetime.fromisoformat("1969-12-31T23:59:59.999999")
 
 
 def writing(tmp_path: Path, **changes: Any) -> Writing:
-    (tmp_path / "staging").mkdir(exist_ok=True)
-    settings: dict[str, Any] = {
-        "staging": f"file:{tmp_path}/staging",
-        "storage_options": None,
-        "purpose": "insert",
-        "file_format": "acid",
-        "columns": COLUMNS,
-        "partition_width": 1,
-        "bucketed": True,
-        "zone": "UTC",
-        "compression": "zlib",
-        "write_id": 5,
-        "statement_id": 2,
-        "buckets": Buckets(columns={0: COLUMNS[0].type}, count=COUNT, version=2),
-    }
-    return Writing(**{**settings, **changes})
+    buckets = Buckets(columns={0: COLUMNS[0].type}, count=COUNT, version=2)
+    return writing_into(tmp_path, columns=COLUMNS, buckets=buckets, **changes)
 
 
 @pytest.fixture(autouse=True)
