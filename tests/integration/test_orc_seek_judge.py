@@ -23,7 +23,8 @@ TYPES = (
     "id bigint, b boolean, t tinyint, i int, f float, d double, x string, word string, y binary, day date, "
     "at timestamp, price decimal(20,2), a array<bigint>, m map<string,bigint>, "
     "s struct<n:bigint,inner:struct<c:string>>, small decimal(18,3), cents decimal(12,2), code string, "
-    "half double, made struct<rate:decimal(9,4),n:bigint>, nothing bigint, same int, few bigint"
+    "half double, made struct<rate:decimal(9,4),n:bigint>, nothing bigint, same int, few bigint, "
+    "risen bigint, fallen int, born date, seen timestamp, later timestamp"
 )
 
 
@@ -52,6 +53,11 @@ def rows(seed: int) -> pa.Table:
         "cents": pa.array([Decimal(one) / 100 for one in range(ROWS)], pa.decimal128(12, 2)),
         "code": pa.array([f"code {one:06}" for one in range(ROWS)]),
         "half": pa.array(np.arange(ROWS) / 2),
+        "risen": pa.array(np.arange(ROWS) * 1000 + numbers % 900),
+        "fallen": pa.array((-np.arange(ROWS) * 1000 - numbers % 900).astype(np.int32)),
+        "born": pa.array((np.arange(ROWS) // 5 * 2).astype(np.int32)).cast(pa.date32()),
+        "seen": pa.array((np.arange(ROWS) * 50_000 + numbers % 40_000) * 10**6 + 10, pa.timestamp("us")),
+        "later": pa.array(np.abs(numbers) * 10**9 + 123_000, pa.timestamp("ns")),
     }
     places = {name: pa.array(np.arange(ROWS), mask=chance.random(ROWS) < 0.2) for name in columns}
     some = {name: array.take(places[name]) for name, array in columns.items()}
@@ -62,7 +68,9 @@ def rows(seed: int) -> pa.Table:
     few = np.sort(chance.integers(-3, 2**40, 9))[np.sort(chance.integers(0, 9, ROWS))]
     repeated = {"same": pa.array(np.full(ROWS, 7, np.int32)), "few": few}
     nothing = pa.nulls(ROWS, pa.int64())
-    return pa.table({"id": np.arange(ROWS), **some, "made": made, "nothing": nothing, **repeated})
+    others = {"made": made, "nothing": nothing, **repeated}
+    late = {name: some.pop(name) for name in ("risen", "fallen", "born", "seen", "later")}
+    return pa.table({"id": np.arange(ROWS), **some, **others, **late})
 
 
 def test_javas_reader_seeks_and_skips(tmp_path: Path) -> None:
@@ -81,6 +89,10 @@ def test_javas_reader_seeks_and_skips(tmp_path: Path) -> None:
         "cents:DECIMAL:310.00:320.00",
         "code:STRING:code 031000:code 032000",
         "half:FLOAT:15500:16000",
+        "risen:LONG:31000000:32000899",
+        "fallen:LONG:-32000899:-31000000",
+        "born:DATE:12400:12800",
+        "seen:TIMESTAMP:1550000000:1600040000",
     ]
     command = java_command(
         java,
@@ -92,7 +104,7 @@ def test_javas_reader_seeks_and_skips(tmp_path: Path) -> None:
     done = subprocess.run(command, text=True, capture_output=True, check=False, timeout=280)
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     # Of seven row groups each argument leaves one.
-    assert done.stdout.split()[-5:] == [str(len(sought)), *["10000"] * 4]
+    assert done.stdout.split()[-1 - len(arguments) :] == [str(len(sought)), *["10000"] * len(arguments)]
 
 
 def _fields() -> str:

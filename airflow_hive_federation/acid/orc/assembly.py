@@ -165,7 +165,8 @@ class AssembledFile:
         self._offset = len(_MAGIC)
         self._stripes: list[bytes] = []
         self._statistics: list[bytes] = []
-        self._columns: Sequence[bytes] = ()
+        # Column statistics of parts of the file.
+        self._parts: list[Sequence[bytes]] = []
         self._last: Stripe | None = None
         self.rows = 0
         file.write(_MAGIC)
@@ -177,8 +178,7 @@ class AssembledFile:
             fields = ((1, self._offset), (2, index), (3, data), (4, footer), (5, stripe.rows))
             self._stripes.append(_message([(number, _VARINT, value) for number, value in fields]))
             self._statistics += stripe.statistics
-        parts = [self._columns, stripe.columns] if self._columns else [stripe.columns]
-        self._columns = merged_statistics(parts)
+        self._parts.append(stripe.columns)
         self._file.write(stripe.body)
         self._offset += len(stripe.body)
         self.rows += stripe.rows
@@ -219,13 +219,19 @@ class AssembledFile:
     def mark(self) -> Mark:
         """Remember what there is, to :meth:`rewind` to it."""
         return Mark(
-            self._offset, len(self._stripes), len(self._statistics), self._columns, self._last, self.rows
+            self._offset, len(self._stripes), len(self._statistics), self._columns(), self._last, self.rows
         )
 
     def rewind(self, mark: Mark) -> None:
         """Forget what was added since; cutting the file off at ``mark.offset`` is the caller's."""
         del self._stripes[mark.stripes :], self._statistics[mark.statistics :]
-        self._offset, self._columns, self._last, self.rows = mark.offset, mark.columns, mark.last, mark.rows
+        self._offset, self._last, self.rows = mark.offset, mark.last, mark.rows
+        self._parts = [mark.columns] if mark.columns else []
+
+    def _columns(self) -> Sequence[bytes]:
+        if len(self._parts) > 1:
+            self._parts = [merged_statistics(self._parts)]
+        return self._parts[0] if self._parts else ()
 
     def _footer(self, last: Stripe, user_metadata: Mapping[str, bytes]) -> bytes:
         fields: list[tuple[int, int, int | bytes]] = [
@@ -238,7 +244,7 @@ class AssembledFile:
                 for key, value in user_metadata.items()
             ),
             (6, _VARINT, self.rows),
-            *((7, _BYTES, one) for one in self._columns),
+            *((7, _BYTES, one) for one in self._columns()),
             (8, _VARINT, self._row_index_stride),
             *(field for field in last.writer if field[0] == _WRITER),
         ]

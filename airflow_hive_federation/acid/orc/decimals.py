@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from airflow_hive_federation.acid.orc.integers import RUN, steps
+from airflow_hive_federation.acid.orc.integers import RUN, exact_sum, steps
 from airflow_hive_federation.acid.orc.row_groups import Encoded, Presence, row_index
 from airflow_hive_federation.acid.orc.streams import DATA, SECONDARY, Stream
 from airflow_hive_federation.acid.orc.tail import _message
@@ -80,8 +80,7 @@ class Decimals:
         return Encoded(streams, self._statistics(self.values, self.presence.rows))
 
     def _statistics(self, values: _Numbers, rows: int) -> bytes:
-        # The sum of halves cannot overflow.
-        total = (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
+        total = exact_sum(values)
         bounds = [(1, int(values.min())), (2, int(values.max()))] if len(values) else []
         told = _message([(field, _BYTES, self._text(value)) for field, value in [*bounds, (3, total)]])
         has_null = int(len(values) < rows)

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_hive_federation.acid.arrow_columns import orc_width
-from airflow_hive_federation.acid.orc.integers import RUN, direct
+from airflow_hive_federation.acid.orc.instants import shortened
+from airflow_hive_federation.acid.orc.integers import Runs, runs_of
 from airflow_hive_federation.acid.orc.streams import ROW_INDEX, SECONDARY, Stream, Streams
 from airflow_hive_federation.acid.orc.tail import (
     _all,
@@ -32,15 +33,12 @@ from airflow_hive_federation.acid.orc.tail import (
 from airflow_hive_federation.acid.orc.timestamps import has_unstorable_timestamp
 from airflow_hive_federation.errors import AcidFormatError
 
-Nanoseconds = np.ndarray[Any, np.dtype[np.uint64]]
+Nanoseconds = np.ndarray[Any, np.dtype[np.int64]]
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # Below it, seconds are rounded down instead of towards zero (TimestampTreeReader, TimestampColumnWriter).
 _ROUNDED_NANOSECONDS = 999_999
 _BYTES = 2
 _TIMESTAMP_STATISTICS = 9
-# Nanoseconds with three bits more need five bytes; all runs then have the same length.
-_GREATEST = 2**40 - 1
-_RUN_BYTES = 2 + 5 * RUN
 
 
 def storable(rows: pa.Table) -> tuple[pa.Table, Mapping[int, Nanoseconds]]:
@@ -97,22 +95,9 @@ def _whole_seconds(array: pa.Array, number: int, found: dict[int, Nanoseconds]) 
             remedy="Write whole seconds.",
         )
     nulls = array.is_null().to_numpy(zero_copy_only=False)
-    found[number] = _formatted(nanoseconds[~nulls])
+    found[number] = shortened(nanoseconds[~nulls], 10**9)
     whole = np.where(is_early, (seconds + is_rounded) * unit, values)
     return pa.array(whole, pa.int64(), mask=nulls).cast(array.type)
-
-
-def _formatted(nanoseconds: np.ndarray[Any, np.dtype[np.int64]]) -> Nanoseconds:
-    """Nanoseconds as ORC has them: the last three bits say how many zeros were taken off, less one."""
-    values, zeros = nanoseconds.copy(), np.zeros(len(nanoseconds), np.int64)
-    short = (values != 0) & (values % 100 == 0)
-    values[short] //= 100
-    zeros[short] = 1
-    for _ in range(6):
-        shorter = short & (values % 10 == 0) & (zeros < 7)
-        values[shorter] //= 10
-        zeros[shorter] += 1
-    return (values << 3 | zeros).astype(np.uint64)
 
 
 def with_nanoseconds(streams: Streams, found: Mapping[int, Nanoseconds]) -> Streams:
@@ -120,13 +105,13 @@ def with_nanoseconds(streams: Streams, found: Mapping[int, Nanoseconds]) -> Stre
 
     :param found: of each column, as many as it has values that are not null.
     """
-    made = {column: direct(values, _GREATEST) for column, values in found.items()}
+    made = {column: runs_of(values, signed=False) for column, values in found.items()}
 
     def changed(stream: Stream) -> Stream:
         if stream.column in made and stream.kind == SECONDARY:
-            return stream._replace(content=made[stream.column])
+            return stream._replace(content=made[stream.column].content)
         if stream.column in made and stream.kind == ROW_INDEX:
-            return stream._replace(content=_index(bytes(stream.content), len(made[stream.column])))
+            return stream._replace(content=_index(bytes(stream.content), made[stream.column]))
         return stream
 
     return replace(streams, streams=[changed(one) for one in streams.streams])
@@ -142,10 +127,10 @@ def value_counts(stripe_statistics: bytes) -> list[int]:
     return [_number(_fields(one), 1) for one in _all(_fields(stripe_statistics), 1)]
 
 
-def _index(message: bytes, length: int) -> bytes:
+def _index(message: bytes, runs: Runs) -> bytes:
     """Change the positions of the stream, which is the column's last, in a ``RowIndex``.
 
-    :param length: bytes of the stream.
+    :param runs: the stream.
     """
     entries: list[tuple[int, int, int | bytes]] = []
     values = 0
@@ -153,8 +138,7 @@ def _index(message: bytes, length: int) -> bytes:
         fields = _fields(entry)
         (statistics,) = _all(fields, 2)
         positions = list(_varints(b"".join(_all(fields, 1))))
-        run, place = divmod(values, RUN)
-        positions[-2:] = min(run * _RUN_BYTES, length), place
+        positions[-2:] = runs.place(values)
         packed = b"".join(map(_varint_bytes, positions))
         entries.append((1, _BYTES, _message([(1, _BYTES, packed), (2, _BYTES, without_bounds(statistics))])))
         values += _number(_fields(statistics), 1)

@@ -15,10 +15,12 @@ from airflow_hive_federation.acid.arrow_columns import orc_width
 from airflow_hive_federation.acid.orc.counted import CountedNumbers
 from airflow_hive_federation.acid.orc.decimals import Decimals
 from airflow_hive_federation.acid.orc.floats import Floats
+from airflow_hive_federation.acid.orc.instants import Instants
 from airflow_hive_federation.acid.orc.repeated import RepeatedNumbers
 from airflow_hive_federation.acid.orc.row_groups import Encoded
 from airflow_hive_federation.acid.orc.streams import ROW_INDEX, Streams
 from airflow_hive_federation.acid.orc.texts import Texts
+from airflow_hive_federation.acid.orc.whole_numbers import WholeNumbers
 
 _Any = TypeVar("_Any")
 
@@ -57,7 +59,14 @@ def taken_out(rows: pa.Table, *, texts: bool = False) -> tuple[pa.Table, dict[in
 
 
 _Maker = Callable[[pa.ChunkedArray], MadeColumn | None]
-_MAKERS: tuple[_Maker, ...] = (RepeatedNumbers.of, CountedNumbers.of, Decimals.of, Floats.of)
+_MAKERS: tuple[_Maker, ...] = (
+    RepeatedNumbers.of,
+    CountedNumbers.of,
+    WholeNumbers.of,
+    Instants.of,
+    Decimals.of,
+    Floats.of,
+)
 _Columns = tuple[list[str], list[pa.ChunkedArray]]
 
 

@@ -15,13 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-import numpy as np
 import pyarrow as pa
 
 from airflow_hive_federation.acid.arrow_columns import orc_width
 from airflow_hive_federation.acid.orc.assembly import Stripe, encode
-from airflow_hive_federation.acid.orc.integers import direct, integer_statistics, steps
-from airflow_hive_federation.acid.orc.row_groups import Presence
+from airflow_hive_federation.acid.orc.integers import integer_statistics, steps
 from airflow_hive_federation.acid.orc.streams import (
     DATA,
     ROW_INDEX,
@@ -29,8 +27,9 @@ from airflow_hive_federation.acid.orc.streams import (
     Stream,
     Streams,
 )
-from airflow_hive_federation.acid.orc.tail import _message, _zigzag
+from airflow_hive_federation.acid.orc.tail import _message
 from airflow_hive_federation.acid.orc.texts import Texts
+from airflow_hive_federation.acid.orc.whole_numbers import WholeNumbers
 
 _Stream = tuple[int, Content]
 _VARINT, _BYTES = 0, 2
@@ -131,40 +130,8 @@ def _by_arrow(arrays: Sequence[pa.Array]) -> list[list[EncodedColumn]]:
 
 def _plain(array: pa.Array) -> EncodedColumn | None:
     """Encode a column of a type for which that is simple."""
-    if array.null_count == len(array):
-        return None
-    kind = array.type
-    if pa.types.is_date32(kind) or kind in {pa.int16(), pa.int32(), pa.int64()}:
-        return _integers(array)
-    if kind in {pa.string(), pa.binary()}:
-        return _texts(array)
-    return None
-
-
-def _integers(array: pa.Array) -> EncodedColumn:
-    is_date = pa.types.is_date32(array.type)
-    there = array.drop_null() if array.null_count else array
-    values = (there.view(pa.int32()) if is_date else there).to_numpy()
-    low, high = int(values.min()), int(values.max())
-    if low == high:
-        runs = steps(low, 0, len(values))
-    else:
-        # Zigzag: the sign is the last bit.
-        folded = (values << 1) ^ (values >> (8 * values.itemsize - 1))
-        runs = direct(folded.view(f"u{values.itemsize}"), max(_zigzag(low), _zigzag(high)))
-    bounds: list[tuple[int, int, int | bytes]] = [(1, _VARINT, _zigzag(low)), (2, _VARINT, _zigzag(high))]
-    if is_date:
-        told = (_DATES, _BYTES, _message(bounds))
-    else:
-        # A sum that may not fit is left out.
-        fits = max(abs(low), abs(high)) * len(values) <= _MAX_SUM
-        total = [(3, _VARINT, _zigzag(int(values.sum(dtype=np.int64))))] if fits else []
-        told = (_INTEGERS, _BYTES, _message([*bounds, *total]))
-    return EncodedColumn((*_presence(array), (DATA, runs)), _DIRECT_V2, _statistics(array, told))
-
-
-def _texts(array: pa.Array) -> EncodedColumn | None:
-    found = Texts.of(pa.chunked_array([array]))
+    column = pa.chunked_array([array])
+    found = WholeNumbers.of_any(column) or Texts.of(column)
     if found is None:
         return None
     made = found.plain()
@@ -175,12 +142,3 @@ def _texts(array: pa.Array) -> EncodedColumn | None:
 
 def _numbers(runs: bytes, low: int, high: int, total: int, count: int) -> EncodedColumn:
     return EncodedColumn(((DATA, runs),), _DIRECT_V2, integer_statistics(low, high, total, count))
-
-
-def _statistics(array: pa.Array, told: tuple[int, int, bytes]) -> bytes:
-    count = (_COUNT, _VARINT, len(array) - array.null_count)
-    return _message([count, told, (_HAS_NULL, _VARINT, int(array.null_count > 0))])
-
-
-def _presence(array: pa.Array) -> tuple[_Stream, ...]:
-    return tuple((one.kind, one.content) for one in Presence.of(array).streams(0))

@@ -249,6 +249,8 @@ def _walk(message: bytes) -> Iterator[_Field]:
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
+    if message[at] < 0x80:
+        return message[at], at + 1
     value = shift = 0
     while True:
         byte = message[at]

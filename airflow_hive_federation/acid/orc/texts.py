@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_hive_federation.acid.orc.integers import RUN, direct, steps
+from airflow_hive_federation.acid.orc.integers import runs_of
 from airflow_hive_federation.acid.orc.row_groups import Encoded, Presence, row_index
 from airflow_hive_federation.acid.orc.streams import DATA, LENGTH, Stream
 from airflow_hive_federation.acid.orc.tail import _message, _zigzag
@@ -70,38 +70,30 @@ class Texts:
 
     def encoded(self, number: int, stride: int) -> Encoded:
         """Make streams and statistics; see :class:`.made_columns.MadeColumn`."""
-        lengths, run_bytes = self._lengths()
+        lengths = runs_of(self.sizes, signed=False)
         entries, extremes = [], []
         for start, end in self.presence.groups(stride):
             first, last = map(self.presence.values_before, (start, end))
-            run, inside = divmod(first, RUN)
             offset = int(self.bounds[first] - self.bounds[0])
             found = self._extremes(first, last)
-            places = (*self.presence.place(start), offset, run * run_bytes, inside)
+            places = (*self.presence.place(start), offset, *lengths.place(first))
             entries.append((places, self._statistics(found, first, last, end - start)))
             extremes += found
         lasting = [min(extremes), max(extremes)] if extremes else []
         statistics = self._statistics(lasting, 0, len(self.values), self.presence.rows)
-        return Encoded([row_index(number, entries), *self._streams(number, lengths)], statistics)
+        return Encoded([row_index(number, entries), *self._streams(number, lengths.content)], statistics)
 
     def plain(self) -> Encoded:
         """Make streams, without index, and statistics."""
         count = len(self.values)
         statistics = self._statistics(self._extremes(0, count), 0, count, self.presence.rows)
-        return Encoded(list(self._streams(0, self._lengths()[0])), statistics)
+        return Encoded(list(self._streams(0, runs_of(self.sizes, signed=False).content)), statistics)
 
     def _streams(self, number: int, lengths: bytes) -> Iterator[Stream]:
         yield from self.presence.streams(number)
         content = memoryview(self.values.buffers()[2])
         yield Stream(DATA, number, content[int(self.bounds[0]) : int(self.bounds[-1])])
         yield Stream(LENGTH, number, lengths)
-
-    def _lengths(self) -> tuple[bytes, int]:
-        """Encode the lengths; return them, and how long each run but the last is."""
-        low, high = (int(self.sizes.min()), int(self.sizes.max())) if len(self.sizes) else (0, 0)
-        if low == high:
-            return steps(low, 0, len(self.sizes), signed=False), len(steps(low, 0, 1, signed=False))
-        return direct(self.sizes, high), len(direct(self.sizes[:RUN], high))
 
     def _extremes(self, first: int, last: int) -> list[bytes]:
         """Find the least and the greatest of some values."""

@@ -69,8 +69,9 @@ def test_integers(kind: str, count: int, nulls: float) -> None:
     found, _ = read(rows, dict.fromkeys(columns, kind))
     assert found.to_pydict() == pa.Table.from_batches([rows, rows]).to_pydict()
     ours, theirs = statistics(rows)
-    # pyarrow sums up what we leave out for fear that it does not fit.
-    assert ours[:6] == theirs[:6]
+    # Of numbers so large pyarrow's sum may overflow on its way, and is left out then.
+    assert ours[:5] + ours[6:] == theirs[:5] + theirs[6:]
+    assert ours[5] == theirs[5] or bits == 64
 
 
 @pytest.mark.parametrize("nulls", [0.0, 0.3])
