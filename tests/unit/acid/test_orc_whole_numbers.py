@@ -106,6 +106,8 @@ def test_they_are_described_as_by_pyarrow(shape: _Shape) -> None:
     rows = acid(column(shape))
     with whatever_they_are():
         (stripe,) = encode(rows, "uncompressed")
+        # Not by test_orc_counted.py's or test_orc_repeated.py's.
+        is_ours = isinstance(taken_out(rows)[1][2], WholeNumbers)
     theirs, their_streams = by_pyarrow(rows)
     streams = Streams.of(stripe.body, stripe.lengths)
     assert without_large_sums(list(map(told, stripe.columns)), shape) == without_large_sums(
@@ -115,7 +117,8 @@ def test_they_are_described_as_by_pyarrow(shape: _Shape) -> None:
         groups, expected = row_groups(streams, number), row_groups(their_streams, number)
         ours = without_large_sums([one for _, one in groups], shape)
         assert ours == without_large_sums([one for _, one in expected], shape)
-        judge_places(rows.column("number"), contents(streams, number)[DATA], [one for one, _ in groups])
+        if is_ours:
+            judge_places(rows.column("number"), contents(streams, number)[DATA], [one for one, _ in groups])
 
 
 def without_large_sums(statistics: list[list], shape: _Shape) -> list:
