@@ -65,6 +65,9 @@ def exact_sum(numbers: Numbers) -> int:
 
 def runs_of(numbers: Numbers, *, signed: bool = True) -> Runs:
     """Encode whole numbers of 64 bits at most; unsigned ones have 63."""
+    if len(numbers) and numbers.min() == numbers.max():
+        content, one = (steps(int(numbers[0]), 0, count, signed=signed) for count in (len(numbers), 1))
+        return Runs(content, [*range(0, len(content), len(one)), len(content)])
     wide = numbers.astype(np.int64, copy=False)
     whole = len(wide) // RUN * RUN
     made = [*_runs(wide[:whole].reshape(-1, RUN), signed), *_runs(wide[whole:].reshape(1, -1), signed)]
