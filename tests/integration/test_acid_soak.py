@@ -76,7 +76,7 @@ class Ledger:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600 + 10 * TXNS)
+@pytest.mark.timeout(600 + 30 * TXNS)
 def test_no_anomaly(spark: SparkSession) -> None:
     print(f"HIVE_FEDERATION_SOAK_SEED={SEED} HIVE_FEDERATION_SOAK_TXNS={TXNS}")
     ledger, ended = Ledger(), threading.Event()
