@@ -7,10 +7,11 @@
 **What keeps the files.** Hive's cleaner removes what a compaction has replaced. By default Hive 4.2 lets it
 wait only for readers that have an entry in the metastore's minimum history of write ids
 (``metastore.txn.use.minhistorywriteid``, ``ReadyToCleanHandler``); an open transaction or a lock protect
-nothing there. In older versions, and with that setting off, the open transaction is what counts. So a reader
-here has all three: a read-only transaction with heartbeats, Hive's SHARED_READ lock (against DROP and INSERT
-OVERWRITE), and the entry. Hive makes the entry for what its snapshot shows, and only *after* it has taken
-that snapshot: what is cleaned in between is missed. Here it is made before, and for all write ids.
+nothing there. In older versions, and with that setting off, the open transaction is what counts, if it is
+not the newest one. So a reader here has all three: a read-only transaction with heartbeats, Hive's
+SHARED_READ lock (against DROP and INSERT OVERWRITE), and the entry (``MetastoreClient.keep_history``). Hive
+makes the entry for what its snapshot shows, and only *after* it has taken that snapshot: what is cleaned in
+between is missed. Here it is made before, and for all write ids.
 """
 
 from __future__ import annotations
@@ -169,7 +170,7 @@ def reading(
     with Transaction(client, lock_policy=lock_policy, read_only=True) as transaction:
         if transactional:
             transaction.lock_to_read(transactional)
-            client.keep_history(transaction.id, transactional)
+            transaction.keep_files(transactional)
         tables = read_tables(spark, client, keys, storage_options=storage_options)
         try:
             yield tables

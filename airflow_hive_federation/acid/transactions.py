@@ -86,6 +86,7 @@ class Transaction:
         self._write_ids: dict[str, int] = {}
         self._statements: Counter[str] = Counter()
         self._done: dict[str, set[WriteKind]] = {}
+        self._kept: set[str] = set()
         self._clean_ups: list[Callable[[], None]] = []
 
     @property
@@ -205,12 +206,24 @@ class Transaction:
             )
         before.update(kinds)
 
+    def keep_files(self, tables: Collection[str]) -> None:
+        """Have Hive's cleaner keep all files of tables until the transaction ends.
+
+        Call it before a snapshot is taken; :meth:`snapshot` does.
+
+        :param tables: ``database.table`` names of transactional tables.
+        """
+        missing = {name.lower() for name in tables} - self._kept
+        self._client.keep_history(self.id, sorted(missing))
+        self._kept |= missing
+
     def snapshot(self, database: str, table: str) -> Snapshot:
         """Return what the transaction may read of a table: what is committed at this moment.
 
         Take it after :meth:`lock`.
         """
         name = f"{database}.{table}".lower()
+        self.keep_files([name])
         return take_snapshots(self._client, [name])[name]
 
     def check(self) -> None:

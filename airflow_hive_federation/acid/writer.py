@@ -483,5 +483,9 @@ def _check_refusals(layout: TableLayout, results: Sequence[Row]) -> None:
 def _cause(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     # What a Python worker raised comes with its traceback.
+    if isinstance(error, Py4JJavaError):
+        # First what py4j says of its own call, then Java's message, then where it was thrown.
+        end = next((place for place, line in enumerate(lines) if line.startswith("at ")), len(lines))
+        lines = [line.lstrip(": ") for line in lines[1:end]] or lines
     told = [f"{lines[0]} {lines[-1]}" if lines[0].endswith(":") else lines[0]] if lines else []
     return told[0][:500] if told else type(error).__name__

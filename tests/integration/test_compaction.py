@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from airflow_hive_federation.acid.compaction.plan import CompactionKind
+from airflow_hive_federation.acid.compaction.plan import BucketMerge, CompactionKind
 from airflow_hive_federation.acid.compaction.requests import (
     compact_table,
     queue_entry,
@@ -25,9 +25,10 @@ from airflow_hive_federation.acid.compaction.requests import (
     wait_for_compactions,
 )
 from airflow_hive_federation.acid.compaction.runners import in_threads
-from airflow_hive_federation.acid.compaction.worker import CompactionReport, CompactionWorker
+from airflow_hive_federation.acid.compaction.worker import CompactionReport, CompactionWorker, _Compaction
 from airflow_hive_federation.acid.locks import TableWrite, WriteKind
 from airflow_hive_federation.acid.transactions import Transaction
+from airflow_hive_federation.embedded.configuration import minimum_history
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql, Row
 from airflow_hive_federation.errors import ConfigurationError, InvalidOperationError
@@ -260,6 +261,52 @@ def test_aborted_rows_stay_invisible_whenever_the_cleaner_comes(
         assert report.state == "cleaning"
         assert cleaned(source, "interrupted", {"delta_0000002_0000002_0000"})
     assert hive.execute(f"select * from {DATABASE}.interrupted") == [("1", "x")]
+
+
+class _ReaderAtTheEnd:
+    """Merges, and begins to read when the compaction is about to commit."""
+
+    def __init__(self, client: MetastoreClient, tables: list[str]) -> None:
+        self._client, self._tables = client, tables
+        self.txn_id = 0
+
+    def __call__(self, merges: Sequence[BucketMerge]) -> list[Any]:
+        outcomes = in_threads(1)(merges)
+        (self.txn_id,) = self._client.open_txns()
+        self._client.keep_history(self.txn_id, self._tables)
+        return list(outcomes)
+
+
+@pytest.mark.slow
+def test_the_cleaner_waits_for_the_newest_reader_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without its minimum history of transactions, which Hive means to drop.
+    plain = {**minimum_history(False), "metastore.txn.use.minhistorylevel": "false"}
+    with (
+        EmbeddedMetastore.start("plain", settings=plain) as source,
+        MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client,
+    ):
+        client.create_database(types.Database(name=DATABASE))
+        for protection in ("worker", "reader"):
+            table = f"awaited_{protection}"
+            place = source.warehouse / f"{DATABASE}.db" / table
+            make_table(client, DATABASE, table)
+            for number in (1, 2):
+                with Transaction(client) as transaction:
+                    transaction.lock([TableWrite(database=DATABASE, table=table, kind=WriteKind.INSERT)])
+                    write_id = transaction.write_id(DATABASE, table)
+                    insert_rows(place, write_id, [{"a": number, "b": "x"}], ROWS, acid=True)
+            before = directories(source, table)
+            reading = [f"{DATABASE}.{table}"] if protection == "reader" else []
+            reader = _ReaderAtTheEnd(client, reading)
+            settings = MetastoreSettings(uris=(source.uri,))
+            (report,) = compact_table(settings, f"{DATABASE}.{table}", CompactionKind.MAJOR, reader)
+            assert report.state == "compacted"
+            time.sleep(4)  # the cleaner comes every second
+            assert before < directories(source, table), protection
+            client.commit_txn(reader.txn_id)
+            assert cleaned(source, table, {*report.directories})
+            # As Hive's worker does it.
+            monkeypatch.setattr(_Compaction, "_have_all_waited_for", lambda _: None)
 
 
 @pytest.mark.parametrize("kind", ["orc", "parquet", "textfile"])

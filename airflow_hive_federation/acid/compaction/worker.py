@@ -371,8 +371,21 @@ class _Compaction:
         finds nothing to merge and sends the cleaner.
         """
         self._commit()
+        self._have_all_waited_for()
         self._client.call("mark_compacted", self.request)
         self._decided(state)
+
+    def _have_all_waited_for(self) -> None:
+        """Have the cleaner wait for every transaction that was open when the compaction committed.
+
+        It would not wait for the newest of them: the commit notes the highest id, and the cleaner comes when
+        no lower one is open (``CommitTxnFunction``, ``ReadyToCleanHandler``). That reader's files would go
+        under its hands. A transaction opened after the commit has a higher id than all of them, and whoever
+        comes after it sees what the compaction has made.
+        """
+        (self.txn_id,) = self._client.open_txns(user=self.request.runas, kind=types.TxnType.COMPACTION)
+        self._client.call("update_compactor_state", self.request, self.txn_id)
+        self._commit()
 
     def _refuse(self, reason: str) -> None:
         self.request.errorMessage = reason

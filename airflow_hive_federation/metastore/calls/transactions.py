@@ -122,14 +122,19 @@ class TransactionCalls(Calls):
         """Have the cleaner keep all files of tables (``db.table``) until a transaction ends.
 
         By default, Hive 4.2 goes by what transactions have registered to read, not by their being open
-        (``ReadyToCleanHandler``, ``metastore.txn.use.minhistorywriteid``). Before Hive 4 an open transaction
-        is enough. Call it before the transactions that are seen are asked for.
+        (``ReadyToCleanHandler``, ``metastore.txn.use.minhistorywriteid``). With that off, it waits for the
+        transactions that are open when a compaction commits, but not for the newest of them: the commit notes
+        the highest id (``CommitTxnFunction``), and the cleaner comes when no *lower* one is open. So another
+        one is made newer. Call it before the transactions that are seen are asked for.
         """
         if not full_table_names:
             return
+        (newer,) = self.open_txns(kind=types.TxnType.READ_ONLY)
+        self.commit_txn(newer, kind=types.TxnType.READ_ONLY)
         try:
             self.call("add_write_ids_to_min_history", txn_id, dict.fromkeys(full_table_names, 1))
         except UnsupportedMethodError:
+            # Before Hive 4 an open transaction is enough.
             return
 
     def allocate_table_write_ids(
