@@ -32,6 +32,7 @@ from airflow_hive_federation.acid.orc.long_texts import (
     without_long_texts,
 )
 from airflow_hive_federation.acid.orc.made_columns import put_in, taken_out, together
+from airflow_hive_federation.acid.orc.nested import whole_nested
 from airflow_hive_federation.acid.orc.row_groups import Encoded
 from airflow_hive_federation.acid.orc.streams import Streams
 from airflow_hive_federation.acid.orc.tail import (
@@ -93,7 +94,7 @@ def encode(rows: pa.Table, compression: str, *, dictionaries: bool = True) -> li
     :raises AcidFormatError: some timestamp cannot be stored; see :mod:`.early_timestamps`.
     """
     rows, columns = taken_out(rows, texts=not dictionaries)
-    rows, nanoseconds = storable(rows)
+    rows, nanoseconds = storable(whole_nested(rows))
     rows, bounds = without_long_texts(rows)
     # malloc keeps freed pages for the next stripe; pyarrow's own pool gives them back to the kernel.
     sink = pa.BufferOutputStream(pa.system_memory_pool())
