@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pyarrow as pa
+
 from airflow_hive_federation.acid.compaction.merge import MergeOutcome, merge_bucket
 from airflow_hive_federation.acid.compaction.plan import BucketMerge
 from airflow_hive_federation.acid.compaction.worker import MergeRunner
-from airflow_hive_federation.errors import HiveFederationError
+from airflow_hive_federation.errors import AcidFormatError, HiveFederationError
 
 
 def in_threads(
@@ -50,3 +52,8 @@ def merge_or_error(
         return merge_bucket(merge, options=options, compression=compression, threads=threads)
     except HiveFederationError as error:
         return error
+    except (pa.ArrowException, MemoryError) as error:
+        return AcidFormatError(
+            f"{merge.table.full_name}: {merge.output} cannot be made: {type(error).__name__}: {error}",
+            remedy="Nothing of it is visible. Hive's own worker may be able to compact it.",
+        )

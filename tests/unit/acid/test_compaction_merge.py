@@ -18,10 +18,12 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from airflow_hive_federation.acid.compaction import merge as compaction_merge
+from airflow_hive_federation.acid.compaction import runners
 from airflow_hive_federation.acid.compaction.files import publish
 from airflow_hive_federation.acid.compaction.keys import Keys, joined_keys, kept
-from airflow_hive_federation.acid.compaction.merge import merge_bucket
+from airflow_hive_federation.acid.compaction.merge import MergeOutcome, merge_bucket
 from airflow_hive_federation.acid.compaction.plan import (
+    BucketMerge,
     CompactedTable,
     CompactionKind,
     CompactionPlan,
@@ -215,6 +217,28 @@ def test_bad_input_is_named(damage: str, why: str, tmp_path: Path) -> None:
     assert not list((tmp_path / "t").glob("base_*"))
 
 
+@pytest.mark.parametrize("failure", [pa.ArrowInvalid("no such value"), MemoryError("no room")])
+def test_what_arrow_cannot_make_fails_alone(failure: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(merge: BucketMerge, **_: object) -> MergeOutcome:
+        if merge.bucket:
+            raise failure
+        return outcome
+
+    outcome = MergeOutcome()
+    monkeypatch.setattr(runners, "merge_bucket", failing)
+    table = CompactedTable(name="sales.orders", partition="day=1", location="file:/nowhere", columns=())
+    merges = [
+        BucketMerge(table=table, bucket=number, write_ids="", output=f"base_1/bucket_{number}")
+        for number in range(2)
+    ]
+    first, second = runners.in_threads(2)(merges)
+    assert first is outcome
+    assert isinstance(second, AcidFormatError)
+    assert "sales.orders" in str(second)
+    assert "base_1/bucket_1" in str(second)
+    assert str(failure) in str(second)
+
+
 def test_a_plain_file_among_acid_files_is_named(tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / "acid_changed", tmp_path / "t")
     bucket = tmp_path / "t" / "delta_0000002_0000002_0000" / "bucket_00000_0"
@@ -306,6 +330,7 @@ import pyarrow as pa
 from pyarrow import orc
 
 from airflow_hive_federation.acid.compaction import merge as compaction_merge
+from airflow_hive_federation.acid.compaction import runners
 from airflow_hive_federation.acid.compaction import rows as compaction_rows
 from airflow_hive_federation.acid.orc import batches as orc_batches
 from airflow_hive_federation.acid.compaction.plan import BucketMerge, CompactedTable, MergeInput
