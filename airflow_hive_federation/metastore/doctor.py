@@ -24,6 +24,7 @@ TRANSACTION_MANAGER = "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager"
 MIN_EVENT_TTL_S = 24 * 3600
 
 _MINIMUM_HISTORY = "hive.txn.use.minhistorywriteid"
+_ABORTS_BY_CLEANER = "hive.compactor.clean.aborts.using.cleaner"
 # Settings that are read; a server tells only those that begin with hive, mapred, hdfs or tez.
 KEYS = (
     "hive.metastore.transactional.event.listeners",
@@ -33,6 +34,7 @@ KEYS = (
     "hive.compactor.initiator.on",
     "hive.compactor.cleaner.on",
     _MINIMUM_HISTORY,
+    _ABORTS_BY_CLEANER,
     "hive.txn.manager",
     "hive.support.concurrency",
     "hive.stats.fetch.bitvector",
@@ -99,13 +101,14 @@ def collect(client: MetastoreClient) -> Facts:
     )
 
 
-def examine_cleaner(client: MetastoreClient) -> Finding:
-    """Look whether the cleaner may remove more than what compaction has replaced.
+def examine_cleaner(client: MetastoreClient) -> list[Finding]:
+    """Look whether the cleaner may remove more than what compaction has replaced and nobody reads.
 
     :raises MetastoreError: the metastore cannot be asked.
     """
-    facts = Facts(version=client.call("getVersion"), settings=_settings(client, [_MINIMUM_HISTORY]))
-    return _minimum_history(facts)
+    settings = _settings(client, [_MINIMUM_HISTORY, _ABORTS_BY_CLEANER])
+    facts = Facts(version=client.call("getVersion"), settings=settings)
+    return [_minimum_history(facts), _aborts_by_cleaner(facts)]
 
 
 def assess(facts: Facts) -> list[Finding]:
@@ -138,6 +141,7 @@ def assess(facts: Facts) -> list[Finding]:
             "Nothing removes directories that compaction has replaced.",
         ),
         _minimum_history(facts),
+        _aborts_by_cleaner(facts),
         _bit_vectors(facts),
     ]
 
@@ -237,23 +241,43 @@ def _transaction_manager(facts: Facts) -> Finding:
 
 
 def _minimum_history(facts: Facts) -> Finding:
-    key = _MINIMUM_HISTORY
-    name = "cleaner beside transactions"
+    return _cleaners_switch(
+        facts,
+        "cleaner beside transactions",
+        _MINIMUM_HISTORY,
+        fine="it waits for open transactions",
+        trouble="beside an open transaction, the cleaner of Hive 4 may take committed deltas of a compacted "
+        "table for aborted ones and remove them",
+        remedy=f"Set {_MINIMUM_HISTORY} and metastore.txn.use.minhistorywriteid to false for metastore and "
+        "Hive.",
+    )
+
+
+def _aborts_by_cleaner(facts: Facts) -> Finding:
+    return _cleaners_switch(
+        facts,
+        "cleaner beside aborts",
+        _ABORTS_BY_CLEANER,
+        fine="what aborted is removed after a compaction",
+        trouble="once 1,000 transactions on a table have aborted (hive.compactor.abortedtxn.threshold), or "
+        "one has 12 hours ago, the cleaner of Hive 4 removes what compaction has replaced, whoever reads it",
+        remedy=f"Set {_ABORTS_BY_CLEANER} and metastore.compactor.clean.aborts.using.cleaner to false for "
+        "metastore and Hive.",
+    )
+
+
+def _cleaners_switch(facts: Facts, name: str, key: str, *, fine: str, trouble: str, remedy: str) -> Finding:
+    """Judge a setting of Hive 4 that is on by default, and better off."""
     value = facts.settings.get(key)
     major = facts.version.partition(".")[0]
     if value is not None and value.lower() == "false":
-        return Finding(name=name, state="ok", detail=f"{key} is false: it waits for open transactions")
+        return Finding(name=name, state="ok", detail=f"{key} is false: {fine}")
     if value is None and not major.isdigit():
         return Finding(name=name, state="unknown", detail=f"the server does not tell {key}")
     if value is None and int(major) < 4:
-        return Finding(name=name, state="ok", detail="it waits for open transactions")
-    return Finding(
-        name=name,
-        state="warning",
-        detail=f"{key} is {value or 'not set (true by default)'}: beside an open transaction, the cleaner "
-        "of Hive 4 may take committed deltas of a compacted table for aborted ones and remove them",
-        remedy=f"Set {key} and metastore.txn.use.minhistorywriteid to false for metastore and Hive.",
-    )
+        return Finding(name=name, state="ok", detail=fine)
+    told = value or "not set (true by default)"
+    return Finding(name=name, state="warning", detail=f"{key} is {told}: {trouble}", remedy=remedy)
 
 
 def _bit_vectors(facts: Facts) -> Finding:

@@ -281,6 +281,8 @@ class _ReaderAtTheEnd:
 def test_the_cleaner_waits_for_the_newest_reader_too(monkeypatch: pytest.MonkeyPatch) -> None:
     # Without its minimum history of transactions, which Hive means to drop.
     plain = {**minimum_history(False), "metastore.txn.use.minhistorylevel": "false"}
+    # Nor does it come earlier for what a few have left that aborted.
+    plain["hive.compactor.abortedtxn.threshold"] = "2"
     with (
         EmbeddedMetastore.start("plain", settings=plain) as source,
         MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client,
@@ -295,6 +297,10 @@ def test_the_cleaner_waits_for_the_newest_reader_too(monkeypatch: pytest.MonkeyP
                     transaction.lock([TableWrite(database=DATABASE, table=table, kind=WriteKind.INSERT)])
                     write_id = transaction.write_id(DATABASE, table)
                     insert_rows(place, write_id, [{"a": number, "b": "x"}], ROWS, acid=True)
+            for _ in range(4):
+                with Transaction(client) as transaction:
+                    transaction.lock([TableWrite(database=DATABASE, table=table, kind=WriteKind.INSERT)])
+                    transaction.abort()
             before = directories(source, table)
             reading = [f"{DATABASE}.{table}"] if protection == "reader" else []
             reader = _ReaderAtTheEnd(client, reading)

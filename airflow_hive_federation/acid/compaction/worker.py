@@ -181,9 +181,10 @@ class CompactionWorker:
 
     def _warn_of_the_cleaner(self) -> None:
         with MetastoreClient(self._settings) as client:
-            cleaner = examine_cleaner(client)
-        if cleaner.state == "warning":
-            log.warning("%s. %s", cleaner.detail, cleaner.remedy)
+            findings = examine_cleaner(client)
+        for one in findings:
+            if one.state == "warning":
+                log.warning("%s. %s", one.detail, one.remedy)
 
     def _take(self, client: MetastoreClient, count: int) -> Iterator[types.CompactionInfoStruct]:
         for _ in range(count):

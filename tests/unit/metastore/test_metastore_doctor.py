@@ -27,6 +27,7 @@ SOUND = Facts(
         "hive.compactor.initiator.on": "true",
         "hive.compactor.cleaner.on": "true",
         "hive.txn.use.minhistorywriteid": "false",
+        "hive.compactor.clean.aborts.using.cleaner": "false",
         "hive.txn.manager": TRANSACTION_MANAGER,
         "hive.support.concurrency": "true",
         "hive.stats.fetch.bitvector": "true",
@@ -67,6 +68,7 @@ def test_a_metastore_that_does_not_answer_has_one_finding() -> None:
         (changed(**{"compactor.initiator.on": "false"}), "compactor initiator", "warning"),
         (changed(**{"compactor.cleaner.on": "false"}), "compactor cleaner", "warning"),
         (changed(**{"txn.use.minhistorywriteid": "true"}), "cleaner beside transactions", "warning"),
+        (changed(**{"compactor.clean.aborts.using.cleaner": "true"}), "cleaner beside aborts", "warning"),
         (changed(**{"stats.fetch.bitvector": "false"}), "statistics", "warning"),
     ],
 )
@@ -89,9 +91,11 @@ def test_what_is_wrong_is_named(facts: Facts, name: str, state: str) -> None:
     ],
 )
 def test_the_cleaner_by_version_and_setting(version: str, told: str | None, state: str) -> None:
-    settings = {} if told is None else {"hive.txn.use.minhistorywriteid": told}
+    keys = ("hive.txn.use.minhistorywriteid", "hive.compactor.clean.aborts.using.cleaner")
+    settings = {} if told is None else dict.fromkeys(keys, told)
     found = {one.name: one for one in assess(Facts(version=version, settings=settings))}
     assert found["cleaner beside transactions"].state == state
+    assert found["cleaner beside aborts"].state == state
 
 
 def test_what_is_not_told_is_unknown() -> None:
