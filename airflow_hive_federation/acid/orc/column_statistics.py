@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation, localcontext
 from typing import Any
 
 from airflow_hive_federation.acid.orc.tail import (
@@ -26,6 +26,8 @@ _VARINT, _FIXED64, _BYTES = 0, 1, 2
 _COUNT, _HAS_NULL, _BYTES_ON_DISK = 1, 10, 11
 _WireField = tuple[int, int, "int | bytes"]
 _MAX_SUM = 2**63 - 1
+# Of Hive's decimals, and enough for a sum of as many as there may be.
+_MAX_DIGITS, _EXACT_DIGITS = 38, 80
 
 
 def merged_statistics(parts: Sequence[Sequence[bytes]]) -> list[bytes]:
@@ -38,9 +40,11 @@ def merged_statistics(parts: Sequence[Sequence[bytes]]) -> list[bytes]:
 
 def _merged(columns: Sequence[Sequence[_WireField]]) -> bytes:
     out: list[_WireField] = [(_COUNT, _VARINT, sum(_number(one, _COUNT) for one in columns))]
+    # A part without values says nothing of those of the others.
+    telling = [one for one in columns if _number(one, _COUNT)] or columns
     for number, merge in _KINDS.items():
-        found = [_fields(message) for one in columns for message in _all(one, number)]
-        if found:
+        found = [_fields(message) for one in telling for message in _all(one, number)]
+        if found and len(found) == len(telling):
             out.append((number, _BYTES, _message(merge(found))))
     out.append((_HAS_NULL, _VARINT, int(any(_number(one, _HAS_NULL, 1) for one in columns))))
     on_disk = sum(_number(one, _BYTES_ON_DISK) for one in columns)
@@ -84,8 +88,10 @@ def _decimals(parts: _Parts) -> list[_WireField]:
     out = list(_bounds(parts, 1, 2, _decimal, _BYTES))
     sums = [_values(part, 3) for part in parts]
     if all(sums):
-        total = sum((_decimal(values[0]) for values in sums), Decimal(0))
-        out.append((3, _BYTES, f"{total:f}".encode()))
+        with localcontext(prec=_EXACT_DIGITS):
+            total = sum((_decimal(values[0]) for values in sums), Decimal(0))
+        if len(total.as_tuple().digits) <= _MAX_DIGITS:
+            out.append((3, _BYTES, f"{total:f}".encode()))
     return out
 
 
@@ -99,23 +105,21 @@ def _binaries(parts: _Parts) -> list[_WireField]:
 
 def _timestamps(parts: _Parts) -> list[_WireField]:
     # Milliseconds of the wall clock (1, 2) and in UTC (3, 4), and the nanoseconds below them (5, 6) plus one.
-    known = [part for part in parts if _values(part, 3) and _values(part, 4)]
-    if not known:
+    if not all(_values(part, 3) and _values(part, 4) for part in parts):
         return []
-    low = min(known, key=lambda part: (_signed(_values(part, 3)[0]), _number(part, 5, 1)))
-    high = max(known, key=lambda part: (_signed(_values(part, 4)[0]), _number(part, 6, 1_000_000)))
+    low = min(parts, key=lambda part: (_signed(_values(part, 3)[0]), _number(part, 5, 1)))
+    high = max(parts, key=lambda part: (_signed(_values(part, 4)[0]), _number(part, 6, 1_000_000)))
     kept = [field for field in low if field[0] in {1, 3, 5}]
     return sorted([*kept, *(field for field in high if field[0] in {2, 4, 6})], key=lambda field: field[0])
 
 
 def _collections(parts: _Parts) -> list[_WireField]:
-    known = [part for part in parts if _values(part, 1)]
-    if not known:
+    if not all(_values(part, 1) for part in parts):
         return []
     return [
-        (1, _VARINT, min(_number(part, 1) for part in known)),
-        (2, _VARINT, max(_number(part, 2) for part in known)),
-        (3, _VARINT, sum(_number(part, 3) for part in known)),
+        (1, _VARINT, min(_number(part, 1) for part in parts)),
+        (2, _VARINT, max(_number(part, 2) for part in parts)),
+        (3, _VARINT, sum(_number(part, 3) for part in parts)),
     ]
 
 
@@ -135,7 +139,9 @@ _KINDS: dict[int, Callable[[_Parts], list[_WireField]]] = {
 def _bounds(parts: _Parts, low: int, high: int, key: Callable[[Any], Any], wire: int) -> list[_WireField]:
     lows = [value for part in parts for value in _values(part, low)]
     highs = [value for part in parts for value in _values(part, high)]
-    if not lows or not highs or not _comparable([key(value) for value in (*lows, *highs)]):
+    if not len(lows) == len(highs) == len(parts) or not _comparable(
+        [key(value) for value in (*lows, *highs)]
+    ):
         return []
     return [(low, wire, min(lows, key=key)), (high, wire, max(highs, key=key))]
 

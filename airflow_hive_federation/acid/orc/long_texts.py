@@ -8,6 +8,7 @@ kilobyte then, as Hive's own writer (``StringStatisticsImpl``) cuts them; entrie
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
@@ -24,7 +25,8 @@ _STRINGS, _BINARIES = 4, 8
 """Fields of ``ColumnStatistics``."""
 _SUM_OF_STRINGS, _SUM_OF_BINARIES = 3, 1
 
-Bounds = tuple[bytes, bytes]
+Bounds = tuple[bytes, bytes] | None
+"""``None`` where some text is not UTF-8, of which readers make what they like."""
 
 
 def without_long_texts(rows: pa.Table) -> tuple[pa.Table, Mapping[int, Bounds]]:
@@ -48,12 +50,14 @@ def with_bounds(statistics: bytes, bounds: Bounds) -> bytes:
 
     :param statistics: a ``ColumnStatistics``.
     """
-    low, high = bounds
+    ends: list[tuple[int, int, int | bytes]] = []
+    if bounds is not None:
+        ends = [(1, _BYTES, bounds[0]), (2, _BYTES, bounds[1])]
     out: list[tuple[int, int, int | bytes]] = []
     for field in _fields(statistics):
         if field[0] == _BINARIES:
             total = _number(_fields(_all([field], _BINARIES)[0]), _SUM_OF_BINARIES)
-            texts = _message([(1, _BYTES, low), (2, _BYTES, high), (_SUM_OF_STRINGS, _VARINT, total)])
+            texts = _message([*ends, (_SUM_OF_STRINGS, _VARINT, total)])
             out.append((_STRINGS, _BYTES, texts))
         else:
             out.append(field)
@@ -86,7 +90,10 @@ def _changed(array: pa.Array, number: int, bounds: dict[int, Bounds]) -> pa.Arra
     # Nulls come last. Texts are not copied: they may be as long as memory allows.
     order = pc.sort_indices(binary)
     first, last = (order[place].as_py() for place in (0, len(binary) - binary.null_count - 1))
-    bounds[number] = (_low(_text(binary, first)), _high(_text(binary, last)))
+    try:
+        bounds[number] = (_low(_text(binary, first)), _high(_text(binary, last)))
+    except UnicodeDecodeError:
+        bounds[number] = None
     return binary
 
 
@@ -127,4 +134,8 @@ def _high(text: pa.Buffer) -> bytes:
 
 
 def _head(text: pa.Buffer) -> str:
-    return bytes(text[: min(text.size, _BOUND_BYTES)]).decode(errors="ignore")
+    # Without what is left of a character that is cut.
+    is_all = text.size <= _BOUND_BYTES
+    return codecs.getincrementaldecoder("utf-8")().decode(
+        bytes(text[: min(text.size, _BOUND_BYTES)]), final=is_all
+    )

@@ -105,3 +105,19 @@ print((peak() - before) / (32 << 10))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert float(done.stdout) < 8
+
+
+@pytest.mark.parametrize("long", [b"x" * 70_000, b"\xff\xfe abc" + b"x" * 70_000])
+def test_texts_that_are_not_utf_8_have_no_bounds(long: bytes) -> None:
+    texts = pa.array([b"\xff\xfe abc", long, b"b"], pa.binary()).view(pa.string())
+    content = written(pa.table({"a": texts}), "string")
+    (strings,) = _all(columns(content)[1], 4)
+    assert {field[0] for field in _fields(strings)} == {3}
+
+
+def test_a_character_that_is_cut_is_left_out_of_the_bounds() -> None:
+    texts = pa.array(["ä" * 70_000, "b"])
+    content = written(pa.table({"a": texts}), "string")
+    (strings,) = _all(columns(content)[1], 4)
+    low, high = (_all(_fields(strings), number)[0].decode() for number in (1, 2))
+    assert (low, high) == ("b", "ä" * 511 + "å")
