@@ -103,14 +103,46 @@ def _named(spark: SparkSession, golden: GoldenTable, columns: Sequence[str]) -> 
     )
 
 
-def test_a_file_without_a_commit_yet_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"ORC and what was not committed", b""])
+def test_a_file_without_a_commit_yet_has_no_rows(content: bytes, spark: SparkSession, tmp_path: Path) -> None:
     golden = GoldenTable("acid_unfinished")
     golden.location = shutil.copytree(golden.location, tmp_path / "t")
     begun = golden.location / "delta_0000001_0000003" / "bucket_00001"
-    begun.write_bytes(b"ORC and what was not committed")
+    begun.write_bytes(content)
     begun.with_name("bucket_00001_flush_length").write_bytes(bytes(8))
     rows = read_table(spark, golden, "golden.t", snapshot=golden.snapshot)  # type: ignore[arg-type]
     assert _collected(rows, golden.columns) == golden.expected
+
+
+@pytest.mark.parametrize("row_ids", [False, True])
+@pytest.mark.parametrize("name", ["acid_changed", "acid_converted", "acid_loaded", "insert_only"])
+def test_files_of_no_bytes_have_no_rows(
+    name: str, row_ids: bool, spark: SparkSession, tmp_path: Path
+) -> None:
+    golden = GoldenTable(name)
+    golden.location = shutil.copytree(golden.location, tmp_path / "t")
+    if row_ids and name == "insert_only":
+        pytest.skip("its rows have none")
+    # Beside every file one of another bucket, and a statement that wrote nothing else.
+    for file in [one for one in golden.location.rglob("*_?") if one.is_file()]:
+        file.with_name(file.name.replace("0000", "0099", 1)).touch()
+    for directory in [one for one in golden.location.rglob("*delta_*") if one.is_dir()]:
+        empty = directory.with_name(directory.name.rsplit("_", 1)[0] + "_0009")
+        empty.mkdir()
+        (empty / "bucket_00000_0").touch()
+    rows = read_table(
+        spark,
+        golden,
+        "golden.t",
+        row_ids=row_ids,
+        snapshot=golden.snapshot,  # type: ignore[arg-type]
+    )
+    columns = [*golden.columns, *golden.keys]
+    if not row_ids:
+        assert _collected(rows, columns) == golden.expected
+        return
+    row_id = Column.of("ROW__ID", "struct<writeid:bigint>")
+    assert _collected(rows, [row_id, *columns]) == golden.expected_with_ids
 
 
 @pytest.mark.parametrize("broadcast", [True, False])
