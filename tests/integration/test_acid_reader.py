@@ -13,16 +13,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from airflow_hive_federation.acid import deletes, scan
 from airflow_hive_federation.acid.moments import Snapshot
+from airflow_hive_federation.acid.orc.assembly import HYBRID, PROLEPTIC, AssembledFile, encode, type_messages
 from airflow_hive_federation.acid.reader import read_table
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
-from airflow_hive_federation.model.types import Column
+from airflow_hive_federation.model.types import Column, parse_type
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -112,6 +114,57 @@ def test_a_file_without_a_commit_yet_has_no_rows(content: bytes, spark: SparkSes
     begun.with_name("bucket_00001_flush_length").write_bytes(bytes(8))
     rows = read_table(spark, golden, "golden.t", snapshot=golden.snapshot)  # type: ignore[arg-type]
     assert _collected(rows, golden.columns) == golden.expected
+
+
+def test_a_head_goes_by_the_calendar_of_its_file(spark: SparkSession, tmp_path: Path) -> None:
+    """Its dates of 1500 are Hive's: of the Julian calendar."""
+    golden = GoldenTable("acid_types")
+    golden.location = shutil.copytree(golden.location, tmp_path / "t")
+    for file in golden.location.glob("delta_*/bucket_00000_0"):
+        whole = file.read_bytes()
+        file.with_name(f"{file.name}_flush_length").write_bytes(len(whole).to_bytes(8, "big"))
+        file.write_bytes(whole + b"what was not committed")
+    rows = read_table(spark, golden, "golden.t", snapshot=golden.snapshot)  # type: ignore[arg-type]
+    assert _collected(rows, golden.columns) == golden.expected
+
+
+@pytest.mark.parametrize("calendar", [None, HYBRID, PROLEPTIC])
+def test_dates_of_original_files_are_the_same_with_row_ids(
+    calendar: int | None, spark: SparkSession, tmp_path: Path
+) -> None:
+    golden = GoldenTable("acid_converted")
+    golden.location = tmp_path
+    golden.description["columns"] = [["id", "int"], ["day", "date"], ["days", "array<date>"]]
+    days = pa.array([-719_162, -170_000, -141_500, -141_438, -141_427, 0, None], pa.int32()).cast(pa.date32())
+    table = pa.table(
+        {
+            "id": pa.array(range(len(days)), pa.int32()),
+            "day": days,
+            "days": pa.ListArray.from_arrays(pa.array(range(len(days) + 1), pa.int32()), days),
+        }
+    )
+    with (tmp_path / "000000_0").open("wb") as file:
+        types = type_messages(parse_type("struct<id:int,day:date,days:array<date>>"))
+        made = AssembledFile(file, types, compression="zlib", calendar=calendar)
+        for stripe in encode(table, "zlib"):
+            made.add(stripe)
+        made.finish({})
+
+    def texts(*, row_ids: bool) -> list[tuple[Any, ...]]:
+        rows = read_table(
+            spark,
+            golden,
+            "golden.t",
+            row_ids=row_ids,
+            snapshot=golden.snapshot,  # type: ignore[arg-type]
+        )
+        chosen = rows.orderBy("id").selectExpr("cast(day as string)", "cast(days[0] as string)")
+        return [tuple(row) for row in chosen.collect()]
+
+    # Without row ids, Spark reads them.
+    assert texts(row_ids=True) == texts(row_ids=False)
+    day = "1582-10-04" if calendar == PROLEPTIC else "1582-09-24"
+    assert texts(row_ids=True)[3] == (day, day)
 
 
 @pytest.mark.parametrize("row_ids", [False, True])
