@@ -65,14 +65,15 @@ def rows_of_file(
 
     :param schema: the user's columns, then write id, bucket, row id and directory.
     :param zone: time zone in which wall clocks become instants.
-    :raises AcidFormatError: if the file is truncated, or has not the columns it should have.
+    :raises AcidFormatError: if the file is truncated, has not the columns it should have, or has timestamps
+        outside the years 1677 to 2262.
     """
     counted = content if file.length is None else content.slice(0, file.length)
     reader = _open(file.path, counted)
     times = _Times(zone, _is_julian(reader.schema, counted, file.path))
     first = file.first_row
     for stripe in range(reader.nstripes):
-        batch = reader.read_stripe(stripe)
+        batch = _stripe(reader, stripe, file.path)
         if file.write_ids is None:
             arrays = _plain_arrays(batch, schema, times)
             arrays += [
@@ -95,6 +96,20 @@ def _open(path: str, content: pa.Buffer) -> orc.ORCFile:
         return orc.ORCFile(pa.BufferReader(content))
     except (pa.ArrowException, OSError) as error:
         raise AcidFormatError(f"{path} is not a whole ORC file: {error}.", path=path) from error
+
+
+def _stripe(reader: orc.ORCFile, stripe: int, path: str) -> pa.RecordBatch:
+    try:
+        return reader.read_stripe(stripe)
+    except (pa.ArrowException, OSError) as error:
+        if "out of range for nanosecond" in str(error):
+            raise AcidFormatError(
+                f"{path} has timestamps outside the years 1677 to 2262, which cannot be read here from files "
+                "that are still being written or have no ROW__IDs of their own.",
+                remedy="Compact the table (major) with Hive's own worker.",
+                path=path,
+            ) from error
+        raise AcidFormatError(f"{path} cannot be read: {error}.", path=path) from error
 
 
 def _is_julian(schema: pa.Schema, content: pa.Buffer, path: str) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
@@ -143,12 +144,7 @@ def test_dates_of_original_files_are_the_same_with_row_ids(
             "days": pa.ListArray.from_arrays(pa.array(range(len(days) + 1), pa.int32()), days),
         }
     )
-    with (tmp_path / "000000_0").open("wb") as file:
-        types = type_messages(parse_type("struct<id:int,day:date,days:array<date>>"))
-        made = AssembledFile(file, types, compression="zlib", calendar=calendar)
-        for stripe in encode(table, "zlib"):
-            made.add(stripe)
-        made.finish({})
+    _write_original(tmp_path, table, "struct<id:int,day:date,days:array<date>>", calendar)
 
     def texts(*, row_ids: bool) -> list[tuple[Any, ...]]:
         rows = read_table(
@@ -165,6 +161,38 @@ def test_dates_of_original_files_are_the_same_with_row_ids(
     assert texts(row_ids=True) == texts(row_ids=False)
     day = "1582-10-04" if calendar == PROLEPTIC else "1582-09-24"
     assert texts(row_ids=True)[3] == (day, day)
+
+
+def test_timestamps_that_only_spark_can_read(spark: SparkSession, tmp_path: Path) -> None:
+    golden = GoldenTable("acid_converted")
+    golden.location = tmp_path
+    golden.description["columns"] = [["at", "timestamp"]]
+    at = pa.array([-12_300_000_000_000_000], pa.timestamp("us"))
+    _write_original(tmp_path, pa.table({"at": at}), "struct<at:timestamp>", PROLEPTIC)
+
+    def read(*, row_ids: bool) -> list[Any]:
+        rows = read_table(
+            spark,
+            golden,
+            "golden.t",
+            row_ids=row_ids,
+            snapshot=golden.snapshot,  # type: ignore[arg-type]
+        )
+        return [row.at for row in rows.selectExpr("cast(at as string) at").collect()]
+
+    assert read(row_ids=False) == ["1580-03-24 21:20:00"]
+    with pytest.raises(PySparkException, match=r"AcidFormatError: .*/000000_0 has timestamps outside"):
+        read(row_ids=True)
+
+
+def _write_original(directory: Path, rows: pa.Table, hive_type: str, calendar: int | None) -> None:
+    with (directory / "000000_0").open("wb") as file:
+        made = AssembledFile(
+            file, type_messages(parse_type(hive_type)), compression="zlib", calendar=calendar
+        )
+        for stripe in encode(rows, "zlib"):
+            made.add(stripe)
+        made.finish({})
 
 
 @pytest.mark.parametrize("row_ids", [False, True])

@@ -1,4 +1,4 @@
-"""Rows by pyarrow: the calendars of dates."""
+"""Rows by pyarrow: the calendars of dates, and what cannot be read."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from airflow_hive_federation.acid.calendars import julian_shift, proleptic_dates
 from airflow_hive_federation.acid.orc.assembly import HYBRID, PROLEPTIC, AssembledFile, encode, type_messages
 from airflow_hive_federation.acid.scan import _KEY_FIELDS
 from airflow_hive_federation.acid.spark_types import spark_schema
+from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.types import Column, parse_type
 
 UNIX_EPOCH = date(1970, 1, 1).toordinal()
@@ -78,20 +79,44 @@ def test_dates_are_of_the_files_calendar(calendar: int | None) -> None:
     ]
 
 
+@pytest.mark.parametrize("second", [-9_300_000_000, 9_300_000_000])
+def test_timestamps_that_pyarrow_cannot_carry_are_refused_by_name(second: int) -> None:
+    rows = pa.table({"at": pa.array([second], pa.timestamp("s")).cast(pa.timestamp("us"))})
+    with pytest.raises(AcidFormatError, match=r"file:/t/000000_0 has timestamps outside .* 1677") as caught:
+        read(rows, ["timestamp"], calendar=PROLEPTIC)
+    assert caught.value.path == "file:/t/000000_0"
+    assert "Hive's own worker" in str(caught.value)
+
+
+def test_a_damaged_stripe_is_told_with_its_file() -> None:
+    content = bytearray(made(pa.table({"id": pa.array(range(9_999), pa.int32())}), ["int"], calendar=None))
+    content[3 : len(content) // 2] = bytes(len(content) // 2 - 3)
+    with pytest.raises(AcidFormatError, match="file:/t/000000_0 cannot be read"):
+        rows_of(bytes(content), ["id"], ["int"])
+
+
 def read(rows: pa.Table, types: list[str], **facts: Any) -> list[pa.RecordBatch]:
     """Write a file without ACID columns, and read it.
 
     :param facts: of the file: its calendar.
     """
+    return rows_of(made(rows, types, **facts), rows.column_names, types)
+
+
+def made(rows: pa.Table, types: list[str], **facts: Any) -> bytes:
     content = io.BytesIO()
-    pairs = list(zip(rows.column_names, types, strict=True))
+    pairs = zip(rows.column_names, types, strict=True)
     row = parse_type(f"struct<{','.join(f'{name}:{kind}' for name, kind in pairs)}>")
     file = AssembledFile(content, type_messages(row), compression="zlib", **facts)
     for stripe in encode(rows, "zlib"):
         file.add(stripe)
     file.finish({})
-    schema = spark_schema([Column.of(name, kind) for name, kind in pairs])
+    return content.getvalue()
+
+
+def rows_of(content: bytes, names: list[str], types: list[str]) -> list[pa.RecordBatch]:
+    schema = spark_schema([Column.of(name, kind) for name, kind in zip(names, types, strict=True)])
     for field in _KEY_FIELDS:
         schema.add(field)
     original = RowFile(path="file:/t/000000_0", directory="file:/t")
-    return list(rows_of_file(original, pa.py_buffer(content.getvalue()), schema, "UTC"))
+    return list(rows_of_file(original, pa.py_buffer(content), schema, "UTC"))
