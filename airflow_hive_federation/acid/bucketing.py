@@ -20,13 +20,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_hive_federation.acid.calendars import julian_shift
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.types import HiveType
 
 UInts = np.ndarray[Any, np.dtype[np.uint32]]
 _SEED = np.uint32(104729)  # Murmur3.DEFAULT_SEED
 _BITS = (1 << 32) - 1
-_GREGORIAN_START_DAY = -141427  # 15 October 1582
 _DAY_S = 86_400
 
 
@@ -313,7 +313,7 @@ def _big_decimal_code(value: Any) -> int:
 def _timestamp_java(array: pa.Array) -> UInts:
     seconds, nanos = _wall_clock(array)
     days = seconds // _DAY_S
-    seconds = seconds + _DAY_S * (_julian_shift(days))
+    seconds = seconds + _DAY_S * (julian_shift(days))
     return _folded((seconds << np.int64(30)) | nanos)
 
 
@@ -408,20 +408,3 @@ def _stripped(value: Any) -> tuple[int, int]:
     while scale > 0 and whole % 10 == 0:
         whole, scale = whole // 10, scale - 1
     return (-whole if sign else whole), scale
-
-
-def _julian_shift(days: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Days between the instants that a date before 15 October 1582 means in the two calendars."""
-    march_year = _march_year(days)
-    # Both calendars agree in the third century; from then on the Julian has more leap years.
-    shift = march_year // 100 - march_year // 400 - 2
-    return np.where(days < _GREGORIAN_START_DAY, shift, 0)
-
-
-def _march_year(days: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the proleptic Gregorian year, counted from 1 March, of days since 1970."""
-    shifted = days + 719_468
-    era = shifted // 146_097
-    day = shifted - era * 146_097
-    years: np.ndarray[Any, Any] = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365 + era * 400
-    return years

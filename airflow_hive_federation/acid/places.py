@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -12,6 +13,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql import types as spark_types
 
 from airflow_hive_federation.acid import scan
+from airflow_hive_federation.acid.side_files import read_flushed_length
 from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
 from airflow_hive_federation.acid.spark_types import spark_type
 from airflow_hive_federation.errors import AcidFormatError
@@ -51,6 +53,28 @@ class Place:
     def of(cls, spark: SparkSession, directory: PartitionState) -> Place:
         path, uri = scan.qualified(spark, directory.location)
         return cls(path, uri, directory.state, directory.values)
+
+    def with_rows(self, options: Mapping[str, Any] | None) -> Place:
+        """Leave out files of no bytes, which to Hive have no rows (``ReaderImpl.buildEmptyTail``).
+
+        :param options: for reading ``_flush_length`` files: HDFS lists a file that is being written as empty
+            until its first block is full, whatever was flushed of it.
+        """
+
+        def has_rows(_: AcidDirectory | None, entry: FileEntry) -> bool:
+            side = self.state.side_files.get(entry.path)
+            if entry.size_bytes or side is None:
+                return entry.size_bytes > 0
+            # None: the file was closed meanwhile.
+            return read_flushed_length(f"{self.path}/{side}", options) != 0
+
+        found = self._only(has_rows, True)
+        deletes = [
+            replace(one, files=tuple(entry for entry in one.files if has_rows(one, entry)))
+            for one in self.state.delete_deltas
+        ]
+        with_files = tuple(one for one in deletes if one.files)
+        return replace(found, state=replace(found.state, delete_deltas=with_files))
 
     def split(self, says: Callable[[AcidDirectory | None, FileEntry], bool]) -> tuple[Place, Place]:
         """Split the insert files into two places: those of which ``says`` says yes, and the others.

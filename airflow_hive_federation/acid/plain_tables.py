@@ -54,7 +54,8 @@ def plain_table(
     frames = []
     for directory in directories:
         path, uri = scan.qualified(spark, directory.location)
-        paths = [f"{path}/{entry.path}" for entry in directory.state.files()]
+        # Spark passes over files of no bytes; the others may be asked for their footers.
+        paths = [f"{path}/{entry.path}" for entry in directory.state.files() if entry.size_bytes]
         if not paths:
             continue
         place = Place(path, uri, directory.state, directory.values)

@@ -139,7 +139,7 @@ def visible_rows(
     asked = None if only is None else _first_ones(columns, only)
     columns = asked or columns
     schema = spark_schema(columns)
-    places = [Place.of(spark, one) for one in directories]
+    places = [Place.of(spark, one).with_rows(storage_options) for one in directories]
     reading = _Reading(spark, schema, write_ids, storage_options, as_a_whole=asked is not None)
     changed = [place for place in places if place.state.delete_deltas]
     deletes = read_deletes(changed, write_ids, storage_options)

@@ -13,16 +13,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from airflow_hive_federation.acid import deletes, scan
 from airflow_hive_federation.acid.moments import Snapshot
+from airflow_hive_federation.acid.orc.assembly import HYBRID, PROLEPTIC, AssembledFile, encode, type_messages
 from airflow_hive_federation.acid.reader import read_table
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
-from airflow_hive_federation.model.types import Column
+from airflow_hive_federation.model.types import Column, parse_type
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -103,14 +106,124 @@ def _named(spark: SparkSession, golden: GoldenTable, columns: Sequence[str]) -> 
     )
 
 
-def test_a_file_without_a_commit_yet_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"ORC and what was not committed", b""])
+def test_a_file_without_a_commit_yet_has_no_rows(content: bytes, spark: SparkSession, tmp_path: Path) -> None:
     golden = GoldenTable("acid_unfinished")
     golden.location = shutil.copytree(golden.location, tmp_path / "t")
     begun = golden.location / "delta_0000001_0000003" / "bucket_00001"
-    begun.write_bytes(b"ORC and what was not committed")
+    begun.write_bytes(content)
     begun.with_name("bucket_00001_flush_length").write_bytes(bytes(8))
     rows = read_table(spark, golden, "golden.t", snapshot=golden.snapshot)  # type: ignore[arg-type]
     assert _collected(rows, golden.columns) == golden.expected
+
+
+def test_a_head_goes_by_the_calendar_of_its_file(spark: SparkSession, tmp_path: Path) -> None:
+    """Its dates of 1500 are Hive's: of the Julian calendar."""
+    golden = GoldenTable("acid_types")
+    golden.location = shutil.copytree(golden.location, tmp_path / "t")
+    for file in golden.location.glob("delta_*/bucket_00000_0"):
+        whole = file.read_bytes()
+        file.with_name(f"{file.name}_flush_length").write_bytes(len(whole).to_bytes(8, "big"))
+        file.write_bytes(whole + b"what was not committed")
+    rows = read_table(spark, golden, "golden.t", snapshot=golden.snapshot)  # type: ignore[arg-type]
+    assert _collected(rows, golden.columns) == golden.expected
+
+
+@pytest.mark.parametrize("calendar", [None, HYBRID, PROLEPTIC])
+def test_dates_of_original_files_are_the_same_with_row_ids(
+    calendar: int | None, spark: SparkSession, tmp_path: Path
+) -> None:
+    golden = GoldenTable("acid_converted")
+    golden.location = tmp_path
+    golden.description["columns"] = [["id", "int"], ["day", "date"], ["days", "array<date>"]]
+    days = pa.array([-719_162, -170_000, -141_500, -141_438, -141_427, 0, None], pa.int32()).cast(pa.date32())
+    table = pa.table(
+        {
+            "id": pa.array(range(len(days)), pa.int32()),
+            "day": days,
+            "days": pa.ListArray.from_arrays(pa.array(range(len(days) + 1), pa.int32()), days),
+        }
+    )
+    _write_original(tmp_path, table, "struct<id:int,day:date,days:array<date>>", calendar)
+
+    def texts(*, row_ids: bool) -> list[tuple[Any, ...]]:
+        rows = read_table(
+            spark,
+            golden,
+            "golden.t",
+            row_ids=row_ids,
+            snapshot=golden.snapshot,  # type: ignore[arg-type]
+        )
+        chosen = rows.orderBy("id").selectExpr("cast(day as string)", "cast(days[0] as string)")
+        return [tuple(row) for row in chosen.collect()]
+
+    # Without row ids, Spark reads them.
+    assert texts(row_ids=True) == texts(row_ids=False)
+    day = "1582-10-04" if calendar == PROLEPTIC else "1582-09-24"
+    assert texts(row_ids=True)[3] == (day, day)
+
+
+def test_timestamps_that_only_spark_can_read(spark: SparkSession, tmp_path: Path) -> None:
+    golden = GoldenTable("acid_converted")
+    golden.location = tmp_path
+    golden.description["columns"] = [["at", "timestamp"]]
+    at = pa.array([-12_300_000_000_000_000], pa.timestamp("us"))
+    _write_original(tmp_path, pa.table({"at": at}), "struct<at:timestamp>", PROLEPTIC)
+
+    def read(*, row_ids: bool) -> list[Any]:
+        rows = read_table(
+            spark,
+            golden,
+            "golden.t",
+            row_ids=row_ids,
+            snapshot=golden.snapshot,  # type: ignore[arg-type]
+        )
+        return [row.at for row in rows.selectExpr("cast(at as string) at").collect()]
+
+    assert read(row_ids=False) == ["1580-03-24 21:20:00"]
+    with pytest.raises(PySparkException, match=r"AcidFormatError: .*/000000_0 has timestamps outside"):
+        read(row_ids=True)
+
+
+def _write_original(directory: Path, rows: pa.Table, hive_type: str, calendar: int | None) -> None:
+    with (directory / "000000_0").open("wb") as file:
+        made = AssembledFile(
+            file, type_messages(parse_type(hive_type)), compression="zlib", calendar=calendar
+        )
+        for stripe in encode(rows, "zlib"):
+            made.add(stripe)
+        made.finish({})
+
+
+@pytest.mark.parametrize("row_ids", [False, True])
+@pytest.mark.parametrize("name", ["acid_changed", "acid_converted", "acid_loaded", "insert_only"])
+def test_files_of_no_bytes_have_no_rows(
+    name: str, row_ids: bool, spark: SparkSession, tmp_path: Path
+) -> None:
+    golden = GoldenTable(name)
+    golden.location = shutil.copytree(golden.location, tmp_path / "t")
+    if row_ids and name == "insert_only":
+        pytest.skip("its rows have none")
+    # Beside every file one of another bucket, and a statement that wrote nothing else.
+    for file in [one for one in golden.location.rglob("*_?") if one.is_file()]:
+        file.with_name(file.name.replace("0000", "0099", 1)).touch()
+    for directory in [one for one in golden.location.rglob("*delta_*") if one.is_dir()]:
+        empty = directory.with_name(directory.name.rsplit("_", 1)[0] + "_0009")
+        empty.mkdir()
+        (empty / "bucket_00000_0").touch()
+    rows = read_table(
+        spark,
+        golden,
+        "golden.t",
+        row_ids=row_ids,
+        snapshot=golden.snapshot,  # type: ignore[arg-type]
+    )
+    columns = [*golden.columns, *golden.keys]
+    if not row_ids:
+        assert _collected(rows, columns) == golden.expected
+        return
+    row_id = Column.of("ROW__ID", "struct<writeid:bigint>")
+    assert _collected(rows, [row_id, *columns]) == golden.expected_with_ids
 
 
 @pytest.mark.parametrize("broadcast", [True, False])

@@ -114,6 +114,30 @@ def test_a_file_that_is_no_delete_file(tmp_path: Path) -> None:
         read_deletes([place(tmp_path, everything())], everything(), None)
 
 
+def test_files_of_no_bytes_delete_nothing(tmp_path: Path) -> None:
+    for name in ("delete_delta_5_5_0000", "delete_delta_6_6_0000", "delta_5_5_0000"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "bucket_00000_0").touch()
+    make(tmp_path / "delete_delta_7_7_0000", [(1, bucket_property(0, 0), 3, 7)])
+    found = place(tmp_path, everything()).with_rows(None)
+    assert [one.path for one in found.state.delete_deltas] == ["delete_delta_7_7_0000"]
+    assert [one.files for one in found.state.deltas] == [()]
+    deletes = read_deletes([found], everything(), None)
+    assert deletes is not None
+    assert deletes.rows.tolist() == [3]
+
+
+@pytest.mark.parametrize(("flushed", "has_rows"), [(0, False), (8_000, True)])
+def test_a_file_that_is_listed_as_empty_while_it_grows(flushed: int, has_rows: bool, tmp_path: Path) -> None:
+    """As HDFS lists one until its first block is full."""
+    directory = tmp_path / "delta_5_6"
+    directory.mkdir()
+    (directory / "bucket_00000").touch()
+    (directory / "bucket_00000_flush_length").write_bytes(flushed.to_bytes(8, "big"))
+    (delta,) = place(tmp_path, everything()).with_rows(None).state.deltas
+    assert bool(delta.files) is has_rows
+
+
 def test_no_deletes() -> None:
     found = read_deletes([], everything(), None)
     assert found is not None
