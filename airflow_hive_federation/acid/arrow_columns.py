@@ -49,21 +49,22 @@ def arrow_type(hive: HiveType, time_unit: str = "us") -> pa.DataType:
     return _PRIMITIVES[hive.name]
 
 
-def conforming(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Give a column the table's type: names by position, missing fields null, numbers widened.
+def conforming(array: pa.Array, wanted: pa.DataType, *, by_position: bool = False) -> pa.Array:
+    """Give a column the table's type: missing fields null, numbers widened.
 
-    Struct fields are matched by position, as Hive's ORC reader matches them.
+    Fields are matched by name, but a row's columns by position, as ORC's reader matches both
+    (``SchemaEvolution``).
 
+    :param by_position: it is a row.
     :raises AcidFormatError: the types differ otherwise, or a value does not fit.
     """
     if array.type.equals(wanted):
         return array
     if pa.types.is_struct(wanted) and pa.types.is_struct(array.type):
         # Unlike field(), flatten() would also mask children; the mask is put on again below.
-        have = [array.field(index) for index in range(min(array.type.num_fields, wanted.num_fields))]
         children = [
-            conforming(have[index], field.type) if index < len(have) else pa.nulls(len(array), field.type)
-            for index, field in enumerate(wanted)
+            pa.nulls(len(array), field.type) if place is None else conforming(array.field(place), field.type)
+            for field, place in zip(wanted, _places(array.type, wanted, by_position), strict=True)
         ]
         mask = array.is_null() if array.null_count else None
         return pa.StructArray.from_arrays(children, fields=list(wanted), mask=mask)
@@ -82,17 +83,28 @@ def conforming(array: pa.Array, wanted: pa.DataType) -> pa.Array:
         raise AcidFormatError(f"a value of {array.type} does not fit {wanted}: {error}.") from error
 
 
-def conforms(have: pa.DataType, wanted: pa.DataType) -> bool:
+def conforms(have: pa.DataType, wanted: pa.DataType, *, by_position: bool = False) -> bool:
     """Whether :func:`conforming` may succeed, by types alone."""
     if have.equals(wanted):
         return True
     if pa.types.is_struct(wanted) and pa.types.is_struct(have):
-        return all(conforms(left.type, right.type) for left, right in zip(have, wanted, strict=False))
+        return all(
+            place is None or conforms(have.field(place).type, field.type)
+            for field, place in zip(wanted, _places(have, wanted, by_position), strict=True)
+        )
     if pa.types.is_list(wanted) and pa.types.is_list(have):
         return conforms(have.value_type, wanted.value_type)
     if pa.types.is_map(wanted) and pa.types.is_map(have):
         return conforms(have.key_type, wanted.key_type) and conforms(have.item_type, wanted.item_type)
     return _widens(have, wanted)
+
+
+def _places(have: pa.StructType, wanted: pa.StructType, by_position: bool) -> list[int | None]:
+    """Find each wanted field among those there are; ``None`` where it is missing."""
+    if by_position:
+        return [place if place < have.num_fields else None for place in range(wanted.num_fields)]
+    places = {field.name.lower(): place for place, field in enumerate(have)}
+    return [places.get(field.name.lower()) for field in wanted]
 
 
 def _mask(array: pa.Array) -> pa.Array | None:

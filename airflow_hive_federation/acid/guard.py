@@ -111,6 +111,10 @@ class _Check:
             yield from self._directory(plan.outputPath(), _WRITE)
         elif kind == "SaveIntoDataSourceCommand" and plan.options().contains("path"):
             yield from self._directory(self._path(plan.options().apply("path")), _WRITE)
+        elif kind == "InsertIntoHiveDirCommand" and plan.storage().locationUri().isDefined():
+            text = plan.storage().locationUri().get().toString()
+            is_bare = plan.isLocal() and text.startswith("/")
+            yield from self._directory(self._path(f"file:{text}" if is_bare else text), _WRITE)
         if kind in _WITH_QUERY:
             yield from self._offences(plan.query())
         leaves = plan.collectLeaves()

@@ -96,9 +96,8 @@ def _by_calendar(
 def _text_rows(spark: SparkSession, paths: Sequence[str], table: Any, columns: Sequence[Column]) -> DataFrame:
     form = text_form(table, columns)
     parts = fn.split(fn.col("value"), f"\\Q{form.delimiter}\\E", -1)
-    lines = (
-        spark.read.options(**scan.STRICT).text(scan.escaped(paths), lineSep="\n").select(parts.alias("parts"))
-    )
+    # Without lineSep, Spark ends lines as Hive does: by Hadoop's LineReader, at \n, \r and \r\n.
+    lines = spark.read.options(**scan.STRICT).text(scan.escaped(paths)).select(parts.alias("parts"))
     values = []
     for index, column in enumerate(columns):
         text = fn.get(fn.col("parts"), fn.lit(index))

@@ -84,7 +84,8 @@ def append(
     :param client: client of the metastore that owns the table.
     :param name: ``database.table``.
     :param rows: the table's columns, in any order, and the partition keys that have no static value.
-    :param partition: static values of partition keys; ``None`` as a value is Hive's default partition.
+    :param partition: static values of partition keys, of the keys' types or texts of such values; ``None``
+        as a value is Hive's default partition.
     :param transaction: the caller's; ``None`` makes and commits one.
     :param storage_options: options of the store the table lies in.
     :raises ConfigurationError: if the table is not transactional, is a view, or has a format or type that is

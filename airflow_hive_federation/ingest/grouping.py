@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 
 from airflow_hive_federation.acid.bucketing import bucket_numbers
 from airflow_hive_federation.acid.write.columns import stored
+from airflow_hive_federation.acid.write.partition_values import decimal_text, double_text, timestamp_text
 from airflow_hive_federation.acid.write.plan import TableLayout
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from airflow_hive_federation.model.types import Column
@@ -138,31 +138,10 @@ def _text(value: Any, convert: Callable[[Any], str]) -> str | None:
     return None if value is None else convert(value)
 
 
-def _decimal_text(value: Decimal) -> str:
-    text = f"{value:f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _double_text(value: float) -> str:
-    """``Double.toString`` of Java for the numbers that partitions are made of."""
-    if value != value or value in {float("inf"), float("-inf")}:  # noqa: PLR0124 - NaN
-        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return f"{Decimal(repr(value)):f}" + ("" if "." in f"{Decimal(repr(value)):f}" else ".0")
-    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
-    fraction = "".join(map(str, digits[1:])) or "0"
-    return f"{'-' * sign}{digits[0]}.{fraction}E{int(exponent) + len(digits) - 1}"
-
-
-def _timestamp_text(value: Any) -> str:
-    text = str(value.strftime("%Y-%m-%d %H:%M:%S")).rjust(19, "0")
-    return text + (f".{value.microsecond:06d}".rstrip("0") if value.microsecond else "")
-
-
 _TEXTS: dict[str, Callable[[Any], str]] = {
-    "decimal": _decimal_text,
-    "float": _double_text,
-    "double": _double_text,
-    "timestamp": _timestamp_text,
+    "decimal": decimal_text,
+    "float": double_text,
+    "double": double_text,
+    "timestamp": timestamp_text,
     "binary": lambda value: bytes(value).decode("utf-8", "replace"),
 }

@@ -117,6 +117,14 @@ for name, attempt in attempts.items():
 rows.write.insertInto("plain")
 assert spark.table("plain").count() == 1
 assert first.table("acid").count() == 0
+for local in ("", "local "):
+    try:
+        spark.sql(f"insert overwrite {local}directory '{sys.argv[1]}/files' stored as textfile select 1")
+    except IllegalArgumentException as error:
+        assert "files is a directory of a transactional Hive table. Remedy: " in str(error), error
+    else:
+        raise SystemExit(f"insert overwrite {local}directory was let through")
+spark.sql(f"insert overwrite directory '{sys.argv[1]}/others' stored as textfile select 1")
 print("all refused")
 """
 
@@ -124,6 +132,8 @@ print("all refused")
 @pytest.mark.slow
 def test_tables_of_the_catalog(tmp_path: Path) -> None:
     environment = {**os.environ, "JAVA_HOME": str(spark_java_home()), "PYSPARK_PYTHON": sys.executable}
+    delta = tmp_path / "files" / "delta_0000001_0000001_0000"
+    delta.mkdir(parents=True)
     done = subprocess.run(
         [sys.executable, "-c", CATALOG, str(tmp_path)],
         cwd=tmp_path,
@@ -134,3 +144,4 @@ def test_tables_of_the_catalog(tmp_path: Path) -> None:
         check=False,
     )
     assert done.stdout.strip().endswith("all refused"), done.stdout + done.stderr[-4000:]
+    assert delta.is_dir()

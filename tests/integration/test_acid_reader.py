@@ -22,6 +22,7 @@ from pyspark.sql import functions as fn
 from airflow_hive_federation.acid import deletes, scan
 from airflow_hive_federation.acid.moments import Snapshot
 from airflow_hive_federation.acid.orc.assembly import HYBRID, PROLEPTIC, AssembledFile, encode, type_messages
+from airflow_hive_federation.acid.plain_tables import _text_rows
 from airflow_hive_federation.acid.reader import read_table
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
@@ -402,3 +403,16 @@ def _parsed(value: str | None, kind: str) -> Any:
     if kind.startswith("timestamp"):
         return value.removesuffix(" UTC").removesuffix(".0")
     return value
+
+
+def test_lines_end_as_hive_ends_them(spark: SparkSession, tmp_path: Path) -> None:
+    """A file of Windows, as LOAD DATA brings it, leaves no carriage return in the last column."""
+    file = tmp_path / "000000_0"
+    file.write_bytes(b"1\x01one\r\n2\x01two\r3\x01three\n")
+    serde = SimpleNamespace(
+        serializationLib="org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe", parameters={"line.delim": "\n"}
+    )
+    table = SimpleNamespace(dbName="d", tableName="t", parameters={}, sd=SimpleNamespace(serdeInfo=serde))
+    columns = [Column.of("id", "int"), Column.of("name", "string")]
+    rows = _text_rows(spark, [str(file)], table, columns).collect()
+    assert sorted(rows) == [(1, "one"), (2, "two"), (3, "three")]

@@ -225,7 +225,8 @@ class BucketReader:
 
     def _conforming(self, row: pa.ChunkedArray, source: MergeInput) -> pa.ChunkedArray:
         try:
-            return pa.chunked_array([conforming(chunk, self.arrow) for chunk in row.chunks], self.arrow)
+            chunks = [conforming(chunk, self.arrow, by_position=True) for chunk in row.chunks]
+            return pa.chunked_array(chunks, self.arrow)
         except AcidFormatError as error:
             raise self.wrong(source, f"has other columns than the table: {error.message}") from error
 
@@ -234,7 +235,7 @@ class BucketReader:
             raise self.wrong(source, f"has the columns {', '.join(schema.names)}, not those of an ACID file.")
 
     def _check_row(self, have: pa.DataType, source: MergeInput) -> None:
-        if not conforms(have, self.arrow):
+        if not conforms(have, self.arrow, by_position=True):
             raise self.wrong(source, f"has other columns than the table: {have} cannot become {self.arrow}.")
 
     def _check_order(self, keys: Keys, last: tuple[int, int, int] | None, source: MergeInput) -> None:

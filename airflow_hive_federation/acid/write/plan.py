@@ -8,8 +8,9 @@ from typing import Any
 
 from airflow_hive_federation.acid.names import DirectoryKind, DirectoryName
 from airflow_hive_federation.acid.text_tables import TextForm, text_form
+from airflow_hive_federation.acid.write.partition_values import value_text
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.model.partitions import DEFAULT_PARTITION, partition_name
+from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.model.remote_links import WRITE_THERE, remote_of
 from airflow_hive_federation.model.types import Column, HiveType
 
@@ -223,7 +224,7 @@ def match_columns(
 def static_values(layout: TableLayout, partition: Mapping[str, Any] | None) -> dict[str, str]:
     """Return the value texts of the partition keys that are given.
 
-    :raises ConfigurationError: for a key the table has not.
+    :raises ConfigurationError: for a key the table has not, or a value that is not of its type.
     """
     given = {key.lower(): value for key, value in (partition or {}).items()}
     for key in given:
@@ -232,7 +233,18 @@ def static_values(layout: TableLayout, partition: Mapping[str, Any] | None) -> d
                 f"{layout.name} has no partition key {key}.",
                 remedy=f"It has {', '.join(layout.key_names) or 'none'}.",
             )
-    return {key: DEFAULT_PARTITION if value in {None, ""} else str(value) for key, value in given.items()}
+    types = {key.name: key.type for key in layout.partition_keys}
+    return {key: _static_value(layout, key, types[key], value) for key, value in given.items()}
+
+
+def _static_value(layout: TableLayout, key: str, hive_type: HiveType, value: Any) -> str:
+    try:
+        return value_text(value, hive_type)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{layout.name}: partition key {key} is of type {hive_type}, which {value!r} is not: {error}.",
+            remedy="Give a value of the key's type, or None for Hive's default partition.",
+        ) from error
 
 
 @dataclass(frozen=True, kw_only=True)

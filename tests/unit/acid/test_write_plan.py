@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from airflow_hive_federation.acid.write.plan import (
@@ -83,6 +86,82 @@ def test_null_and_empty_are_the_default_partition() -> None:
         "hour": default,
     }
     assert static_values(table_layout(table()), {"hour": 0}) == {"hour": "0"}
+
+
+@pytest.mark.parametrize(
+    ("key_type", "value", "text"),
+    [
+        ("int", 7, "7"),
+        ("int", "007", "7"),
+        ("int", " -0 ", "0"),
+        ("int", 1.0, "1"),
+        ("bigint", np.int64(-(2**63)), "-9223372036854775808"),
+        ("tinyint", Decimal("-128.00"), "-128"),
+        ("date", date(2026, 1, 1), "2026-01-01"),
+        ("date", datetime.fromisoformat("2026-01-01T23:59:00"), "2026-01-01"),
+        ("date", np.datetime64("2026-01-01T01:02:03", "ns"), "2026-01-01"),
+        ("date", "2026-1-1", "2026-01-01"),
+        ("date", "0001-01-01", "0001-01-01"),
+        ("timestamp", datetime.fromisoformat("2026-01-01T00:00:00"), "2026-01-01 00:00:00"),
+        ("timestamp", date(2026, 1, 1), "2026-01-01 00:00:00"),
+        ("timestamp", "2026-01-01T1:02:03.1200000", "2026-01-01 01:02:03.12"),
+        ("boolean", True, "true"),
+        ("boolean", "FALSE", "false"),
+        ("boolean", 0, "false"),
+        ("decimal(5,2)", "1.50", "1.5"),
+        ("decimal(5,2)", Decimal("100.00"), "100"),
+        ("decimal(5,2)", 1.005, "1.01"),
+        ("decimal(5,2)", "-0.001", "0"),
+        ("decimal(38,0)", 10**37 + 1, str(10**37 + 1)),
+        ("double", 1, "1.0"),
+        ("double", "1e7", "1.0E7"),
+        ("double", float("-inf"), "-Infinity"),
+        ("float", 0.1, "0.1"),
+        ("float", np.float32(0.1), "0.1"),
+        ("char(3)", "ab  ", "ab"),
+        ("char(3)", "   ", "__HIVE_DEFAULT_PARTITION__"),
+        ("varchar(3)", "abcd", "abc"),
+        ("string", " 007 ", " 007 "),
+        ("string", 7, "7"),
+        ("string", True, "true"),
+        ("string", datetime.fromisoformat("2026-01-01T00:00:00.100000"), "2026-01-01 00:00:00.1"),
+        ("int", "__HIVE_DEFAULT_PARTITION__", "__HIVE_DEFAULT_PARTITION__"),
+    ],
+)
+def test_static_values_are_of_their_keys_types(key_type: str, value: Any, text: str) -> None:
+    layout = table_layout(table(partitionKeys=[SimpleNamespace(name="k", type=key_type)]))
+    assert static_values(layout, {"K": value}) == {"k": text}
+
+
+@pytest.mark.parametrize(
+    ("key_type", "value"),
+    [
+        ("int", "yesterday"),
+        ("int", 1.5),
+        ("int", 2**31),
+        ("int", True),
+        ("int", float("nan")),
+        ("int", "1_000"),
+        ("tinyint", "1e9999"),
+        ("date", "yesterday"),
+        ("date", "2026-02-30"),
+        ("date", 20260101),
+        ("date", datetime(2026, 1, 1, tzinfo=UTC)),
+        ("timestamp", "2026-01-01 25:00:00"),
+        ("timestamp", "2026-01-01 01:02:03.1234567"),
+        ("boolean", "maybe"),
+        ("boolean", 2),
+        ("decimal(5,2)", 1000),
+        ("decimal(5,2)", "999.995"),
+        ("decimal(5,2)", "NaN"),
+        ("double", "much"),
+    ],
+)
+def test_static_values_of_other_types_are_refused(key_type: str, value: Any) -> None:
+    layout = table_layout(table(partitionKeys=[SimpleNamespace(name="k", type=key_type)]))
+    with pytest.raises(ConfigurationError, match=r"d\.t: partition key k is of type ") as refusal:
+        static_values(layout, {"k": value})
+    assert f"{key_type}, which {value!r} is not" in refusal.value.message
 
 
 def test_names() -> None:
