@@ -17,6 +17,7 @@ from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.partitions import partition_name, unescape
 from airflow_hive_federation.model.types import Column
+from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.storage.filesystem import canonical, open_filesystem, storage_errors
 from airflow_hive_federation.storage.listing import list_many
 
@@ -50,14 +51,19 @@ def directories_to_read(
         to several partitions.
     """
     found = _places(client, table, partitions, predicate)
-    listings = list_many([storage.location for storage, _ in found], options=storage_options, missing_ok=True)
+    listings = list_many(
+        [storage.location for storage, _ in found],
+        options=storage_options,
+        missing_ok=True,
+        empty_directories=snapshot is not None,
+    )
     states = []
     for storage, values in found:
         listing = listings[storage.location]
         if snapshot is None:
             state = _everything(listing)
         else:
-            state = _shown(storage.location, listing, snapshot, storage_options)
+            state = chosen(storage.location, listing, snapshot.write_ids, snapshot.txns, storage_options)
         if predicate is not None and is_transactional(table):
             state = _only_wanted_buckets(state, storage, table, predicate)
         states.append(PartitionState(location=storage.location, state=state, values=values))
@@ -117,18 +123,25 @@ def _is_hidden(entry: FileEntry) -> bool:
     return any(part.startswith(("_", ".")) for part in entry.path.split("/"))
 
 
-def _shown(
+def chosen(
     location: str,
     listing: Sequence[FileEntry],
-    snapshot: Snapshot,
+    write_ids: ValidWriteIds,
+    txns: ValidTxns,
     storage_options: Mapping[str, Any] | None,
 ) -> AcidState:
+    """Choose what to read of a directory, having looked into the markers of Hive 3's compactor.
+
+    :param listing: what lies below the directory, empty directories included.
+
+    Otherwise as :func:`.snapshot.acid_state`.
+    """
     compacted = [
         entry.path.rpartition("/")[0]
         for entry in listing
         if _is_mark_of_a_base(entry.path) and _says_compacted(f"{location}/{entry.path}", storage_options)
     ]
-    return acid_state(listing, snapshot.write_ids, snapshot.txns, compacted_bases=compacted)
+    return acid_state(listing, write_ids, txns, compacted_bases=compacted)
 
 
 def _is_mark_of_a_base(path: str) -> bool:

@@ -129,7 +129,8 @@ def acid_state(
 ) -> AcidState:
     """Choose what to read of a table (unpartitioned) or of one partition.
 
-    :param listing: all files below the table's or partition's directory, hidden ones included.
+    :param listing: all files below the table's or partition's directory, hidden ones included, and empty
+        directories, whose paths end with ``/``.
     :param write_ids: the table's valid write ids.
     :param valid_txns: transactions visible to the reader, for the directories made by compactions. ``None``
         takes all of them for committed: right only if nobody compacts meanwhile.
@@ -168,11 +169,18 @@ def _group(listing: Iterable[FileEntry]) -> _Listing:
     files: dict[str, list[FileEntry]] = {}
     originals: list[FileEntry] = []
     for entry in listing:
-        kind = parse_file(entry.path.rpartition("/")[2]).kind
-        parents = entry.path.split("/")[:-1]
-        if kind is FileKind.HIDDEN or any(part.startswith((".", "_")) for part in parents):
-            continue
+        *parents, name = entry.path.split("/")
         home = _acid_parent(parents)
+        if any(part.startswith((".", "_")) for part in parents):
+            continue
+        if not name:
+            # An empty directory: a base is empty where all rows were overwritten by none.
+            if home is not None:
+                files.setdefault(home, [])
+            continue
+        kind = parse_file(name).kind
+        if kind is FileKind.HIDDEN:
+            continue
         if home is not None:
             files.setdefault(home, []).append(entry)
         elif kind not in _MARKERS:

@@ -39,11 +39,16 @@ _Scan = tuple[list[FileEntry], list[str]]
 
 
 def list_files(
-    uri: str, *, options: Mapping[str, Any] | None = None, threads: int = 8, missing_ok: bool = False
+    uri: str,
+    *,
+    options: Mapping[str, Any] | None = None,
+    threads: int = 8,
+    missing_ok: bool = False,
+    empty_directories: bool = False,
 ) -> list[FileEntry]:
     """List the files below a directory, sorted by path.
 
-    Left out: empty directories, checksum files of Hadoop's local file system (``.<name>.crc``, see
+    Left out: checksum files of Hadoop's local file system (``.<name>.crc``, see
     ``org.apache.hadoop.fs.ChecksumFileSystem.getChecksumFile``), and temporary files of our own copies.
     Other hidden files are listed.
 
@@ -54,12 +59,15 @@ def list_files(
     :param options: storage options, see :func:`.filesystem.options_for`.
     :param threads: directories listed side by side, on stores other than the local one.
     :param missing_ok: a directory that does not exist has no files, instead of being an error.
+    :param empty_directories: list these too, with a ``/`` at the end, where the store has such.
     :raises FileVanishedError: the directory does not exist, or something below it went each of many times.
     :raises StorageError: it cannot be listed, or is a file.
     """
     for tries_left in reversed(range(_TRIES)):
         try:
-            return sorted(_listed(uri, options, threads), key=_path_of)
+            found = _listed(uri, options, threads)
+            wanted = found if empty_directories else (one for one in found if not one.path.endswith("/"))
+            return sorted(wanted, key=_path_of)
         except FileVanishedError as error:
             # A file right in the directory is told by the directory's name too.
             is_gone = error.facts.get("path") == uri and not _is_there(uri, options)
@@ -77,18 +85,25 @@ def list_many(
     options: Mapping[str, Any] | None = None,
     threads: int = 8,
     missing_ok: bool = False,
+    empty_directories: bool = False,
 ) -> dict[str, list[FileEntry]]:
     """List several directories; the answer has the order of ``uris``.
+
+    Otherwise as :func:`list_files`.
 
     :raises FileVanishedError: as :func:`list_files`.
     """
     wanted = list(dict.fromkeys(uris))
     if all(local_path(uri) is not None for uri in wanted):
-        return {uri: list_files(uri, missing_ok=missing_ok) for uri in wanted}
+        return {
+            uri: list_files(uri, missing_ok=missing_ok, empty_directories=empty_directories) for uri in wanted
+        }
 
     def listed(uri: str) -> list[FileEntry]:
         # One thread each: the directories asked for are the parallelism.
-        return list_files(uri, options=options, threads=1, missing_ok=missing_ok)
+        return list_files(
+            uri, options=options, threads=1, missing_ok=missing_ok, empty_directories=empty_directories
+        )
 
     with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="listing") as workers:
         return dict(zip(wanted, workers.map(listed, wanted), strict=True))
@@ -188,7 +203,7 @@ def _scan_local(root: str, prefix: str) -> _Scan:
                 files.append(
                     FileEntry(path=prefix + name, size_bytes=status.st_size, modified_ns=status.st_mtime_ns)
                 )
-    return files, below
+    return files or _empty(prefix, below), below
 
 
 # -- object stores: keys are listed flat, a thousand an answer -------------------------------------------
@@ -237,7 +252,11 @@ def _split(details: Iterable[Mapping[str, Any]], prefix: str) -> _Scan:
             below.append(f"{prefix}{name}/")
         elif _is_listed(name):
             files.append(_entry(info, prefix + name))
-    return files, below
+    return files or _empty(prefix, below), below
+
+
+def _empty(prefix: str, below: list[str]) -> list[FileEntry]:
+    return [FileEntry(path=prefix, size_bytes=0)] if prefix and not below else []
 
 
 def _walk(scan: Callable[[str], _Scan], threads: int) -> list[FileEntry]:

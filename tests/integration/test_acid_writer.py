@@ -320,6 +320,13 @@ def test_insert_only(spark: SparkSession, client: MetastoreClient, hive: HiveSql
     assert _both(spark, client, hive, table, "id, name") == [("2", None)]
     with pytest.raises(ConfigurationError, match="insert-only"):
         delete(spark, client, table, rows)
+    # By no rows: ours has a file that nobody reads, Hive's an empty directory.
+    overwrite(spark, client, table, rows.where("false"))
+    assert _both(spark, client, hive, table, "id, name") == []
+    hive.execute(f"insert into {table} values (3, 'y', '2000-01-01')")
+    assert _both(spark, client, hive, table, "id, name") == [("3", "y")]
+    hive.execute(f"insert overwrite table {table} select * from {table} where false")
+    assert _both(spark, client, hive, table, "id, name") == []
 
 
 def test_text(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:

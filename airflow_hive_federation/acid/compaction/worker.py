@@ -32,8 +32,8 @@ from airflow_hive_federation.acid.compaction.plan import (
     plan_compaction,
 )
 from airflow_hive_federation.acid.compaction.tables import compacted_table, run_as
+from airflow_hive_federation.acid.locations import chosen
 from airflow_hive_federation.acid.moments import Snapshot, take_snapshots
-from airflow_hive_federation.acid.snapshot import acid_state
 from airflow_hive_federation.errors import (
     ConfigurationError,
     HiveFederationError,
@@ -330,10 +330,10 @@ class _Compaction:
             return
         location = self._table.location
         remove_leftovers(location, snapshot.txns, self._options)
-        listing = list_files(location, options=self._options, missing_ok=True)
+        listing = list_files(location, options=self._options, missing_ok=True, empty_directories=True)
         write_ids = compactor_write_ids(snapshot.write_ids, listing)
         self._stand_for(write_ids)
-        state = acid_state(listing, write_ids, snapshot.txns)
+        state = chosen(location, listing, write_ids, snapshot.txns, self._options)
         plan = plan_compaction(self._table, state, write_ids, kind, self.txn_id)
         if plan.decision is Decision.REFUSE:
             self._refuse(plan.reason)

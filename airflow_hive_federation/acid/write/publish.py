@@ -181,7 +181,8 @@ def _make_directory(statement: Statement, uri: str) -> None:
     filesystem, path = open_filesystem(uri, statement.storage_options)
     with storage_errors(uri):
         filesystem.makedirs(path, exist_ok=True)
-        if statement.layout.is_full_acid:
+        # An object store keeps no directory without a file. Hive does not look at it in insert-only tables.
+        if statement.layout.is_full_acid or statement.overwrites:
             filesystem.pipe_file(f"{path}/{VERSION_FILE}", b"2")
 
 
