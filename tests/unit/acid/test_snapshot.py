@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from airflow_hive_federation.acid.locations import chosen
 from airflow_hive_federation.acid.snapshot import AcidState, acid_state
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import UNBOUNDED, ValidTxns, ValidWriteIds
+from airflow_hive_federation.storage.listing import list_files
 
 
 def state(*paths: str, ids: str = f"d.t:9:{UNBOUNDED}::", txns: str | None = None) -> AcidState:
@@ -99,6 +103,28 @@ def test_bases_of_hive_3_are_known_by_their_marker() -> None:
     assert acid_state(listing, ids).base is not None
     with pytest.raises(AcidFormatError, match="Not enough history"):
         acid_state(listing, ids, compacted_bases=["base_0000005"])
+
+
+def test_an_empty_base_hides_what_was_before() -> None:
+    found = state("base_0000002/", "delta_0000001_0000001/000000_0", "_tmp/", "empty/", "000000_0")
+    assert found.base is not None
+    assert found.files() == ()
+    assert set(found.obsolete) == {"delta_0000001_0000001", "000000_0"}
+    # It is judged as others are.
+    assert state("base_0000009/", "delta_0000001_0000001/000000_0", ids="d.t:6:4:4:").base is None
+
+
+def test_compaction_knows_bases_of_hive_3_as_readers_do(tmp_path: Path) -> None:
+    for name in ("base_0000005/_metadata_acid", "base_0000005/b", "delta_0000006_0000006/b"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text('{"thisFileVersion": "0", "dataFormat": "compacted"}')
+    listing = list_files(str(tmp_path))
+    # Write id 5 has aborted; what the base holds has not.
+    ids = ValidWriteIds.parse("d.t:6:9223372036854775807::5")
+    assert acid_state(listing, ids).base is None
+    found = chosen(str(tmp_path), listing, ids, ValidTxns.everything(), None)
+    assert found.base is not None
+    assert [one.path for one in found.deltas] == ["delta_0000006_0000006"]
 
 
 def test_malformed_directory() -> None:
