@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from airflow_hive_federation.acid.history import check_history
 from airflow_hive_federation.acid.moments import Snapshot
 from airflow_hive_federation.acid.names import METADATA_FILE, VERSION_FILE, is_acid_directory, parse_directory
 from airflow_hive_federation.acid.places import PartitionState
@@ -64,6 +65,7 @@ def directories_to_read(
             state = _everything(listing)
         else:
             state = chosen(storage.location, listing, snapshot.write_ids, snapshot.txns, storage_options)
+            check_history(storage.location, state)
         if predicate is not None and is_transactional(table):
             state = _only_wanted_buckets(state, storage, table, predicate)
         states.append(PartitionState(location=storage.location, state=state, values=values))

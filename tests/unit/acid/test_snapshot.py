@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_hive_federation.acid.history import check_history
 from airflow_hive_federation.acid.locations import chosen
 from airflow_hive_federation.acid.snapshot import AcidState, acid_state
 from airflow_hive_federation.errors import AcidFormatError
@@ -103,6 +104,37 @@ def test_bases_of_hive_3_are_known_by_their_marker() -> None:
     assert acid_state(listing, ids).base is not None
     with pytest.raises(AcidFormatError, match="Not enough history"):
         acid_state(listing, ids, compacted_bases=["base_0000005"])
+
+
+@pytest.mark.parametrize(
+    ("paths", "is_gone"),
+    [
+        # The compaction is under way: nothing has been removed.
+        (["base_0000003_v0000099/b", "delta_0000001_0000001/b", "delta_0000003_0000003/b"], False),
+        (["delta_0000001_0000003_v0000099/b", "delta_0000001_0000001/b", "delta_0000003_0000003/b"], False),
+        (["base_0000003_v0000099/b", "base_0000003/b"], False),
+        (["base_0000003_v0000099/b", "000000_0"], False),
+        (["base_0000003_v0000099/b", "base_0000002_v0000050/b", "delta_0000003_0000003/b"], False),
+        # It has read a part of a streaming batch, or an open write id's directory only.
+        (["delta_0000001_0000003_v0000099/b", "delta_0000002_0000012/b"], False),
+        (["delta_0000008_0000009_v0000099/b", "delta_0000008_0000008/b"], False),
+        # What is seen was overwritten, or compacted before.
+        (["delta_0000001_0000003_v0000099/b", "base_0000004/b"], False),
+        (["delta_0000002_0000003_v0000099/b", "delta_0000001_0000004_v0000050/b"], False),
+        # The cleaner has been there.
+        (["base_0000003_v0000099/b"], True),
+        (["base_0000003_v0000099/b", "delta_0000004_0000004/b"], True),
+        (["delta_0000002_0000003_v0000099/b", "delete_delta_0000002_0000003_v0000099/b"], True),
+        (["delta_0000002_0000003_v0000099/b", "base_0000001/b", "delta_0000004_0000004/b"], True),
+    ],
+)
+def test_what_a_snapshot_sees_may_be_gone(paths: list[str], is_gone: bool) -> None:
+    found = state(*paths, txns="98:9223372036854775807::")
+    if is_gone:
+        with pytest.raises(AcidFormatError, match=r"/t: what this snapshot sees .* and is gone"):
+            check_history("/t", found)
+    else:
+        check_history("/t", found)
 
 
 def test_an_empty_base_hides_what_was_before() -> None:
