@@ -63,7 +63,7 @@ def _integers(parts: _Parts) -> list[_WireField]:
 def _doubles(parts: _Parts) -> list[_WireField]:
     sums = [_float(value) for part in parts for value in _values(part, 3)]
     out = list(_bounds(parts, 1, 2, _float, _FIXED64))
-    if sums:
+    if len(sums) == len(parts):
         out.append((3, _FIXED64, struct.pack("<d", math.fsum(sums) if _finite(sums) else sum(sums))))
     return out
 

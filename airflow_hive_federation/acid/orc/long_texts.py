@@ -50,17 +50,17 @@ def with_bounds(statistics: bytes, bounds: Bounds) -> bytes:
 
     :param statistics: a ``ColumnStatistics``.
     """
-    ends: list[tuple[int, int, int | bytes]] = []
-    if bounds is not None:
-        ends = [(1, _BYTES, bounds[0]), (2, _BYTES, bounds[1])]
     out: list[tuple[int, int, int | bytes]] = []
     for field in _fields(statistics):
-        if field[0] == _BINARIES:
-            total = _number(_fields(_all([field], _BINARIES)[0]), _SUM_OF_BINARIES)
-            texts = _message([*ends, (_SUM_OF_STRINGS, _VARINT, total)])
-            out.append((_STRINGS, _BYTES, texts))
-        else:
+        if field[0] != _BINARIES:
             out.append(field)
+        elif bounds is not None:
+            # Without bounds there is nothing: texts without any are all null for Java's reader.
+            total = _number(_fields(_all([field], _BINARIES)[0]), _SUM_OF_BINARIES)
+            texts = _message(
+                [(1, _BYTES, bounds[0]), (2, _BYTES, bounds[1]), (_SUM_OF_STRINGS, _VARINT, total)]
+            )
+            out.append((_STRINGS, _BYTES, texts))
     return _message(sorted(out, key=lambda field: field[0]))
 
 
