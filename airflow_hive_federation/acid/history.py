@@ -16,23 +16,31 @@ from airflow_hive_federation.acid.names import (
 )
 from airflow_hive_federation.acid.snapshot import AcidState
 from airflow_hive_federation.errors import AcidFormatError
+from airflow_hive_federation.model.write_ids import RangeState, ValidWriteIds
 
 
-def check_history(location: str, state: AcidState) -> None:
+def check_history(location: str, state: AcidState, write_ids: ValidWriteIds) -> None:
     """Refuse where a compaction that the snapshot does not see has nothing left of what it replaced.
 
-    Where some of it is left, or all was written after the snapshot, nothing tells.
+    Where some of it is left, nothing tells.
 
+    :param write_ids: of the snapshot. What was written after it is not missed.
     :raises AcidFormatError: the cleaner has been there.
     """
     for path in state.invisible:
         made = parse_directory(path.rpartition("/")[2])
-        if made.visibility_txn_id and not _is_hidden_anyway(made, state) and not _has_inputs(made, state):
+        if not made.visibility_txn_id or not _sees_any(made, write_ids):
+            continue
+        if not _is_hidden_anyway(made, state) and not _has_inputs(made, state):
             raise AcidFormatError(
                 f"{location}: what this snapshot sees was compacted into {path}, and is gone.",
                 remedy="Read with a newer snapshot; `reading` keeps the files of one.",
                 path=f"{location}/{path}",
             )
+
+
+def _sees_any(made: DirectoryName, write_ids: ValidWriteIds) -> bool:
+    return write_ids.range_state(max(_lowest(made), 1), made.max_write_id) is not RangeState.NONE
 
 
 def _is_hidden_anyway(made: DirectoryName, state: AcidState) -> bool:

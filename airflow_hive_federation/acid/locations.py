@@ -65,7 +65,7 @@ def directories_to_read(
             state = _everything(listing)
         else:
             state = chosen(storage.location, listing, snapshot.write_ids, snapshot.txns, storage_options)
-            check_history(storage.location, state)
+            check_history(storage.location, state, snapshot.write_ids)
         if predicate is not None and is_transactional(table):
             state = _only_wanted_buckets(state, storage, table, predicate)
         states.append(PartitionState(location=storage.location, state=state, values=values))

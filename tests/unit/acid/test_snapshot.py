@@ -130,11 +130,14 @@ def test_bases_of_hive_3_are_known_by_their_marker() -> None:
 )
 def test_what_a_snapshot_sees_may_be_gone(paths: list[str], is_gone: bool) -> None:
     found = state(*paths, txns="98:9223372036854775807::")
+    ids = ValidWriteIds.parse(f"d.t:9:{UNBOUNDED}::")
     if is_gone:
         with pytest.raises(AcidFormatError, match=r"/t: what this snapshot sees .* and is gone"):
-            check_history("/t", found)
+            check_history("/t", found, ids)
     else:
-        check_history("/t", found)
+        check_history("/t", found, ids)
+    # Nothing is missed of what was written after the snapshot.
+    check_history("/t", found, ValidWriteIds.parse(f"d.t:0:{UNBOUNDED}::"))
 
 
 def test_an_empty_base_hides_what_was_before() -> None:
