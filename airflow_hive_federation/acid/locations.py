@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from airflow_hive_federation.acid.history import check_history
+from airflow_hive_federation.acid.markers import chosen, read_marker
 from airflow_hive_federation.acid.moments import Snapshot
-from airflow_hive_federation.acid.names import METADATA_FILE, VERSION_FILE, is_acid_directory, parse_directory
+from airflow_hive_federation.acid.names import VERSION_FILE
 from airflow_hive_federation.acid.places import PartitionState
 from airflow_hive_federation.acid.pruning import Bucketing, Predicate, only_buckets
-from airflow_hive_federation.acid.snapshot import AcidState, acid_state
+from airflow_hive_federation.acid.snapshot import AcidState
 from airflow_hive_federation.errors import AcidFormatError, ConfigurationError, NoSuchObjectError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.partitions import partition_name, unescape
 from airflow_hive_federation.model.types import Column
-from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
-from airflow_hive_federation.storage.filesystem import canonical, open_filesystem, storage_errors
+from airflow_hive_federation.storage.filesystem import canonical
 from airflow_hive_federation.storage.listing import list_many
 
 _VERSION = b"2"
@@ -125,45 +124,6 @@ def _is_hidden(entry: FileEntry) -> bool:
     return any(part.startswith(("_", ".")) for part in entry.path.split("/"))
 
 
-def chosen(
-    location: str,
-    listing: Sequence[FileEntry],
-    write_ids: ValidWriteIds,
-    txns: ValidTxns,
-    storage_options: Mapping[str, Any] | None,
-) -> AcidState:
-    """Choose what to read of a directory, having looked into the markers of Hive 3's compactor.
-
-    :param listing: what lies below the directory, empty directories included.
-
-    Otherwise as :func:`.snapshot.acid_state`.
-    """
-    compacted = [
-        entry.path.rpartition("/")[0]
-        for entry in listing
-        if _is_mark_of_a_base(entry.path) and _says_compacted(f"{location}/{entry.path}", storage_options)
-    ]
-    return acid_state(listing, write_ids, txns, compacted_bases=compacted)
-
-
-def _is_mark_of_a_base(path: str) -> bool:
-    directory, _, file = path.rpartition("/")
-    name = directory.rpartition("/")[2]
-    if file != METADATA_FILE or not name.startswith("base_") or not is_acid_directory(name):
-        return False
-    # With a transaction in its name, the name tells already.
-    return parse_directory(name).visibility_txn_id == 0
-
-
-def _says_compacted(uri: str, storage_options: Mapping[str, Any] | None) -> bool:
-    """Read a marker of Hive 3's compactor (``AcidUtils.MetaDataFile``)."""
-    try:
-        said = json.loads(_content(uri, storage_options))
-        return bool(said["dataFormat"] == "compacted")
-    except (ValueError, TypeError, KeyError) as error:
-        raise AcidFormatError(f"{uri} cannot be read as Hive's marker of a directory.", path=uri) from error
-
-
 def _check_versions(states: Sequence[PartitionState], storage_options: Mapping[str, Any] | None) -> None:
     # Directories of one name in several partitions are of one statement, which has one version.
     marks = {
@@ -178,19 +138,13 @@ def _check_versions(states: Sequence[PartitionState], storage_options: Mapping[s
 
 
 def _check_version(uri: str, storage_options: Mapping[str, Any] | None) -> None:
-    version = _content(uri, storage_options).strip()
+    version = read_marker(uri, storage_options).strip()
     if version != _VERSION:
         raise AcidFormatError(
             f"{uri} says that its directory is of ACID version {version.decode(errors='replace')!r}.",
             remedy="Version 2 is read, which Hive writes since 3.0. Let Hive compact older tables (major).",
             path=uri,
         )
-
-
-def _content(uri: str, storage_options: Mapping[str, Any] | None) -> bytes:
-    filesystem, path = open_filesystem(uri, storage_options)
-    with storage_errors(uri), filesystem.open(path, "rb") as file:
-        return bytes(file.read())
 
 
 def _only_wanted_buckets(state: AcidState, storage: Any, table: Any, predicate: Predicate) -> AcidState:

@@ -93,6 +93,7 @@ def _digested(rows: Any) -> tuple[int, str]:
 
 
 def _rows(spark: SparkSession, plan: Mapping[str, Any], options: Mapping[str, Any] | None) -> Any:
+    from airflow_hive_federation.acid.names import parse_directory
     from airflow_hive_federation.acid.places import PartitionState
     from airflow_hive_federation.acid.plain_tables import plain_table
     from airflow_hive_federation.acid.reader import visible_rows
@@ -108,7 +109,10 @@ def _rows(spark: SparkSession, plan: Mapping[str, Any], options: Mapping[str, An
     def state(files: Any) -> AcidState:
         entries = tuple(FileEntry(path=path, size_bytes=size_bytes) for path, size_bytes in files)
         if write_ids is not None:
-            return acid_state(entries, write_ids)
+            # They are chosen already: a base whose write id has aborted is one that a compactor made.
+            bases = {path.partition("/")[0] for path, _ in files if path.startswith("base_")}
+            made = [one for one in bases if write_ids.is_aborted(parse_directory(one).max_write_id)]
+            return acid_state(entries, write_ids, compacted_bases=made)
         return AcidState(base=None, originals=entries, deltas=(), delete_deltas=())
 
     directories = [

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_federation.acid.markers import chosen
 from airflow_hive_federation.acid.side_files import read_flushed_length
-from airflow_hive_federation.acid.snapshot import AcidDirectory, acid_state
+from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
@@ -90,11 +91,13 @@ def visible_files(
         # The directory as a whole, whatever lies in it, and partitions that lie elsewhere (spec 5).
         listings = listed(external_tables.roots(places), options)
     else:
-        listings = listed_places(places, options)
+        # An overwrite by no rows leaves a base that is an empty directory, and hides what was before.
+        listings = listed_places(places, options, empty_directories=kind.transactional)
     for place, listing in listings:
         if kind.transactional and write_ids is not None:
             name = f"{table.dbName}.{table.tableName}"
-            for file in _acid_files(name, place, listing, write_ids, transactions):
+            state = chosen(place.location, listing, write_ids, transactions, options)
+            for file in _acid_files(name, place, state, write_ids):
                 # A reader opens no file that was not committed yet.
                 if not file.side_file or _flushed_length(file, options) != 0:
                     yield file
@@ -131,18 +134,23 @@ def cut_below_open(write_ids: ValidWriteIds) -> ValidWriteIds:
 
 
 def listed(
-    places: Iterable[Place], options: Mapping[str, Any] | None
+    places: Iterable[Place], options: Mapping[str, Any] | None, *, empty_directories: bool = False
 ) -> Iterator[tuple[Place, list[FileEntry]]]:
     """List places, each by itself: so many side by side, and none of them kept."""
     waiting = iter(places)
     while some := list(islice(waiting, _PLACES_AT_A_TIME)):
         # Hive reads a partition whose directory is gone as empty, and so must its replica.
-        found = list_many([place.location for place in some], options=options, missing_ok=True)
+        found = list_many(
+            [place.location for place in some],
+            options=options,
+            missing_ok=True,
+            empty_directories=empty_directories,
+        )
         yield from ((place, found[place.location]) for place in some)
 
 
 def listed_places(
-    places: Places, options: Mapping[str, Any] | None
+    places: Places, options: Mapping[str, Any] | None, *, empty_directories: bool = False
 ) -> Iterator[tuple[Place, list[FileEntry]]]:
     """List the places of a table that is not external.
 
@@ -150,17 +158,23 @@ def listed_places(
     listed as a whole. So it is where a partition may lie inside another one.
     """
     whole = parse_location(places.root).scheme in OBJECT_STORES if places.root else False
-    return _listed_as_whole(places, options) if whole or not places.apart else listed(places, options)
+    how = _listed_as_whole if whole or not places.apart else listed
+    return how(places, options, empty_directories=empty_directories)
 
 
 def _listed_as_whole(
-    places: Places, options: Mapping[str, Any] | None
+    places: Places, options: Mapping[str, Any] | None, *, empty_directories: bool
 ) -> Iterator[tuple[Place, list[FileEntry]]]:
     root = places.root
     inside = {path: place for place in places if (path := relative_to(place.location, root)) is not None}
     found: dict[str, list[FileEntry]] = {path: [] for path in inside}
     depths = sorted({path.count("/") + 1 if path else 0 for path in inside}, reverse=True)
-    for entry in list_files(root, options=options, missing_ok=True) if inside else ():
+    listing = (
+        list_files(root, options=options, missing_ok=True, empty_directories=empty_directories)
+        if inside
+        else ()
+    )
+    for entry in listing:
         parts = entry.path.split("/")
         home = next((path for depth in depths if (path := "/".join(parts[:depth])) in inside), None)
         # What lies elsewhere below the directory belongs to no place.
@@ -171,17 +185,12 @@ def _listed_as_whole(
             )
     for path, place in inside.items():
         yield place, found[path]
-    yield from listed(places.outside(), options)
+    yield from listed(places.outside(), options, empty_directories=empty_directories)
 
 
 def _acid_files(
-    table: str,
-    place: Place,
-    listing: Iterable[FileEntry],
-    write_ids: ValidWriteIds,
-    transactions: ValidTxns,
+    table: str, place: Place, state: AcidState, write_ids: ValidWriteIds
 ) -> Iterator[VisibleFile]:
-    state = acid_state(listing, write_ids, transactions)
     being_written = state.side_files
     yield from (_visible(place, entry, entry.path) for entry in state.originals)
     for directory in state.directories:

@@ -1,0 +1,56 @@
+"""Which files of ACID tables are dumped and verified."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.write_ids import UNBOUNDED, ValidTxns, ValidWriteIds
+from airflow_hive_federation.replication.dump.contents import visible_files
+from airflow_hive_federation.replication.metadata.places import Places
+
+
+def found(root: Path, partitions: list[Path], write_ids: str) -> list[str]:
+    parameters = {"transactional": "true", "transactional_properties": "insert_only"}
+    keys = [types.FieldSchema(name="p", type="string")] if partitions else []
+    table = types.Table(
+        dbName="d",
+        tableName="t",
+        sd=types.StorageDescriptor(location=f"file:{root}"),
+        partitionKeys=keys,
+        parameters=parameters,
+    )
+    described = [
+        types.Partition(values=[one.name], sd=types.StorageDescriptor(location=f"file:{one}"))
+        for one in partitions
+    ]
+    ids = ValidWriteIds.parse(f"d.t:9:{UNBOUNDED}::{write_ids}")
+    files = visible_files(table, Places(table, described), ids, ValidTxns.everything())
+    return sorted(f"{file.partition}|{file.path}" for file in files)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_an_empty_base_hides_what_was_before(tmp_path: Path, elsewhere: bool) -> None:
+    root = tmp_path / "t"
+    inside, other = root / "p=1", (tmp_path if elsewhere else root) / "p=2"
+    for place in (inside, other):
+        for directory in ("delta_0000001_0000001_0000", "base_0000002", "delta_0000003_0000003_0000"):
+            (place / directory).mkdir(parents=True)
+        for number in (1, 3):
+            (place / f"delta_{number:07}_{number:07}_0000" / "000000_0").touch()
+    assert found(root, [inside, other], "") == [
+        "p=p%3D1|delta_0000003_0000003_0000/000000_0",
+        "p=p%3D2|delta_0000003_0000003_0000/000000_0",
+    ]
+
+
+def test_a_base_of_hive_3s_compactor_is_read_whatever_became_of_its_write_id(tmp_path: Path) -> None:
+    for directory in ("base_0000005", "delta_0000004_0000004_0000"):
+        (tmp_path / directory).mkdir()
+        (tmp_path / directory / "000000_0").touch()
+    (tmp_path / "base_0000005" / "_metadata_acid").write_text(
+        '{"thisFileVersion": "0", "dataFormat": "compacted"}', encoding="utf-8"
+    )
+    assert found(tmp_path, [], "5") == ["|base_0000005/000000_0"]
