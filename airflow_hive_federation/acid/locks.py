@@ -17,6 +17,7 @@ A SELECT takes SHARED_READ.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -92,6 +93,14 @@ def lock_components(
         )
         for write in writes
     ]
+
+
+def unnoted(components: Iterable[types.LockComponent]) -> list[types.LockComponent]:
+    """The same locks, by which the metastore notes no write (``TxnHandler.enqueueLock``)."""
+    found = [copy(one) for one in components]
+    for one in found:
+        one.operationType = types.DataOperationType.NO_TXN
+    return found
 
 
 def read_components(tables: Iterable[str]) -> list[types.LockComponent]:

@@ -20,7 +20,13 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Self
 
-from airflow_hive_federation.acid.locks import TableWrite, WriteKind, lock_components, read_components
+from airflow_hive_federation.acid.locks import (
+    TableWrite,
+    WriteKind,
+    lock_components,
+    read_components,
+    unnoted,
+)
 from airflow_hive_federation.acid.moments import Snapshot, take_snapshots
 from airflow_hive_federation.errors import (
     ConfigurationError,
@@ -128,14 +134,24 @@ class Transaction:
             log.warning("transaction %d could not be aborted: %s", self.id, failure)
 
     def lock(self, writes: Sequence[TableWrite]) -> bool:
-        """Take locks and wait until they are granted.
+        """Take locks, wait until they are granted, and have the tables' write ids given.
+
+        In this order, so that a write id is above all that was committed before: it would else lie below the
+        base of an overwrite for which the lock waited, and its rows would be lost. The metastore notes a
+        write by the lock, with the write id of that moment; without one, its cleaner never forgets an aborted
+        write, and no materialized view becomes stale (``CTC_WRITEID``). So the locks are asked for again, as
+        writes. They are held then: whether the metastore has these wait behind others does not matter.
 
         :return: whether it had to wait, so that others may have committed meanwhile.
         :raises LockTimeoutError: if they are not granted within the policy's ``timeout_s``.
         :raises TransactionAbortedError: if the transaction was aborted under us.
         """
         components = lock_components(writes, shared_writes=self._shared_writes)
-        return self._lock(components, {f"{write.database}.{write.table}" for write in writes})
+        waited = self._lock(unnoted(components), {f"{write.database}.{write.table}" for write in writes})
+        for write in writes:
+            self.write_id(write.database, write.table)
+        self._client.lock(components, txn_id=self.id)
+        return waited
 
     def lock_to_read(self, tables: Collection[str]) -> bool:
         """Take readers' locks and wait until they are granted.

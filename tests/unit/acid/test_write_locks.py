@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_hive_federation.acid.locks import TableWrite, WriteKind, lock_components
+from airflow_hive_federation.acid.locks import TableWrite, WriteKind, lock_components, unnoted
 from airflow_hive_federation.metastore.idl.types import DataOperationType, LockLevel, LockType
 
 
@@ -37,3 +37,10 @@ def test_a_partition_is_locked_by_its_name() -> None:
 def test_partitions_that_show_later_are_left_to_the_metastore() -> None:
     component = lock_components([TableWrite(database="d", table="t", kind=WriteKind.INSERT, dynamic=True)])[0]
     assert (component.level, component.isDynamicPartitionWrite) == (LockLevel.TABLE, True)
+
+
+def test_the_same_locks_without_noting_a_write() -> None:
+    components = lock_components([TableWrite(database="d", table="t", kind=WriteKind.DELETE)])
+    (found,) = unnoted(components)
+    assert (found.type, found.operationType) == (LockType.EXCL_WRITE, DataOperationType.NO_TXN)
+    assert components[0].operationType == DataOperationType.DELETE
