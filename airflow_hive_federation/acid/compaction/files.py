@@ -7,7 +7,7 @@ rename is a copy, they are therefore made under their final names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -61,6 +61,18 @@ def remove_staging(plan: CompactionPlan, location: str, options: Mapping[str, An
     """Remove what was made and not published."""
     if plan.staging:
         _remove(join(location, plan.staging), options)
+
+
+def remove_directories(
+    location: str, directories: Iterable[str], options: Mapping[str, Any] | None = None
+) -> None:
+    """Remove directories; what is not there is fine.
+
+    :param directories: relative to the location.
+    :raises StorageError: one cannot be removed.
+    """
+    for directory in directories:
+        _remove(join(location, directory), options)
 
 
 def remove_leftovers(location: str, txns: ValidTxns, options: Mapping[str, Any] | None = None) -> None:

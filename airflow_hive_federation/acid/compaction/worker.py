@@ -20,7 +20,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_hive_federation import __version__
-from airflow_hive_federation.acid.compaction.files import placed, publish, remove_leftovers, remove_staging
+from airflow_hive_federation.acid.compaction.aborted import forgettable, sweep_table
+from airflow_hive_federation.acid.compaction.files import (
+    placed,
+    publish,
+    remove_directories,
+    remove_leftovers,
+    remove_staging,
+)
 from airflow_hive_federation.acid.compaction.merge import MergeOutcome
 from airflow_hive_federation.acid.compaction.plan import (
     BucketMerge,
@@ -32,7 +39,7 @@ from airflow_hive_federation.acid.compaction.plan import (
     plan_compaction,
 )
 from airflow_hive_federation.acid.compaction.tables import compacted_table, run_as
-from airflow_hive_federation.acid.locations import chosen
+from airflow_hive_federation.acid.markers import chosen
 from airflow_hive_federation.acid.moments import Snapshot, take_snapshots
 from airflow_hive_federation.errors import (
     ConfigurationError,
@@ -47,7 +54,6 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.doctor import examine_cleaner
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.model.write_ids import CompactorWriteIds
 from airflow_hive_federation.storage.listing import list_files
 
 log = logging.getLogger(__name__)
@@ -314,15 +320,15 @@ class _Compaction:
         snapshot = take_snapshots(client, [self.name])[self.name.lower()]
         if found.compacted is None:
             # Aborted dynamic partitions of a partitioned table: there is nothing to merge, only to clean.
-            self._stand_for(snapshot.write_ids.for_compactor())
+            self._stand_for(sweep_table(client, found.table, snapshot, self._options))
             self._finish("cleaning")
             return
         self._table = found.compacted
         self._plan(snapshot, kind)
 
-    def _stand_for(self, write_ids: CompactorWriteIds) -> None:
-        """Tell the metastore how far the compaction goes: so far its cleaner will look."""
-        self.request.highestWriteId = write_ids.high_watermark
+    def _stand_for(self, highest_write_id: int) -> None:
+        """Tell the metastore how far the compaction goes: so far it forgets which write ids were aborted."""
+        self.request.highestWriteId = highest_write_id
         self._client.call("update_compactor_state", self.request, self.txn_id)
 
     def _plan(self, snapshot: Snapshot, kind: CompactionKind) -> None:
@@ -332,14 +338,17 @@ class _Compaction:
         remove_leftovers(location, snapshot.txns, self._options)
         listing = list_files(location, options=self._options, missing_ok=True, empty_directories=True)
         write_ids = compactor_write_ids(snapshot.write_ids, listing)
-        self._stand_for(write_ids)
         state = chosen(location, listing, write_ids, snapshot.txns, self._options)
         plan = plan_compaction(self._table, state, write_ids, kind, self.txn_id)
         if plan.decision is Decision.REFUSE:
             self._refuse(plan.reason)
-        elif plan.decision is Decision.CLEAN:
+            return
+        remove_directories(location, state.aborted, self._options)
+        if plan.decision is Decision.CLEAN:
+            self._stand_for(forgettable(state, write_ids))
             self._finish("cleaning")
         else:
+            self._stand_for(write_ids.high_watermark)
             self.plan = placed(plan, location)
 
     def _lock(self) -> None:
@@ -366,10 +375,9 @@ class _Compaction:
         """Commit, and hand the rest to the cleaner.
 
         In this order, unlike Hive's worker (``AcidCompactionService``): by the commit the request learns how
-        far the cleaner may look. A cleaner that comes before takes all transactions for open, removes no
-        directory, and yet has the aborted write ids forgotten (``ReadyToCleanHandler``,
-        ``CompactionCleaner``): their rows would be visible for ever. Killed in between, the next compaction
-        finds nothing to merge and sends the cleaner.
+        far the cleaner may look. A cleaner that comes before takes all transactions for open, and removes
+        nothing (``ReadyToCleanHandler``, ``CompactionCleaner``). Killed in between, the next compaction finds
+        nothing to merge and sends the cleaner.
         """
         self._commit()
         self._have_all_waited_for()

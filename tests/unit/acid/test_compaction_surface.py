@@ -25,10 +25,15 @@ def test_the_command_line_is_understood() -> None:
         build_parser().parse_args(["compact", "sales.orders", "--kind", "sideways"])
 
 
-def test_a_dag_with_the_operators_imports_nothing_heavy() -> None:
-    code = (
-        "import sys, airflow_hive_federation.operators.compaction; "
-        "print([m for m in ('pyarrow', 'pyspark', 'numpy', 'thriftpy2') if m in sys.modules])"
-    )
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("operators.compaction", ("pyarrow", "pyspark", "numpy", "thriftpy2")),
+        # A worker with threads needs no Spark.
+        ("acid.compaction.worker", ("pyspark",)),
+    ],
+)
+def test_nothing_heavy_is_imported(module: str, heavy: tuple[str, ...]) -> None:
+    code = f"import sys, airflow_hive_federation.{module}; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
