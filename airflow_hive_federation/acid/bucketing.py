@@ -313,7 +313,7 @@ def _big_decimal_code(value: Any) -> int:
 def _timestamp_java(array: pa.Array) -> UInts:
     seconds, nanos = _wall_clock(array)
     days = seconds // _DAY_S
-    seconds = seconds + _DAY_S * (julian_shift(days))
+    seconds = seconds + _DAY_S * julian_shift(days)
     return _folded((seconds << np.int64(30)) | nanos)
 
 

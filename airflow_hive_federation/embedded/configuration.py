@@ -71,22 +71,13 @@ def transaction_settings() -> dict[str, str]:
         "metastore.transactional.event.listeners": _LISTENER,
         "hive.metastore.transactional.event.listeners": _LISTENER,
         "hive.metastore.event.db.notification.api.auth": "false",
-        # By Hive's default, its cleaner removes what a reader still needs, and may take committed deltas for
-        # aborted ones (see docs/compaction.md).
+        # By Hive's defaults, its cleaner removes what a reader still needs, and may take committed deltas for
+        # aborted ones; what many transactions that aborted have left, it removes at once, without regard to
+        # readers (see docs/compaction.md).
         **minimum_history(False),
-        **aborts_by_cleaner(False),
+        "metastore.compactor.clean.aborts.using.cleaner": "false",
+        "hive.compactor.clean.aborts.using.cleaner": "false",
     }
-
-
-def aborts_by_cleaner(used: bool) -> dict[str, str]:
-    """Return who removes what many transactions that aborted have left: the cleaner at once, or compaction.
-
-    The cleaner, Hive's default, has no regard to readers (``AbortedTxnCleaner``).
-    """
-    return dict.fromkeys(
-        ("metastore.compactor.clean.aborts.using.cleaner", "hive.compactor.clean.aborts.using.cleaner"),
-        str(used).lower(),
-    )
 
 
 def minimum_history(kept: bool) -> dict[str, str]:
