@@ -138,9 +138,9 @@ class Transaction:
 
         In this order, so that a write id is above all that was committed before: it would else lie below the
         base of an overwrite for which the lock waited, and its rows would be lost. The metastore notes a
-        write by the lock, with the write id of that moment; without one, its cleaner never forgets an aborted
-        write, and no materialized view becomes stale (``CTC_WRITEID``). So the locks are asked for again, as
-        writes. They are held then: whether the metastore has these wait behind others does not matter.
+        write by the lock, with the write id of that moment; without one, it never forgets an aborted write
+        (``MarkCleanedFunction``). So the locks are asked for again, as writes. They are held then: whether
+        the metastore has these wait behind others does not matter.
 
         :return: whether it had to wait, so that others may have committed meanwhile.
         :raises LockTimeoutError: if they are not granted within the policy's ``timeout_s``.
