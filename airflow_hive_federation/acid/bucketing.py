@@ -35,7 +35,8 @@ def bucket_numbers(
 ) -> np.ndarray[Any, np.dtype[np.int32]]:
     """Return each row's bucket number.
 
-    :param columns: the bucket columns' values, in the order of CLUSTERED BY; timestamps are wall clocks.
+    :param columns: the bucket columns' values, in the order of CLUSTERED BY; timestamps are wall clocks,
+        those with local time zone instants.
     :param column_types: their Hive types.
     :param buckets: how many buckets the table has.
     :param version: the table's ``bucketing_version``, 1 or 2.
@@ -234,7 +235,7 @@ def _decimal_murmur(array: pa.Array) -> UInts:
 
 
 def _timestamp_murmur(array: pa.Array) -> UInts:
-    seconds, nanos = _wall_clock(array)
+    seconds, nanos = _seconds(array)
     data = [_timestamp_bytes(int(s), int(n)) for s, n in zip(seconds, nanos, strict=True)]
     return _murmur_bytes(pa.array(data, pa.binary()))
 
@@ -275,6 +276,7 @@ _VERSION_2: dict[str, Callable[[pa.Array], UInts]] = {
     "binary": _murmur_bytes,
     "date": lambda array: _murmur_ints(_days(array), ">i4"),
     "timestamp": _timestamp_murmur,
+    "timestamp with local time zone": _timestamp_murmur,
     "void": lambda array: np.zeros(len(array), np.uint32),
 }
 
@@ -311,10 +313,16 @@ def _big_decimal_code(value: Any) -> int:
 
 
 def _timestamp_java(array: pa.Array) -> UInts:
-    seconds, nanos = _wall_clock(array)
+    seconds, nanos = _seconds(array)
     days = seconds // _DAY_S
     seconds = seconds + _DAY_S * julian_shift(days)
     return _folded((seconds << np.int64(30)) | nanos)
+
+
+def _instant_java(array: pa.Array) -> UInts:
+    """``java.time.Instant.hashCode``."""
+    seconds, nanos = _seconds(array)
+    return _folded(seconds) + np.uint32(51) * nanos.astype(np.uint32)
 
 
 _VERSION_1: dict[str, Callable[[pa.Array], UInts]] = {
@@ -333,6 +341,7 @@ _VERSION_1: dict[str, Callable[[pa.Array], UInts]] = {
     "binary": lambda array: _java_bytes(array, 1),
     "date": lambda array: _days(array).view(np.uint32),
     "timestamp": _timestamp_java,
+    "timestamp with local time zone": _instant_java,
     "void": lambda array: np.zeros(len(array), np.uint32),
 }
 
@@ -364,7 +373,7 @@ def _days(array: pa.Array) -> np.ndarray[Any, np.dtype[np.int32]]:
     return _numbers(array.cast(pa.int32()), np.int32)
 
 
-def _wall_clock(array: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _seconds(array: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Split timestamps into seconds, rounded down, and nanoseconds."""
     a_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[array.type.unit]
     counts = _numbers(array.cast(pa.int64()), np.int64)

@@ -5,7 +5,9 @@ import org.apache.hadoop.hive.common.type.Date
 import org.apache.hadoop.hive.common.type.HiveChar
 import org.apache.hadoop.hive.common.type.HiveDecimal
 import org.apache.hadoop.hive.common.type.HiveVarchar
+import java.time.ZoneId
 import org.apache.hadoop.hive.common.type.Timestamp
+import org.apache.hadoop.hive.common.type.TimestampTZ
 import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspector
 import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspectorUtils
 import org.apache.hadoop.hive.serde2.typeinfo.*
@@ -37,6 +39,7 @@ Object value(Object json, TypeInfo type) {
     case 'binary': return (json as String).decodeHex()
     case 'date': return Date.ofEpochDay(json as int)
     case 'timestamp': return Timestamp.ofEpochSecond(json[0] as long, json[1] as int)
+    case 'timestamp with local time zone': return new TimestampTZ(json[0] as long, json[1] as int, ZoneId.of('UTC'))
   }
   throw new IllegalArgumentException(type.typeName)
 }

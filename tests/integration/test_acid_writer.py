@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 
+from airflow_hive_federation.acid.bucketing import bucket_numbers
 from airflow_hive_federation.acid.orc.tail import read_tail
 from airflow_hive_federation.acid.reader import read_table
 from airflow_hive_federation.acid.transactions import Transaction
@@ -27,6 +29,7 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.types import parse_type
 from airflow_hive_federation.storage.filesystem import local_path
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -411,6 +414,26 @@ def test_timestamps_and_dates(spark: SparkSession, client: MetastoreClient, hive
     rows = read_table(spark, client, "w.times").where("id <> 2").orderBy("id")
     ours = rows.selectExpr("cast(t as string) t", "cast(d as string) d").collect()
     assert [(row.t, row.d) for row in ours] == [(one, one[:10]) for one in TIMES if "1582" not in one]
+
+
+def test_local_time_zones(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:
+    """Hive 4.2 cannot read such columns of ORC, nor write them: it stores 1970, but knows the bucket."""
+    bucketed = "clustered by (at) into 4 buckets"
+    hive.execute(f"create table w.zoned (id int, at timestamp with local time zone) {bucketed} {ACID}")
+    moments = ["2024-07-01 12:00:00.5+02:00", "2024-01-01 00:00:00Z", "1969-12-31 23:59:58+00:00", None]
+    instants = [1719828000500000, 1704067200000000, -2000000, None]
+    rows = spark.createDataFrame(list(enumerate(moments)), "id int, at string")
+    append(spark, client, "w.zoned", rows.withColumn("at", fn.to_timestamp("at")))
+    theirs = "cast(timestamp'2024-07-01 10:00:00.5' as timestamp with local time zone)"
+    hive.execute(f"insert into w.zoned select 9, {theirs}")
+    found = read_table(spark, client, "w.zoned", row_ids=True).orderBy("id")
+    *ours, hives = found.selectExpr("unix_micros(at) at", "ROW__ID.bucketid >> 16 & 4095 bucket").collect()
+    assert [row.at for row in ours] == instants
+    array = pa.array(instants, pa.timestamp("us", "UTC"))
+    kind = parse_type("timestamp with local time zone")
+    buckets = bucket_numbers([array], [kind], buckets=4, version=2).tolist()
+    assert [row.bucket for row in ours] == buckets
+    assert hives.bucket == buckets[0]
 
 
 def test_fractions_before_1970(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:

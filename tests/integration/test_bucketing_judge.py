@@ -37,6 +37,7 @@ CASES = [
         "varchar(9)",
     ),
     "timestamp",
+    "timestamp with local time zone",
     "array<int>",
     "array<string>",
     "map<string,int>",
@@ -148,6 +149,13 @@ def _float_bits(form: str, bits: str) -> Callable[[random.Random], str]:
     return some
 
 
+def _random_moment(rng: random.Random) -> list[int]:
+    ranges = [rng.randint(-62_135_596_800, 253_402_300_799), rng.randint(-(2**31), 2**33), 0, 2**31]
+    # Microseconds are what Spark has.
+    nanos = [0, 1000, 500_000_000, 123_000_000, 999_999_000, rng.randint(0, 999_999) * 1000]
+    return [rng.choice(ranges), rng.choice(nanos)]
+
+
 _RANDOM: dict[str, Callable[[random.Random], Any]] = {
     "boolean": lambda rng: rng.random() < 0.5,
     "tinyint": _bits(8),
@@ -161,11 +169,7 @@ _RANDOM: dict[str, Callable[[random.Random], Any]] = {
     "date": lambda rng: rng.choice(
         [rng.randint(-719_162, 2_932_896), rng.randint(-30_000, 30_000), -141_428]
     ),
-    "timestamp": lambda rng: [
-        rng.choice([rng.randint(-62_135_596_800, 253_402_300_799), rng.randint(-(2**31), 2**33), 0, 2**31]),
-        # Microseconds are what Spark has.
-        rng.choice([0, 1000, 500_000_000, 123_000_000, 999_999_000, rng.randint(0, 999_999) * 1000]),
-    ],
+    **dict.fromkeys(("timestamp", "timestamp with local time zone"), _random_moment),
 }
 
 
@@ -193,4 +197,5 @@ _DECODED: dict[str, Callable[[Any], Any]] = {
     "decimal": Decimal,
     "binary": bytes.fromhex,
     "timestamp": lambda parts: np.datetime64(parts[0] * 1_000_000 + parts[1] // 1000, "us"),
+    "timestamp with local time zone": lambda parts: parts[0] * 1_000_000 + parts[1] // 1000,
 }
