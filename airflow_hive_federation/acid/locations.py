@@ -67,7 +67,7 @@ def directories_to_read(
             check_history(storage.location, state, snapshot.write_ids)
         if predicate is not None and is_transactional(table):
             state = _only_wanted_buckets(state, storage, table, predicate)
-        states.append(PartitionState(location=storage.location, state=state, values=values))
+        states.append(PartitionState(location=storage.location, state=state, values=values, storage=storage))
     _check_versions(states, storage_options)
     return states
 

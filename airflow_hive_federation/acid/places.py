@@ -33,11 +33,13 @@ class PartitionState:
     :param location: URI of the directory.
     :param state: its snapshot.
     :param values: texts of the partition's values, as the metastore has them.
+    :param storage: the metastore's storage descriptor of the partition; ``None`` stands for the table's.
     """
 
     location: str
     state: AcidState
     values: tuple[str, ...] = ()
+    storage: Any | None = None
 
 
 @dataclass(frozen=True)

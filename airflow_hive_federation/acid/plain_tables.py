@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
+from pyspark.sql import types as spark_types
 
 from airflow_hive_federation.acid import scan
 from airflow_hive_federation.acid.footers import parquet_metadata
 from airflow_hive_federation.acid.places import PartitionState, Place, no_rows, shown, with_partition_values
 from airflow_hive_federation.acid.spark_types import spark_schema, spark_type
-from airflow_hive_federation.acid.text_tables import text_form
+from airflow_hive_federation.acid.text_tables import TextForm, text_form
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.types import Column
 
@@ -27,6 +30,18 @@ _FORMATS = {
 # What is whole, and what else Hive would decode.
 _BASE_64 = r"\A([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\z"
 _LIKE_BASE_64 = r"\A[A-Za-z0-9+/=_\s-]*\z"
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How files are written.
+
+    :param file_format: Spark's name of the format.
+    :param text: how lines are made, of text.
+    """
+
+    file_format: str
+    text: TextForm | None
 
 
 def plain_table(
@@ -44,36 +59,53 @@ def plain_table(
     :param storage_options: for reading footers of Parquet files with dates.
     :raises ConfigurationError: if the files are in a format that is not read here.
     """
-    file_format = _FORMATS.get(table.sd.inputFormat)
-    if file_format is None:
-        raise ConfigurationError(
-            f"{table.dbName}.{table.tableName} is in a format that is not read here: {table.sd.inputFormat}.",
-            remedy="ORC, Parquet and delimited text are.",
-        )
     schema = spark_schema(columns)
+    places: defaultdict[_Form, list[Place]] = defaultdict(list)
+    for one in directories:
+        places[_form(table, one.storage, columns)].append(Place.of(spark, one))
     frames = []
-    for directory in directories:
-        path, uri = scan.qualified(spark, directory.location)
-        # Spark passes over files of no bytes; the others may be asked for their footers.
-        paths = [f"{path}/{entry.path}" for entry in directory.state.files() if entry.size_bytes]
-        if not paths:
-            continue
-        place = Place(path, uri, directory.state, directory.values)
-        if file_format == "text":
-            found = [_text_rows(spark, paths, table, columns)]
-        else:
-            dated = file_format == "parquet" and "date" in schema.simpleString()
-            found = [
-                scan.plain_rows(spark, some, schema, file_format, options).drop(scan.FILE, *scan.KEYS)
-                for some, options in (_by_calendar(paths, storage_options) if dated else [(paths, {})])
-            ]
-        frames += [with_partition_values(spark, rows, [place], keys) for rows in found]
+    for form, alike in places.items():
+        # Spark passes over files of no bytes; the others may be asked for their footers. One that lies in a
+        # partition inside another's directory is listed for both, and belongs to the inner one.
+        entries = {
+            place.full(entry): None for place in alike for entry in place.state.files() if entry.size_bytes
+        }
+        for rows in _rows(spark, list(entries), schema, form, storage_options):
+            frames.append(with_partition_values(spark, rows, alike, keys))
     if not frames:
         empty = no_rows(spark, schema)
         frames.append(empty.withColumns({key.name: fn.lit(None).cast(spark_type(key.type)) for key in keys}))
     selected = {column.name: shown(column, scan.quoted(column.name)) for column in columns}
     selected |= {key.name: scan.quoted(key.name) for key in keys}
     return scan.union([scan.Rows(frame=frame, columns=selected).made() for frame in frames])
+
+
+def _form(table: Any, storage: Any | None, columns: Sequence[Column]) -> _Form:
+    """How files of a table are; ``ALTER TABLE`` changes what the partitions made later are like."""
+    input_format = (storage or table.sd).inputFormat
+    file_format = _FORMATS.get(input_format)
+    if file_format is None:
+        raise ConfigurationError(
+            f"{table.dbName}.{table.tableName} is in a format that is not read here: {input_format}.",
+            remedy="ORC, Parquet and delimited text are.",
+        )
+    return _Form(file_format, text_form(table, columns, storage) if file_format == "text" else None)
+
+
+def _rows(
+    spark: SparkSession,
+    paths: list[str],
+    schema: spark_types.StructType,
+    form: _Form,
+    storage_options: Mapping[str, Any] | None,
+) -> list[DataFrame]:
+    if not paths:
+        return []
+    if form.text is not None:
+        return [_text_rows(spark, paths, schema, form.text)]
+    dated = form.file_format == "parquet" and "date" in schema.simpleString()
+    split = _by_calendar(paths, storage_options) if dated else [(paths, {})]
+    return [scan.plain_rows(spark, some, schema, form.file_format, options) for some, options in split]
 
 
 def _by_calendar(
@@ -93,18 +125,20 @@ def _by_calendar(
     return [(some, {"datetimeRebaseMode": mode}) for some, mode in split if some]
 
 
-def _text_rows(spark: SparkSession, paths: Sequence[str], table: Any, columns: Sequence[Column]) -> DataFrame:
-    form = text_form(table, columns)
+def _text_rows(
+    spark: SparkSession, paths: Sequence[str], schema: spark_types.StructType, form: TextForm
+) -> DataFrame:
     parts = fn.split(fn.col("value"), f"\\Q{form.delimiter}\\E", -1)
     # Without lineSep, Spark ends lines as Hive does: by Hadoop's LineReader, at \n, \r and \r\n.
-    lines = spark.read.options(**scan.STRICT).text(scan.escaped(paths)).select(parts.alias("parts"))
+    lines = spark.read.options(**scan.STRICT).text(scan.escaped(paths))
     values = []
-    for index, column in enumerate(columns):
+    for index, field in enumerate(schema.fields):
         text = fn.get(fn.col("parts"), fn.lit(index))
         text = fn.when(text != form.null, text)
-        value = _bytes(text) if column.type.name == "binary" else text.try_cast(spark_type(column.type))
-        values.append(value.alias(column.name))
-    return lines.select(*values)
+        binary = field.dataType == spark_types.BinaryType()
+        values.append((_bytes(text) if binary else text.try_cast(field.dataType)).alias(field.name))
+    file = fn.col("_metadata.file_path").alias(scan.FILE)
+    return lines.select(parts.alias("parts"), file).select(*values, scan.FILE)
 
 
 def _bytes(text: SparkColumn) -> SparkColumn:

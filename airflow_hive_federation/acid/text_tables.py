@@ -52,13 +52,17 @@ class TextForm:
             raise ValueError(f"the text {texts[at].as_py()[:80]!r} cannot be written: {why} in this table")
 
 
-def text_form(table: Any, columns: Sequence[Column]) -> TextForm:
+def text_form(table: Any, columns: Sequence[Column], storage: Any | None = None) -> TextForm:
     """Take from the metastore's table how its text files are.
 
+    :param storage: storage descriptor of a partition, whose settings come before the table's
+        (``MetaStoreUtils.getPartSchemaFromTableSchema``).
     :raises ConfigurationError: if they are in a form that is neither read nor written here.
     """
-    serde = table.sd.serdeInfo
-    settings = {**(table.parameters or {}), **(serde.parameters or {})}
+    serde = (storage or table.sd).serdeInfo
+    settings: dict[str, str] = {}
+    for some in (table.parameters, table.sd.serdeInfo.parameters, serde.parameters):
+        settings |= some or {}
     unusual = _UNUSUAL & {key for key, value in settings.items() if (key, value) != ("line.delim", "\n")}
     unfit = [column.name for column in columns if not _fits(column.type)]
     delimiter = _delimiter(settings.get("field.delim", settings.get("serialization.format", "")))

@@ -12,10 +12,16 @@ from typing import Any
 
 from airflow_hive_federation.acid.locks import WriteKind, operation_type
 from airflow_hive_federation.acid.moments import take_snapshots
+from airflow_hive_federation.acid.write.partitions import check_alike, new_partition
 from airflow_hive_federation.acid.write.plan import TableLayout, partition_names
-from airflow_hive_federation.acid.write.publish import claiming_accuracy, new_partition, withdraw_accuracy
-from airflow_hive_federation.errors import MetastoreServerError
-from airflow_hive_federation.ingest.errors import PartitionCreationFailed, TransactionError, metastore_errors
+from airflow_hive_federation.acid.write.publish import claiming_accuracy, withdraw_accuracy
+from airflow_hive_federation.errors import ConfigurationError, MetastoreServerError
+from airflow_hive_federation.ingest.errors import (
+    InvalidTable,
+    PartitionCreationFailed,
+    TransactionError,
+    metastore_errors,
+)
 from airflow_hive_federation.ingest.grouping import Values
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
@@ -58,6 +64,7 @@ class Partitions:
     def prepare(self, values: Iterable[Values], *, txn_id: int, write_id: int) -> None:
         """Make partitions ready to be written to in a transaction.
 
+        :raises InvalidTable: one is not stored as the table is.
         :raises PartitionCreationFailed: one cannot be created.
         :raises TransactionError: the metastore does not take note of them.
         """
@@ -90,6 +97,10 @@ class Partitions:
                 self.created += len(missing)
                 # Somebody else may have been first, and elsewhere.
                 found |= self._existing(missing)
+        try:
+            check_alike(layout, self._table, list(found.values()))
+        except ConfigurationError as error:
+            raise InvalidTable(error.message, remedy=error.remedy, table=layout.name) from error
         self._locations |= {one: found[one].sd.location.rstrip("/") for one in values}
         return [found[one] for one in values]
 

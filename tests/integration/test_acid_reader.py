@@ -24,6 +24,8 @@ from airflow_hive_federation.acid.moments import Snapshot
 from airflow_hive_federation.acid.orc.assembly import HYBRID, PROLEPTIC, AssembledFile, encode, type_messages
 from airflow_hive_federation.acid.plain_tables import _text_rows
 from airflow_hive_federation.acid.reader import read_table
+from airflow_hive_federation.acid.spark_types import spark_schema
+from airflow_hive_federation.acid.text_tables import TextForm
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from airflow_hive_federation.model.types import Column, parse_type
@@ -81,7 +83,8 @@ class GoldenTable:
         for one in self.description["partitions"]:
             if names is None or one["path"] in names:
                 location = f"file:{self.location}/{one['path']}"
-                yield SimpleNamespace(values=one["values"], sd=SimpleNamespace(location=location))
+                storage = {**vars(self.get_table(database, table).sd), "location": location}
+                yield SimpleNamespace(values=one["values"], sd=SimpleNamespace(**storage))
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -402,10 +405,7 @@ def test_lines_end_as_hive_ends_them(spark: SparkSession, tmp_path: Path) -> Non
     """A file of Windows, as LOAD DATA brings it, leaves no carriage return in the last column."""
     file = tmp_path / "000000_0"
     file.write_bytes(b"1\x01one\r\n2\x01two\r3\x01three\n")
-    serde = SimpleNamespace(
-        serializationLib="org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe", parameters={"line.delim": "\n"}
-    )
-    table = SimpleNamespace(dbName="d", tableName="t", parameters={}, sd=SimpleNamespace(serdeInfo=serde))
-    columns = [Column.of("id", "int"), Column.of("name", "string")]
-    rows = _text_rows(spark, [str(file)], table, columns).collect()
+    form = TextForm(delimiter="\x01", null="\\N")
+    schema = spark_schema([Column.of("id", "int"), Column.of("name", "string")])
+    rows = _text_rows(spark, [str(file)], schema, form).drop(scan.FILE).collect()
     assert sorted(rows) == [(1, "one"), (2, "two"), (3, "three")]

@@ -27,6 +27,8 @@ from airflow_hive_federation.errors import (
     SparkJobError,
     TransactionAbortedError,
 )
+from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
+from airflow_hive_federation.ingest.errors import InvalidTable
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.types import parse_type
@@ -365,6 +367,60 @@ def test_text(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> No
     for text in ("a\tb", "a\nb", "\\N"):
         with pytest.raises(ConfigurationError, match="cannot be written"):
             append(spark, client, "w.tabs", rows.limit(1).withColumn("s", fn.lit(text)))
+
+
+def test_partitions_that_are_older_than_their_tables_form(
+    spark: SparkSession, client: MetastoreClient, hive: HiveSql
+) -> None:
+    """``ALTER TABLE`` leaves partitions as they are: they are read so, and nothing is added to them."""
+    only = "tblproperties ('transactional'='true', 'transactional_properties'='insert_only')"
+    by_commas = "row format delimited fields terminated by ',' stored as textfile"
+    hive.execute(f"create table w.older (id int, name string) partitioned by (p int) {by_commas} {only}")
+    for p in range(4):
+        rows = spark.sql(f"select {p} id, 'a;{p}' name")
+        append(spark, client, "w.older", rows, partition={"p": p})
+    hive.execute("alter table w.older set serdeproperties ('field.delim'=';', 'serialization.format'=';')")
+    append(spark, client, "w.older", spark.sql("select 4 id, 'a,4' name"), partition={"p": 4})
+    kept = [("0", "a;0"), ("1", "a;1"), ("2", "a;2"), ("3", "a;3"), ("4", "a,4")]
+    # Vectorized, Hive splits all lines by the table's delimiter: (None, "0") is what it makes of "0,a;0".
+    hive.set("hive.vectorized.execution.enabled", "false")
+    assert hive.execute("select id, name from w.older order by id") == kept
+    ours = read_table(spark, client, "w.older").orderBy("id").collect()
+    assert [(str(row.id), row.name, row.p) for row in ours] == [(*row, p) for p, row in enumerate(kept)]
+    with pytest.raises(ConfigurationError, match=r"p=3 of w.older is not stored as its table: text: ','"):
+        append(spark, client, "w.older", spark.sql("select 5 id, 'b' name, 3 p union select 6, 'c', 5"))
+    hive.execute("alter table w.older set serdeproperties ('field.delim'=',', 'serialization.format'=',')")
+    append(spark, client, "w.older", spark.sql("select 5 id, 'b' name, 3 p union select 6, 'c', 5"))
+    assert hive.execute("select id, name from w.older where p = 3 order by id") == [("3", "a;3"), ("5", "b")]
+    assert read_table(spark, client, "w.older").count() == 7
+
+
+def test_partitions_of_fewer_buckets_than_their_table(
+    spark: SparkSession, client: MetastoreClient, hive: HiveSql
+) -> None:
+    clustered = "clustered by (id) into {} buckets"
+    hive.execute(
+        f"create table w.rebucketed (id int, name string) partitioned by (p int) {clustered.format(2)} {ACID}"
+    )
+    rows = spark.range(8).selectExpr("cast(id as int) id", "'a' name")
+    append(spark, client, "w.rebucketed", rows, partition={"p": 1})
+    hive.execute(f"alter table w.rebucketed {clustered.format(4)}")
+    assert read_table(spark, client, "w.rebucketed", where="id = 3").count() == 1
+    refused = "p=1 of w.rebucketed is not stored as its table: buckets: 2 by id instead of 4 by id"
+    with pytest.raises(ConfigurationError, match=refused):
+        append(spark, client, "w.rebucketed", rows, partition={"p": 1})
+    third = read_table(spark, client, "w.rebucketed", row_ids=True).where("id = 3")
+    with pytest.raises(ConfigurationError, match=refused):
+        update(spark, client, "w.rebucketed", third.withColumn("name", fn.lit("b")))
+    streaming = HiveStreamingConnection.new_builder().with_database("w").with_table("rebucketed")
+    by_commas = streaming.with_record_writer(StrictDelimitedInputWriter(field_delimiter=","))
+    with by_commas.with_conf(client.settings).connect() as connection:
+        with pytest.raises(InvalidTable, match=refused), connection.transaction():
+            connection.write(b"9,z,1")
+    delete(spark, client, "w.rebucketed", third)
+    append(spark, client, "w.rebucketed", rows.selectExpr("id + 8 id", "name"), partition={"p": 2})
+    found = _both(spark, client, hive, "w.rebucketed", "id, p")
+    assert found == [(str(i), str(1 + i // 8)) for i in range(16) if i != 3]
 
 
 TIMES = [

@@ -7,7 +7,6 @@ partitions, as Hive does.
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from typing import Any
 from airflow_hive_federation.acid.locks import WriteKind, operation_type
 from airflow_hive_federation.acid.names import VERSION_FILE, bucket_file
 from airflow_hive_federation.acid.transactions import Transaction
+from airflow_hive_federation.acid.write.partitions import check_alike, new_partition
 from airflow_hive_federation.acid.write.plan import (
     StagedFile,
     TableLayout,
@@ -68,6 +68,7 @@ def publish(statement: Statement, files: Sequence[StagedFile], *, update: bool =
     """Give a statement's files their names and tell the metastore.
 
     :param update: the files belong to an UPDATE, not to a plain INSERT or DELETE.
+    :raises ConfigurationError: if a partition is not stored as the table is.
     :raises StorageError: if a file cannot be renamed.
     :raises MetastoreError: if the metastore refuses.
     """
@@ -133,6 +134,8 @@ def _partitions(statement: Statement, values: Sequence[tuple[str, ...]]) -> dict
     names = dict(zip(partition_names(layout, values), values, strict=True))
     found: Any = client.iter_partitions(layout.database, layout.table, names=list(names))
     existing = {tuple(one.values): one for one in found}
+    if not statement.deletes:
+        check_alike(layout, table, list(existing.values()))
     made = {
         one: new_partition(table, one, f"{layout.location}/{name}", statement.write_id)
         for name, one in names.items()
@@ -141,20 +144,6 @@ def _partitions(statement: Statement, values: Sequence[tuple[str, ...]]) -> dict
     if made and (statement.deletes or statement.kind is WriteKind.UPDATE):
         raise ConfigurationError(f"{layout.name} has no partition {sorted(made)[0]}.")
     return existing | made
-
-
-def new_partition(table: Any, values: Sequence[str], location: str, write_id: int) -> Any:
-    """Describe a partition to be made: as its table is, elsewhere."""
-    storage = copy.deepcopy(table.sd)
-    storage.location = location
-    return types.Partition(
-        dbName=table.dbName,
-        tableName=table.tableName,
-        values=list(values),
-        sd=storage,
-        parameters={},
-        writeId=write_id,
-    )
 
 
 def _move(

@@ -36,6 +36,7 @@ def form_of(
         ({"serialization.format": ",", "field.delim": ";"}, ";"),
         ({"field.delim": "||"}, "|"),
         ({"field.delim": ""}, "\x01"),
+        ({"line.delim": "\n"}, "\x01"),
     ],
 )
 def test_delimiters(settings: dict[str, str], delimiter: str) -> None:
@@ -45,6 +46,20 @@ def test_delimiters(settings: dict[str, str], delimiter: str) -> None:
 def test_null_is_told_by_serde_or_table() -> None:
     assert form_of({"serialization.null.format": ""}).null == ""
     assert form_of({}, parameters={"serialization.null.format": "nil"}).null == "nil"
+
+
+def test_a_partition_has_settings_of_its_own() -> None:
+    columns = [Column.of("c", "string")]
+
+    def storage(**settings: str) -> SimpleNamespace:
+        return SimpleNamespace(serdeInfo=SimpleNamespace(serializationLib=SERDE, parameters=settings))
+
+    table = SimpleNamespace(
+        sd=storage(**{"field.delim": ";", "serialization.null.format": "nil"}), parameters=None
+    )
+    made_before = storage(**{"field.delim": ","})
+    assert text_form(table, columns, made_before) == TextForm(delimiter=",", null="nil")
+    assert text_form(table, columns, storage()) == TextForm(delimiter=";", null="nil")
 
 
 @pytest.mark.parametrize(
