@@ -68,20 +68,20 @@ def each(
         return list(threads.map(answer, paths))
 
 
-def parquet_metadata(
+def parquet_footers(
     paths: Sequence[str], options: Mapping[str, Any] | None
-) -> list[tuple[str, dict[bytes, bytes]]]:
-    """Return each Parquet file with its user metadata.
+) -> list[tuple[str, parquet.FileMetaData]]:
+    """Return each Parquet file with its footer.
 
     :raises FileVanishedError: if a file is gone.
     :raises AcidFormatError: if one is no whole Parquet file.
     """
 
-    def answer(path: str) -> tuple[str, dict[bytes, bytes]]:
+    def answer(path: str) -> tuple[str, parquet.FileMetaData]:
         filesystem, name = open_filesystem(path, options)
         with storage_errors(path), filesystem.open(name, "rb") as file:
             try:
-                return path, dict(parquet.read_metadata(file).metadata or {})
+                return path, parquet.read_metadata(file)
             except pa.ArrowException as error:
                 raise AcidFormatError(f"{path} is not a whole Parquet file: {error}.", path=path) from error
 

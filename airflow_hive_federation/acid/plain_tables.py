@@ -13,7 +13,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql import types as spark_types
 
 from airflow_hive_federation.acid import scan
-from airflow_hive_federation.acid.footers import parquet_metadata
+from airflow_hive_federation.acid.parquet_tables import parquet_rows
 from airflow_hive_federation.acid.places import PartitionState, Place, no_rows, shown, with_partition_values
 from airflow_hive_federation.acid.spark_types import spark_schema, spark_type
 from airflow_hive_federation.acid.text_tables import TextForm, text_form
@@ -103,26 +103,9 @@ def _rows(
         return []
     if form.text is not None:
         return [_text_rows(spark, paths, schema, form.text)]
-    dated = form.file_format == "parquet" and "date" in schema.simpleString()
-    split = _by_calendar(paths, storage_options) if dated else [(paths, {})]
-    return [scan.plain_rows(spark, some, schema, form.file_format, options) for some, options in split]
-
-
-def _by_calendar(
-    paths: Sequence[str], storage_options: Mapping[str, Any] | None
-) -> list[tuple[list[str], dict[str, str]]]:
-    """Split Parquet files by the calendar of their dates.
-
-    Unless it is told otherwise, Hive writes the days of the Julian calendar before 15 October 1582, and says
-    so (``DataWritableWriteSupport``). Spark takes files that are not its own for proleptic.
-    """
-    julian: list[str] = []
-    proleptic: list[str] = []
-    for path, metadata in parquet_metadata(paths, storage_options):
-        by_hive = b"writer.model.name" in metadata
-        (julian if by_hive and metadata.get(b"writer.date.proleptic") != b"true" else proleptic).append(path)
-    split = [(julian, "LEGACY"), (proleptic, "CORRECTED")]
-    return [(some, {"datetimeRebaseMode": mode}) for some, mode in split if some]
+    if form.file_format == "parquet":
+        return parquet_rows(spark, paths, schema, storage_options)
+    return [scan.plain_rows(spark, paths, schema, form.file_format)]
 
 
 def _text_rows(
@@ -131,12 +114,17 @@ def _text_rows(
     parts = fn.split(fn.col("value"), f"\\Q{form.delimiter}\\E", -1)
     # Without lineSep, Spark ends lines as Hive does: by Hadoop's LineReader, at \n, \r and \r\n.
     lines = spark.read.options(**scan.STRICT).text(scan.escaped(paths))
+    session_zone, zone = str(spark.conf.get("spark.sql.session.timeZone")), scan.jvm_zone(spark)
     values = []
     for index, field in enumerate(schema.fields):
         text = fn.get(fn.col("parts"), fn.lit(index))
         text = fn.when(text != form.null, text)
-        binary = field.dataType == spark_types.BinaryType()
-        values.append((_bytes(text) if binary else text.try_cast(field.dataType)).alias(field.name))
+        value = text.try_cast(field.dataType)
+        if field.dataType == spark_types.BinaryType():
+            value = _bytes(text)
+        if field.dataType == spark_types.TimestampType():
+            value = scan.at_same_clock(value, session_zone, zone)
+        values.append(value.alias(field.name))
     file = fn.col("_metadata.file_path").alias(scan.FILE)
     return lines.select(parts.alias("parts"), file).select(*values, scan.FILE)
 

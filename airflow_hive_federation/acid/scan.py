@@ -74,6 +74,7 @@ _NEUTRAL = "__acid_column_"
 _CHEAP = (spark_types.BooleanType, spark_types.NumericType, spark_types.DateType)
 # Broadcast by rows: deletes compress so well that their bytes say nothing (400,000 in 6 KB).
 _BROADCAST_ROWS = 2_000_000
+_LONG_AGO_MS = -62_000_000_000_000
 _VISIBILITY = re.compile(r"_v\d+\Z")
 
 
@@ -205,8 +206,7 @@ def arrow_rows(spark: SparkSession, files: Sequence[RowFile], schema: spark_type
     """
     by_path = {file.path: file for file in files}
     result = spark_types.StructType([*schema.fields, *_KEY_FIELDS])
-    # Spark's own ORC reader turns wall clocks into instants by the JVM's zone.
-    zone = _jvm(spark).java.util.TimeZone.getDefault().getID()
+    zone = jvm_zone(spark)
 
     def convert(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -320,6 +320,22 @@ def _texts(spark: SparkSession, texts: Sequence[str]) -> Any:
     """Make a list of the JVM's, which otherwise would take one call for each item."""
     split = _jvm(spark).org.apache.hadoop.util.StringUtils.getStringCollection
     return split("\0".join(texts), "\0")
+
+
+def jvm_zone(spark: SparkSession) -> str:
+    """The time zone by which wall clocks are instants here, as Spark's own ORC reader has it: the JVM's."""
+    return str(_jvm(spark).java.util.TimeZone.getDefault().getID())
+
+
+def at_same_clock(instant: SparkColumn, theirs: str, ours: str) -> SparkColumn:
+    """Return when the clock of one time zone shows what that of another does at an instant."""
+    return instant if theirs == ours else fn.to_utc_timestamp(fn.from_utc_timestamp(instant, theirs), ours)
+
+
+def standard_offset_s(spark: SparkSession, zone: str) -> int:
+    """Return how many seconds a zone's clock was ahead of UTC before 1900, to ``java.util.TimeZone``."""
+    milliseconds = _jvm(spark).java.util.TimeZone.getTimeZone(zone).getOffset(_LONG_AGO_MS)
+    return int(milliseconds) // 1_000
 
 
 def column_of(spark: SparkSession, expression: Any) -> SparkColumn:

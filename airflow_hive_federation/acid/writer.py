@@ -23,6 +23,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from airflow_hive_federation.acid import scan
 from airflow_hive_federation.acid.locks import TableWrite, WriteKind
 from airflow_hive_federation.acid.moments import take_snapshots
 from airflow_hive_federation.acid.reader import ROW_ID_COLUMN, read_table
@@ -221,7 +222,7 @@ class _Work:
     @property
     def zone(self) -> str:
         """The zone by whose wall clock our reader, and Spark's ORC reader, understand timestamps."""
-        return str(self.spark._jvm.java.util.TimeZone.getDefault().getID())  # type: ignore[union-attr] # noqa: SLF001
+        return scan.jvm_zone(self.spark)
 
 
 def _insert(

@@ -414,9 +414,9 @@ def test_partitions_of_fewer_buckets_than_their_table(
         update(spark, client, "w.rebucketed", third.withColumn("name", fn.lit("b")))
     streaming = HiveStreamingConnection.new_builder().with_database("w").with_table("rebucketed")
     by_commas = streaming.with_record_writer(StrictDelimitedInputWriter(field_delimiter=","))
-    with by_commas.with_conf(client.settings).connect() as connection:
-        with pytest.raises(InvalidTable, match=refused), connection.transaction():
-            connection.write(b"9,z,1")
+    connected = by_commas.with_conf(client.settings).connect()
+    with connected as connection, pytest.raises(InvalidTable, match=refused), connection.transaction():
+        connection.write(b"9,z,1")
     delete(spark, client, "w.rebucketed", third)
     append(spark, client, "w.rebucketed", rows.selectExpr("id + 8 id", "name"), partition={"p": 2})
     found = _both(spark, client, hive, "w.rebucketed", "id, p")

@@ -18,6 +18,7 @@ _COPY_BYTES = 8 * 1024 * 1024
 _STRIPE_BYTES = 64 * 1024 * 1024
 _HYBRID_CALENDAR = 1
 _ARROW_SCHEMA = b"ARROW:schema"
+_INT96 = "use_deprecated_int96_timestamps"
 
 
 def append_files(merge: BucketMerge, options: Mapping[str, Any] | None, compression: str) -> tuple[int, int]:
@@ -75,7 +76,10 @@ def _parquet(merge: BucketMerge, options: Mapping[str, Any] | None, compression:
                 with reading(join(merge.table.location, source.path), options) as content:
                     opened = _opened(merge, source, content)
                     for group in range(opened.num_row_groups):
-                        table = _with_columns(opened.read_row_group(group), schema)
+                        found = opened.read_row_group(group)
+                        if settings[_INT96]:
+                            _check_range(merge, source, content, group, found.schema)
+                        table = _with_columns(found, schema)
                         rows += table.num_rows
                         writer.write_table(table)
             # The writer forgets those of the schema when it does not store the schema itself.
@@ -113,8 +117,18 @@ def _parquet_settings(opened: parquet.ParquetFile) -> dict[str, Any]:
         compression = opened.metadata.row_group(0).column(0).compression.lower()
     return {
         "compression": "none" if compression == "uncompressed" else compression,
-        "use_deprecated_int96_timestamps": any(one.physical_type == "INT96" for one in columns),
+        _INT96: any(one.physical_type == "INT96" for one in columns),
     }
+
+
+def _check_range(merge: BucketMerge, source: MergeInput, content: Any, group: int, schema: pa.Schema) -> None:
+    """Arrow reads INT96 as nanoseconds since 1970, and years that these do not reach silently as others."""
+    coarse = parquet.ParquetFile(content, coerce_int96_timestamp_unit="us")
+    try:
+        coarse.read_row_group(group).cast(schema)
+    except pa.ArrowInvalid as error:
+        why = "has timestamps outside the years 1677 to 2262, which cannot be written here"
+        raise _wrong(merge, source, why) from error
 
 
 def _with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:

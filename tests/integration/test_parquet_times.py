@@ -1,0 +1,118 @@
+"""Dates and timestamps in Parquet files are what they are to Hive, whoever wrote them, wherever, and how."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_hive_federation.acid.reader import read_table
+from airflow_hive_federation.acid.scan import jvm_zone
+from airflow_hive_federation.acid.writer import append
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.metastore import MetastoreClient
+
+ONLY = "tblproperties ('transactional'='true', 'transactional_properties'='insert_only')"
+COLUMNS = (
+    "id int, t timestamp, d date, a array<timestamp>, s struct<t:timestamp,n:int>, m map<string,timestamp>"
+)
+# By the clock of Los Angeles, of the sun there until noon of 18 November 1883.
+TIMES = [
+    "0001-01-01 00:00:00",
+    "1500-02-28 23:59:59",
+    "1500-03-01 12:00:05",
+    "1582-10-04 12:00:00",
+    "1582-10-15 00:00:00",
+    "1677-01-01 00:00:00",
+    "1883-11-18 11:00:00",
+    "1883-11-18 12:01:00",
+    "1899-12-31 23:00:00",
+    "1940-06-01 00:00:00",
+    "1969-12-31 23:59:58.5",
+    "2024-07-01 02:30:00.000001",
+    "2300-01-01 00:00:00.25",
+    "9999-12-31 23:59:59.999999",
+]
+WAYS = {
+    "default": {},
+    "int64": {"hive.parquet.write.int64.timestamp": "true"},
+    "proleptic": {"hive.parquet.date.proleptic.gregorian": "true"},
+    "legacy": {"hive.parquet.timestamp.write.legacy.conversion.enabled": "true"},
+}
+SHOWN = ["id", *(f"cast({one} as string)" for one in ("t", "d", "a[0]", "s.t", "m['k']"))]
+
+
+@pytest.fixture(scope="module")
+def hive(source: EmbeddedMetastore) -> Iterator[HiveSql]:
+    """Hive where it is another time than where Spark runs."""
+    with HiveSql(source, vectorized=False) as hive:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TZ", "America/Los_Angeles")
+            hive.execute("create database parquet_times")  # starts its JVM
+        time.tzset()  # glibc may have looked meanwhile
+        yield hive
+
+
+@pytest.fixture(params=["UTC", "Europe/Berlin"])
+def session_zone(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
+    key = "spark.sql.session.timeZone"
+    before = spark.conf.get(key)
+    spark.conf.set(key, request.param)
+    yield request.param
+    spark.conf.set(key, str(before))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_hive_writes(way: str, spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:
+    table = f"parquet_times.{way}"
+    hive.execute(f"create table {table} ({COLUMNS}) stored as parquet {ONLY}")
+    for key, value in WAYS[way].items():
+        hive.set(key, value)
+    values = " union all ".join(
+        f"select {i} id, timestamp '{text}' t, date '{text[:10]}' d" for i, text in enumerate(TIMES)
+    )
+    selected = "select id, t, d, array(t), named_struct('t', t, 'n', id), map('k', t)"
+    hive.execute(f"insert into {table} {selected} from ({values}) v")
+    hive.execute(f"insert into {table} (id) values (100)")
+    for key in WAYS[way]:
+        hive.set(key, "false")
+    wanted = [(i, text, text[:10], text, text, text) for i, text in enumerate(TIMES)]
+    assert _theirs(hive, table) == [*wanted, (100, *[None] * 5)]
+    ours = read_table(spark, client, table).selectExpr(*SHOWN).orderBy("id").collect()
+    assert [tuple(row) for row in ours] == [*wanted, (100, *[None] * 5)]
+
+
+def test_what_we_write(
+    spark: SparkSession, client: MetastoreClient, hive: HiveSql, session_zone: str
+) -> None:
+    """By the clock of the JVM's time zone, and not of the session's."""
+    table = f"parquet_times.ours_{session_zone.lower().replace('/', '_')}"
+    for name, stored in ((table, "parquet"), (f"{table}_text", "textfile")):
+        columns = COLUMNS if stored == "parquet" else "id int, t timestamp, d date"
+        hive.execute(f"create table {name} ({columns}) stored as {stored} {ONLY}")
+        rows = spark.createDataFrame(list(enumerate(TIMES)), "id int, x string").selectExpr(
+            "id", f"to_timestamp(concat(x, ' {jvm_zone(spark)}')) t", "cast(substr(x, 1, 10) as date) d"
+        )
+        if stored == "parquet":
+            rows = rows.selectExpr("*", "array(t) a", "struct(t, id n) s", "map('k', t) m")
+        append(spark, client, name, rows.coalesce(1))
+        shown = SHOWN if stored == "parquet" else SHOWN[:3]
+        written = rows.orderBy("id").selectExpr(*shown).collect()
+        assert read_table(spark, client, name).orderBy("id").selectExpr(*shown).collect() == written
+    wanted = [(i, text, text[:10], text, text, text) for i, text in enumerate(TIMES)]
+    assert _theirs(hive, table) == wanted
+    text = hive.execute(f"select id, t, d from {table}_text order by id")
+    assert [_plain(row) for row in text] == [row[:3] for row in wanted]
+
+
+def _theirs(hive: HiveSql, table: str) -> list[tuple[object, ...]]:
+    return [
+        _plain(row) for row in hive.execute(f"select id, t, d, a[0], s.t, m['k'] from {table} order by id")
+    ]
+
+
+def _plain(row: tuple[str | None, ...]) -> tuple[object, ...]:
+    return (int(str(row[0])), *(None if one is None else one.removesuffix(".0") for one in row[1:]))
