@@ -518,32 +518,35 @@ def test_fractions_before_1970(spark: SparkSession, client: MetastoreClient, hiv
     assert read_table(spark, client, "w.fractions").exceptAll(rows).count() == 0
 
 
+TYPES = (
+    "id int, b boolean, t tinyint, s smallint, l bigint, f float, d double, e decimal(38,10), x string, "
+    "c char(5), v varchar(4), y binary, a array<struct<a:int,b:varchar(2)>>, m map<string,char(2)>, "
+    "z struct<x:char(3),y:decimal(5,1)>"
+)
+TYPE_NAMES = [one.split(" ")[0] for one in TYPES.split(", ")]
+VALUES = (
+    "select * from values "
+    "(1, true, -128Y, -32768S, -9223372036854775808L, float('NaN'), double('NaN'), "
+    "-9999999999999999999999999999.9999999999BD, 'ä日😀', 'ab', 'äöüxyz', X'00FF', "
+    "array(named_struct('a', 1, 'b', 'xyz'), null), map('k', 'v', 'ä', null), "
+    "named_struct('x', 'q', 'y', 1.5BD)), "
+    "(2, false, 127Y, 32767S, 9223372036854775807L, float('-0.0'), double('-0.0'), 0.0BD, "
+    "'', '', '', X'', "
+    "array(), map(), named_struct('x', null, 'y', null)), "
+    "(3, null, null, null, null, null, null, null, null, null, null, null, null, null, null) "
+    "as t(id, b, t, s, l, f, d, e, x, c, v, y, a, m, z)"
+)
+
+
 def test_types(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:
-    columns = (
-        "id int, b boolean, t tinyint, s smallint, l bigint, f float, d double, e decimal(38,10), x string, "
-        "c char(5), v varchar(4), y binary, a array<struct<a:int,b:varchar(2)>>, m map<string,char(2)>, "
-        "z struct<x:char(3),y:decimal(5,1)>"
-    )
-    hive.execute(f"create table w.types ({columns}) {ACID}")
-    rows = spark.sql(
-        "select * from values "
-        "(1, true, -128Y, -32768S, -9223372036854775808L, float('NaN'), double('NaN'), "
-        "-9999999999999999999999999999.9999999999BD, 'ä日😀', 'ab', 'äöüxyz', X'00FF', "
-        "array(named_struct('a', 1, 'b', 'xyz'), null), map('k', 'v', 'ä', null), "
-        "named_struct('x', 'q', 'y', 1.5BD)), "
-        "(2, false, 127Y, 32767S, 9223372036854775807L, float('-0.0'), double('-0.0'), 0.0BD, "
-        "'', '', '', X'', "
-        "array(), map(), named_struct('x', null, 'y', null)), "
-        "(3, null, null, null, null, null, null, null, null, null, null, null, null, null, null) "
-        "as t(id, b, t, s, l, f, d, e, x, c, v, y, a, m, z)"
-    )
+    hive.execute(f"create table w.types ({TYPES}) {ACID}")
+    rows = spark.sql(VALUES)
     append(spark, client, "w.types", rows.coalesce(1))
-    names = [one.split(" ")[0] for one in columns.split(", ")]
-    hive.execute(f"create table w.types_copy ({columns}) {ACID}")
+    hive.execute(f"create table w.types_copy ({TYPES}) {ACID}")
     hive.execute("insert into w.types_copy select * from w.types")
     for vectorized in ("true", "false"):
         hive.set("hive.vectorized.execution.enabled", vectorized)
-        ours = hive.execute(f"select {', '.join(names)} from w.types order by id")
+        ours = hive.execute(f"select {', '.join(TYPE_NAMES)} from w.types order by id")
         assert ours[0][:11] == (
             *("1", "true", "-128", "-32768", str(-(2**63)), "NaN", "NaN"),
             *("-9999999999999999999999999999.9999999999", "ä日😀", "ab   ", "äöüx"),
@@ -566,7 +569,7 @@ def test_types(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> N
             "     ",
             "",
         )
-        assert ours[2] == ("3", *[None] * (len(names) - 1))
+        assert ours[2] == ("3", *[None] * (len(TYPE_NAMES) - 1))
         for condition, wanted in {
             "c = 'ab'": ["1"],
             "v = 'äöüx'": ["1"],
@@ -583,6 +586,38 @@ def test_types(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> N
             )
     hive.execute("delete from w.types where c = 'ab'")
     assert hive.execute("select count(*) from w.types") == [("2",)]
+
+
+@pytest.mark.parametrize("kind", ["orc", "parquet"])
+def test_types_of_insert_only_tables(
+    spark: SparkSession, client: MetastoreClient, hive: HiveSql, kind: str
+) -> None:
+    """What we write Hive reads, and writes again; we read the same of both."""
+    ours, theirs = f"w.types_{kind}", f"w.types_{kind}_copy"
+    for table in (ours, theirs):
+        hive.execute(
+            f"create table {table} ({TYPES}) stored as {kind} "
+            "tblproperties ('transactional'='true', 'transactional_properties'='insert_only')"
+        )
+    append(spark, client, ours, spark.sql(VALUES).coalesce(1))
+    hive.set("hive.vectorized.execution.enabled", "false")
+    hive.execute(f"insert into {theirs} select * from {ours}")
+    asked = f"select {', '.join(TYPE_NAMES)} from {{}} order by id"
+    seen = hive.execute(asked.format(ours))
+    assert hive.execute(asked.format(theirs)) == seen
+    assert [row[0] for row in seen] == ["1", "2", "3"]
+    assert seen[0][8:11] == ("ä日😀", "ab   ", "äöüx")
+    written = read_table(spark, client, ours).orderBy("id").collect()
+    assert repr(written) == repr(read_table(spark, client, theirs).orderBy("id").collect())
+    first = written[0]
+    assert (first.l, str(first.e), first.y) == (
+        -(2**63),
+        "-9999999999999999999999999999.9999999999",
+        b"\x00\xff",
+    )
+    assert (first.a[0].b, first.a[1], first.m["ä"], str(first.z.y)) == ("xy", None, None, "1.5")
+    assert (str(written[1].f), written[1].a, written[1].m) == ("-0.0", [], {})
+    assert all(value is None for value in written[2][1:])
 
 
 def test_a_failed_job_leaves_nothing(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:
