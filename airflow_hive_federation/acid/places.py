@@ -19,7 +19,7 @@ from airflow_hive_federation.acid.spark_types import spark_type
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
-from airflow_hive_federation.model.types import Column
+from airflow_hive_federation.model.types import Column, HiveType
 
 _ONE_SLASH = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):/(?!/)")
 _EMPTY_AUTHORITY = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):///")
@@ -161,12 +161,40 @@ def _value_or_none(value: str) -> str | None:
 
 
 def shown(column: Column, text: str) -> str:
-    """Return a column as Hive shows it, in Spark's SQL.
+    """Return a column as Hive shows it, in Spark's SQL: files lack the spaces at the end of a ``char``.
 
     :param text: its value, in Spark's SQL.
     """
-    # ORC's readers strip a char's padding; Hive shows it.
-    return f"rpad({text}, {column.type.arguments[0]}, ' ')" if column.type.name == "char" else text
+    return _padded(column.type, text, 0)
+
+
+def _padded(kind: HiveType, text: str, depth: int) -> str:
+    if kind.name == "char":
+        return f"rpad({text}, {kind.arguments[0]}, ' ')"
+    if not _has_char(kind):
+        return text
+    if kind.name == "struct":
+        fields = (
+            f"{_literal(one.name)}, {_padded(one.type, f'{text}.{scan.quoted(one.name)}', depth)}"
+            for one in kind.fields
+        )
+        return f"if({text} is null, null, named_struct({', '.join(fields)}))"
+    one = f"__acid_{depth}"
+    parts = [text] if kind.name == "array" else [f"map_keys({text})", f"map_values({text})"]
+    made = [
+        f"transform({part}, {one} -> {_padded(child, one, depth + 1)})"
+        for part, child in zip(parts, kind.children, strict=True)
+    ]
+    return made[0] if kind.name == "array" else f"map_from_arrays({', '.join(made)})"
+
+
+def _has_char(kind: HiveType) -> bool:
+    inside = (*kind.children, *(one.type for one in kind.fields))
+    return kind.name == "char" or any(map(_has_char, inside))
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def no_rows(spark: SparkSession, schema: spark_types.StructType) -> DataFrame:

@@ -542,6 +542,15 @@ def test_types(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> N
     hive.execute(f"create table w.types ({TYPES}) {ACID}")
     rows = spark.sql(VALUES)
     append(spark, client, "w.types", rows.coalesce(1))
+    for row_ids in (False, True):
+        first = read_table(spark, client, "w.types", row_ids=row_ids).where("id = 1").collect()[0]
+        assert (first.c, first.v, first.m["k"], first.m["ä"], first.z.x) == (
+            "ab   ",
+            "äöüx",
+            "v ",
+            None,
+            "q  ",
+        )
     hive.execute(f"create table w.types_copy ({TYPES}) {ACID}")
     hive.execute("insert into w.types_copy select * from w.types")
     for vectorized in ("true", "false"):
@@ -607,6 +616,10 @@ def test_types_of_insert_only_tables(
     assert hive.execute(asked.format(theirs)) == seen
     assert [row[0] for row in seen] == ["1", "2", "3"]
     assert seen[0][8:11] == ("ä日😀", "ab   ", "äöüx")
+    for vectorized in ("true", "false"):
+        hive.set("hive.vectorized.execution.enabled", vectorized)
+        for condition in ("c = 'ab'", "v = 'äöüx'", "e < 0", "x = 'ä日😀'", "l < 0", "b", "t = -128"):
+            assert hive.execute(f"select id from {ours} where {condition}") == [("1",)], condition
     written = read_table(spark, client, ours).orderBy("id").collect()
     assert repr(written) == repr(read_table(spark, client, theirs).orderBy("id").collect())
     first = written[0]
@@ -616,6 +629,7 @@ def test_types_of_insert_only_tables(
         b"\x00\xff",
     )
     assert (first.a[0].b, first.a[1], first.m["ä"], str(first.z.y)) == ("xy", None, None, "1.5")
+    assert (first.m["k"], first.z.x) == ("v ", "q  ")
     assert (str(written[1].f), written[1].a, written[1].m) == ("-0.0", [], {})
     assert all(value is None for value in written[2][1:])
 

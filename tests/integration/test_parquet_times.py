@@ -104,6 +104,9 @@ def test_what_we_write(
         assert read_table(spark, client, name).orderBy("id").selectExpr(*shown).collect() == written
     wanted = [(i, text, text[:10], text, text, text) for i, text in enumerate(TIMES)]
     assert _theirs(hive, table) == wanted
+    for text in (TIMES[0], TIMES[4], TIMES[-3]):
+        for condition in (f"t = timestamp '{text}'", f"d = date '{text[:10]}'"):
+            assert hive.execute(f"select t from {table} where {condition}")[0][0].removesuffix(".0") == text
     text = hive.execute(f"select id, t, d from {table}_text order by id")
     assert [_plain(row) for row in text] == [row[:3] for row in wanted]
 

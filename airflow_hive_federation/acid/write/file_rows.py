@@ -48,12 +48,13 @@ class NewRows:
                 return pa.RecordBatch.from_arrays([self._writing.text.lines(batch.columns)], names=["line"])
             except ValueError as refused:
                 raise RefusedRowsError(str(refused)) from refused
+        parquet = self._writing.file_format == "parquet"
         arrays = [
-            stored(array, column.type, self._writing.zone)
+            stored(array, column.type, self._writing.zone, padded=not parquet)
             for array, column in zip(batch.columns, columns, strict=True)
         ]
         names = [column.name for column in columns]
-        if self._writing.file_format != "parquet":
+        if not parquet:
             for array, column in zip(arrays, columns, strict=True):
                 _check_timestamps(array, column.name)
         if self._writing.file_format != "acid":
