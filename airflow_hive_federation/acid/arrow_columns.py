@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -81,6 +83,22 @@ def conforming(array: pa.Array, wanted: pa.DataType, *, by_position: bool = Fals
         return pc.cast(array, wanted)
     except pa.ArrowInvalid as error:
         raise AcidFormatError(f"a value of {array.type} does not fit {wanted}: {error}.") from error
+
+
+def each_leaf(array: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """Apply a change that keeps types to every array inside that has no others inside."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        children = [each_leaf(array.field(index), change) for index in range(kind.num_fields)]
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
+    if pa.types.is_list(kind):
+        values = each_leaf(array.values, change)
+        return pa.ListArray.from_arrays(array.offsets, values, type=kind, mask=_mask(array))
+    if pa.types.is_map(kind):
+        keys, items = each_leaf(array.keys, change), each_leaf(array.items, change)
+        return pa.MapArray.from_arrays(array.offsets, keys, items, type=kind, mask=_mask(array))
+    return change(array)
 
 
 def conforms(have: pa.DataType, wanted: pa.DataType, *, by_position: bool = False) -> bool:

@@ -52,7 +52,7 @@ class ParquetForm:
     """What files have in common that are read together.
 
     :param julian: their dates before 15 October 1582 are those of the Julian calendar.
-    :param clock: by which Hive wrote INT96; ``None`` for other writers, who mean instants.
+    :param clock: by which INT96 was written; ``None`` where instants are meant, as Spark means them.
     :param instants: columns with timestamps of INT96, in lower case.
     :param wall_clocks: columns with timestamps that are wall clocks, in lower case.
     """
@@ -75,11 +75,16 @@ def parquet_form(metadata: parquet.FileMetaData) -> ParquetForm:
             instants.add(name)
         elif leaf.logical_type.type == "TIMESTAMP" and not json.loads(leaf.logical_type.to_json())[_ADJUSTED]:
             wall_clocks.add(name)
-    # Who does not say how, did it the old way (DataWritableReadSupport.getZoneConversionLegacy).
-    clock = Clock(zone=said.get(_ZONE), standard=said.get(_STANDARD) != "false")
+    clock = None
+    if instants and not str(metadata.created_by).startswith("parquet-mr"):
+        # hive.parquet.timestamp.skip.conversion: Java's Parquet library has not made it, so Hive has not.
+        clock = Clock(zone="UTC", standard=False)
+    elif instants and by_hive:
+        # Who does not say how, did it the old way (DataWritableReadSupport.getZoneConversionLegacy).
+        clock = Clock(zone=said.get(_ZONE), standard=said.get(_STANDARD) != "false")
     return ParquetForm(
         julian=by_hive and said.get(_PROLEPTIC) != "true",
-        clock=clock if by_hive and instants else None,
+        clock=clock,
         instants=frozenset(instants),
         wall_clocks=frozenset(wall_clocks),
     )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_hive_federation.acid.compaction.plan import CompactionKind
+from airflow_hive_federation.acid.compaction.requests import compact_table
+from airflow_hive_federation.acid.compaction.runners import in_threads
 from airflow_hive_federation.acid.reader import read_table
 from airflow_hive_federation.acid.scan import jvm_zone
 from airflow_hive_federation.acid.writer import append
@@ -71,11 +74,7 @@ def test_what_hive_writes(way: str, spark: SparkSession, client: MetastoreClient
     hive.execute(f"create table {table} ({COLUMNS}) stored as parquet {ONLY}")
     for key, value in WAYS[way].items():
         hive.set(key, value)
-    values = " union all ".join(
-        f"select {i} id, timestamp '{text}' t, date '{text[:10]}' d" for i, text in enumerate(TIMES)
-    )
-    selected = "select id, t, d, array(t), named_struct('t', t, 'n', id), map('k', t)"
-    hive.execute(f"insert into {table} {selected} from ({values}) v")
+    _insert(hive, table, TIMES)
     hive.execute(f"insert into {table} (id) values (100)")
     for key in WAYS[way]:
         hive.set(key, "false")
@@ -83,6 +82,39 @@ def test_what_hive_writes(way: str, spark: SparkSession, client: MetastoreClient
     assert _theirs(hive, table) == [*wanted, (100, *[None] * 5)]
     ours = read_table(spark, client, table).selectExpr(*SHOWN).orderBy("id").collect()
     assert [tuple(row) for row in ours] == [*wanted, (100, *[None] * 5)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_we_compact(way: str, spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:
+    """Files of ours have no zone to Hive: timestamps in them are what the writer's clock showed."""
+    table = f"parquet_times.compacted_{way}"
+    hive.execute(f"create table {table} ({COLUMNS}) stored as parquet {ONLY}")
+    for key, value in WAYS[way].items():
+        hive.set(key, value)
+    # Of an older Hive's way of writing before 1900 the worker does not know enough.
+    texts = [text for text in TIMES if ("1900" if way == "legacy" else "1678") < text < "2262"]
+    wanted: list[tuple[object, ...]] = []
+    for first in (0, 100, 200):
+        _insert(hive, table, texts, first)
+        wanted += [(first + i, text, text[:10], text, text, text) for i, text in enumerate(texts)]
+        if first:
+            settings = client.settings
+            (report,) = compact_table(settings, table, CompactionKind.MAJOR, in_threads(1))
+            assert report.state == "compacted", report
+        assert _theirs(hive, table) == wanted
+        ours = read_table(spark, client, table).selectExpr(*SHOWN).orderBy("id").collect()
+        assert [tuple(row) for row in ours] == wanted
+    hive.set("hive.vectorized.execution.enabled", "true")
+    flat = [_plain(row) for row in hive.execute(f"select id, t, d from {table} order by id")]
+    hive.set("hive.vectorized.execution.enabled", "false")
+    assert flat == [row[:3] for row in wanted]
+    if way == "legacy":
+        _insert(hive, table, ["1850-01-01 00:00:00"], 300)
+        (report,) = compact_table(client.settings, table, CompactionKind.MAJOR, in_threads(1))
+        assert report.state == "failed"
+        assert "before 1900" in report.message
+    for key in WAYS[way]:
+        hive.set(key, "false")
 
 
 def test_what_we_write(
@@ -109,6 +141,14 @@ def test_what_we_write(
             assert hive.execute(f"select t from {table} where {condition}")[0][0].removesuffix(".0") == text
     text = hive.execute(f"select id, t, d from {table}_text order by id")
     assert [_plain(row) for row in text] == [row[:3] for row in wanted]
+
+
+def _insert(hive: HiveSql, table: str, texts: Sequence[str], first: int = 0) -> None:
+    values = " union all ".join(
+        f"select {first + i} id, timestamp '{text}' t, date '{text[:10]}' d" for i, text in enumerate(texts)
+    )
+    selected = "select id, t, d, array(t), named_struct('t', t, 'n', id), map('k', t)"
+    hive.execute(f"insert into {table} {selected} from ({values}) v")
 
 
 def _theirs(hive: HiveSql, table: str) -> list[tuple[object, ...]]:

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import parquet
 
+from airflow_hive_federation.acid.arrow_columns import each_leaf, in_one_piece
 from airflow_hive_federation.acid.compaction.plan import BucketMerge, FileFormat, MergeInput
 from airflow_hive_federation.acid.compaction.rows import BucketReader
 from airflow_hive_federation.acid.orc.assembly import AssembledFile, encode, type_messages
@@ -18,6 +20,11 @@ _COPY_BYTES = 8 * 1024 * 1024
 _STRIPE_BYTES = 64 * 1024 * 1024
 _HYBRID_CALENDAR = 1
 _ARROW_SCHEMA = b"ARROW:schema"
+_ZONE, _STANDARD = b"writer.time.zone", b"writer.zone.conversion.legacy"
+_CLOCK = {_ZONE: b"UTC", _STANDARD: b"false"}
+_UTC = {"UTC", "Z", "GMT", "Etc/UTC", "Etc/GMT"}
+_OF_INT96 = pa.timestamp("ns")
+_1900_NS = -2_208_988_800 * 10**9
 _INT96 = "use_deprecated_int96_timestamps"
 
 
@@ -79,6 +86,7 @@ def _parquet(merge: BucketMerge, options: Mapping[str, Any] | None, compression:
                         found = opened.read_row_group(group)
                         if settings[_INT96]:
                             _check_range(merge, source, content, group, found.schema)
+                            found = _wall_clocks(merge, source, opened, found)
                         table = _with_columns(found, schema)
                         rows += table.num_rows
                         writer.write_table(table)
@@ -96,9 +104,10 @@ def _parquet_schema(
     for source in merge.inserts:
         with reading(join(merge.table.location, source.path), options) as content:
             opened = _opened(merge, source, content)
-            metadata = {k: v for k, v in (opened.metadata.metadata or {}).items() if k != _ARROW_SCHEMA}
+            metadata = {**(opened.metadata.metadata or {}), **_CLOCK}
+            metadata.pop(_ARROW_SCHEMA, None)
             schema = opened.schema_arrow.with_metadata(metadata)
-            # Time zone and calendar in which Hive wrote (DataWritableWriteSupport).
+            # The calendar, for one, in which Hive wrote (DataWritableWriteSupport).
             if schemas and schemas[0].metadata != schema.metadata:
                 raise _wrong(merge, source, "was written with other settings than the files before it")
             if not schemas:
@@ -129,6 +138,45 @@ def _check_range(merge: BucketMerge, source: MergeInput, content: Any, group: in
     except pa.ArrowInvalid as error:
         why = "has timestamps outside the years 1677 to 2262, which cannot be written here"
         raise _wrong(merge, source, why) from error
+
+
+def _wall_clocks(
+    merge: BucketMerge, source: MergeInput, opened: parquet.ParquetFile, rows: pa.Table
+) -> pa.Table:
+    """Make instants what the writer's clock showed.
+
+    In files that Java's Parquet library has not made, such as ours, Hive takes INT96 for that, whatever zone
+    they name (``hive.parquet.timestamp.skip.conversion``).
+    """
+    said = opened.metadata.metadata or {}
+    if not str(opened.metadata.created_by).startswith("parquet-mr"):
+        return rows
+    if _ZONE not in said:
+        raise _wrong(merge, source, "has timestamps, but does not say in which time zone it was written")
+    zone = said[_ZONE].decode()
+    if zone in _UTC:
+        return rows
+    by_standard_time = said.get(_STANDARD) != b"false"
+
+    def shown(array: pa.Array) -> pa.Array:
+        if not array.type.equals(_OF_INT96):
+            return array
+        if (
+            by_standard_time
+            and (first := pc.min(array).cast(pa.int64()).as_py()) is not None
+            and first < _1900_NS
+        ):
+            raise _wrong(
+                merge, source, "has timestamps before 1900 of an older Hive's, which are not merged here"
+            )
+        instants = pc.assume_timezone(array, "UTC").cast(pa.timestamp(array.type.unit, zone))
+        return pc.local_timestamp(instants)
+
+    try:
+        columns = [each_leaf(in_one_piece(column), shown) for column in rows.columns]
+    except pa.ArrowInvalid as error:
+        raise _wrong(merge, source, f"was written in a time zone that is not known here: {error}") from error
+    return pa.table(columns, schema=rows.schema)
 
 
 def _with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:

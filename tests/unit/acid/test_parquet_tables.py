@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -16,11 +17,17 @@ NOON = datetime.fromisoformat("2026-01-01T12:00:00")
 BY_HIVE = {"writer.model.name": "4.2.1"}
 
 
-def form_of(columns: dict[str, pa.Array], metadata: dict[str, str], **settings: Any) -> ParquetForm:
+def form_of(
+    columns: dict[str, pa.Array], metadata: dict[str, str], *, maker: str = "", **settings: Any
+) -> ParquetForm:
     table = pa.table(columns)
     file = io.BytesIO()
     parquet.write_table(table.replace_schema_metadata(metadata), file, **settings)
-    return parquet_form(parquet.read_metadata(file))
+    footer = parquet.read_metadata(file)
+    said = SimpleNamespace(
+        metadata=footer.metadata, schema=footer.schema, created_by=maker or footer.created_by
+    )
+    return parquet_form(said)
 
 
 @pytest.mark.parametrize(
@@ -37,10 +44,16 @@ def form_of(columns: dict[str, pa.Array], metadata: dict[str, str], **settings: 
 )
 def test_instants(metadata: dict[str, str], clock: Clock | None) -> None:
     columns = {"At": pa.array([NOON]), "several": pa.array([[NOON]]), "other": pa.array([1])}
-    form = form_of(columns, metadata, use_deprecated_int96_timestamps=True)
+    form = form_of(columns, metadata, maker="parquet-mr version 1.15.2", use_deprecated_int96_timestamps=True)
     assert form == ParquetForm(
         julian="writer.model.name" in metadata, clock=clock, instants=frozenset({"at", "several"})
     )
+
+
+def test_instants_of_others_than_java_are_wall_clocks() -> None:
+    metadata = {**BY_HIVE, "writer.time.zone": "Asia/Tokyo"}
+    form = form_of({"at": pa.array([NOON])}, metadata, use_deprecated_int96_timestamps=True)
+    assert form.clock == Clock(zone="UTC", standard=False)
 
 
 def test_wall_clocks() -> None:
