@@ -9,8 +9,9 @@ from pyarrow import orc
 
 from airflow_hive_federation.acid.orc.assembly import AssembledFile, Stripe, encode
 from airflow_hive_federation.acid.orc.made_columns import MadeColumn, put_in
+from airflow_hive_federation.acid.orc.protobuf import all_of, fields_of, number_of, read_varints
 from airflow_hive_federation.acid.orc.streams import DATA, PRESENT, ROW_INDEX, Streams
-from airflow_hive_federation.acid.orc.tail import _all, _fields, _locate, _number, _varints
+from airflow_hive_federation.acid.orc.tail import locate_footer
 
 
 def read_stripe(stripe: Stripe, rows: pa.Table, codec: str) -> pa.Table:
@@ -20,9 +21,9 @@ def read_stripe(stripe: Stripe, rows: pa.Table, codec: str) -> pa.Table:
     """
     types = pa.BufferOutputStream()
     orc.write_table(rows.slice(0, 0), types)
-    _, _, footer = _locate(pa.BufferReader(types.getvalue()), "types")
+    _, _, footer = locate_footer(pa.BufferReader(types.getvalue()), "types")
     made = io.BytesIO()
-    file = AssembledFile(made, _all(footer, 4), compression=codec, calendar=None)
+    file = AssembledFile(made, all_of(footer, 4), compression=codec, calendar=None)
     file.add(stripe)
     file.finish({})
     return orc.ORCFile(made).read()
@@ -40,18 +41,18 @@ def by_pyarrow(rows: pa.Table) -> tuple[list[bytes], Streams]:
         dictionary_key_size_threshold=0.0,
     )
     content = sink.getvalue()
-    _, _, footer = _locate(pa.BufferReader(content), "pyarrow's")
-    information = _fields(_all(footer, 3)[0])
-    start, *lengths = (_number(information, number) for number in range(1, 5))
+    _, _, footer = locate_footer(pa.BufferReader(content), "pyarrow's")
+    information = fields_of(all_of(footer, 3)[0])
+    start, *lengths = (number_of(information, number) for number in range(1, 5))
     body = memoryview(content)[start : start + sum(lengths)]
-    return _all(footer, 7), Streams.of(body, (lengths[0], lengths[1], lengths[2]))
+    return all_of(footer, 7), Streams.of(body, (lengths[0], lengths[1], lengths[2]))
 
 
 def told(statistics: bytes) -> list[object]:
     """What statistics say, but for how many bytes a column takes."""
     return sorted(
-        (field[0], sorted(_fields(field[2]))) if isinstance(field[2], bytes) else (field[0], field[2])
-        for field in _fields(statistics)
+        (field[0], sorted(fields_of(field[2]))) if isinstance(field[2], bytes) else (field[0], field[2])
+        for field in fields_of(statistics)
         if field[0] != 11
     )
 
@@ -59,8 +60,8 @@ def told(statistics: bytes) -> list[object]:
 def row_groups(streams: Streams, column: int) -> list[tuple[list[int], list[object]]]:
     """The entries of a column's index: places, and what statistics say."""
     (index,) = (one.content for one in streams.streams if (one.kind, one.column) == (ROW_INDEX, column))
-    entries = [_fields(entry) for entry in _all(_fields(bytes(index)), 1)]
-    return [(list(_varints(b"".join(_all(entry, 1)))), told(_all(entry, 2)[0])) for entry in entries]
+    entries = [fields_of(entry) for entry in all_of(fields_of(bytes(index)), 1)]
+    return [(list(read_varints(b"".join(all_of(entry, 1)))), told(all_of(entry, 2)[0])) for entry in entries]
 
 
 def contents(streams: Streams, column: int) -> dict[int, bytes]:

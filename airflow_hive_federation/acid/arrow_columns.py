@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_hive_federation.acid.orc.exact_times import EXACT, of_timestamps
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.types import HiveType
 
@@ -24,6 +23,8 @@ _PRIMITIVES: dict[str, pa.DataType] = {
     "binary": pa.binary(),
     "date": pa.date32(),
 }
+#: A unit of timestamps: that of :mod:`.orc.exact_times`.
+EXACTLY = "exact"
 _ZONES = {"timestamp": None, "timestamp with local time zone": "UTC"}
 
 
@@ -35,13 +36,14 @@ def in_one_piece(column: pa.ChunkedArray) -> pa.Array:
 def arrow_type(hive: HiveType, time_unit: str = "us") -> pa.DataType:
     """Map a Hive type to the Arrow type that pyarrow reads from, and writes to, ORC.
 
-    :param time_unit: of timestamps, as Arrow names it. Spark has microseconds, ORC files nanoseconds.
+    :param time_unit: of timestamps, as Arrow names it; or :data:`EXACTLY`. Spark has microseconds, ORC files
+        nanoseconds.
     :raises KeyError: pyarrow cannot write it to ORC (unions, intervals).
     """
     if hive.name == "decimal":
         return pa.decimal128(*hive.arguments)
     if hive.name in _ZONES:
-        return pa.timestamp(time_unit, _ZONES[hive.name])
+        return EXACT if time_unit == EXACTLY else pa.timestamp(time_unit, _ZONES[hive.name])
     if hive.name == "array":
         return pa.list_(arrow_type(hive.children[0], time_unit))
     if hive.name == "map":
@@ -68,8 +70,7 @@ def conforming(array: pa.Array, wanted: pa.DataType, *, by_position: bool = Fals
             pa.nulls(len(array), field.type) if place is None else conforming(array.field(place), field.type)
             for field, place in zip(wanted, _places(array.type, wanted, by_position), strict=True)
         ]
-        mask = array.is_null() if array.null_count else None
-        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=mask)
+        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=_mask(array))
     if pa.types.is_list(wanted) and pa.types.is_list(array.type):
         values = conforming(array.values, wanted.value_type)
         return pa.ListArray.from_arrays(array.offsets, values, type=wanted, mask=_mask(array))
@@ -80,25 +81,9 @@ def conforming(array: pa.Array, wanted: pa.DataType, *, by_position: bool = Fals
     if not _widens(array.type, wanted):
         raise AcidFormatError(f"{array.type} cannot become {wanted}.")
     try:
-        return pc.cast(array, wanted)
+        return of_timestamps(array) if wanted == EXACT else pc.cast(array, wanted)
     except pa.ArrowInvalid as error:
         raise AcidFormatError(f"a value of {array.type} does not fit {wanted}: {error}.") from error
-
-
-def each_leaf(array: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """Apply a change that keeps types to every array inside that has no others inside."""
-    kind = array.type
-    if pa.types.is_struct(kind):
-        children = [each_leaf(array.field(index), change) for index in range(kind.num_fields)]
-        mask = array.is_null() if array.null_count else None
-        return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
-    if pa.types.is_list(kind):
-        values = each_leaf(array.values, change)
-        return pa.ListArray.from_arrays(array.offsets, values, type=kind, mask=_mask(array))
-    if pa.types.is_map(kind):
-        keys, items = each_leaf(array.keys, change), each_leaf(array.items, change)
-        return pa.MapArray.from_arrays(array.offsets, keys, items, type=kind, mask=_mask(array))
-    return change(array)
 
 
 def conforms(have: pa.DataType, wanted: pa.DataType, *, by_position: bool = False) -> bool:
@@ -138,6 +123,8 @@ def _widens(have: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_decimal(have):
         # A scale that shrinks would round.
         return bool(pa.types.is_decimal(wanted) and wanted.scale >= have.scale)
+    if wanted == EXACT:
+        return bool(pa.types.is_timestamp(have))
     return bool(have.equals(wanted))
 
 

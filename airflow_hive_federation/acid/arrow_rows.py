@@ -7,28 +7,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import orc
 from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import to_arrow_type
 
-from airflow_hive_federation.acid.calendars import proleptic_dates
-from airflow_hive_federation.acid.orc.assembly import PROLEPTIC
+from airflow_hive_federation.acid.orc.batches import OrcBatches
 from airflow_hive_federation.acid.orc.tail import read_tail
 from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-
-
-@dataclass(frozen=True)
-class _Times:
-    """How a file's dates and timestamps are to be understood.
-
-    :param zone: time zone in which wall clocks become instants.
-    :param julian: dates before 15 October 1582 are of the Julian calendar.
-    """
-
-    zone: str
-    julian: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,17 +51,13 @@ def rows_of_file(
 
     :param schema: the user's columns, then write id, bucket, row id and directory.
     :param zone: time zone in which wall clocks become instants.
-    :raises AcidFormatError: if the file is truncated, has not the columns it should have, or has timestamps
-        outside the years 1677 to 2262.
+    :raises AcidFormatError: if the file is truncated, or has not the columns it should have.
     """
     counted = content if file.length is None else content.slice(0, file.length)
-    reader = _open(file.path, counted)
-    times = _Times(zone, _is_julian(reader.schema, counted, file.path))
     first = file.first_row
-    for stripe in range(reader.nstripes):
-        batch = _stripe(reader, stripe, file.path)
+    for batch in _batches(file.path, counted):
         if file.write_ids is None:
-            arrays = _plain_arrays(batch, schema, times)
+            arrays = _plain_arrays(batch, schema, zone)
             arrays += [
                 pa.repeat(pa.scalar(file.write_id, pa.int64()), batch.num_rows),
                 pa.repeat(pa.scalar(file.bucket, pa.int32()), batch.num_rows),
@@ -83,39 +65,25 @@ def rows_of_file(
             ]
             first += batch.num_rows
         else:
-            batch = _visible_inserts(file, batch)
-            row = batch.column("row")
-            arrays = _plain_arrays(pa.RecordBatch.from_struct_array(row), schema, times)
-            arrays += [batch.column(name) for name in ("originalTransaction", "bucket", "rowId")]
-        arrays.append(pa.repeat(pa.scalar(file.directory), batch.num_rows))
+            visible = _visible_inserts(file, batch)
+            row = visible.column("row")
+            arrays = _plain_arrays(pa.RecordBatch.from_struct_array(row), schema, zone)
+            arrays += [visible.column(name) for name in ("originalTransaction", "bucket", "rowId")]
+        arrays.append(pa.repeat(pa.scalar(file.directory), len(arrays[0])))
         yield pa.RecordBatch.from_arrays(arrays, names=schema.names)
 
 
-def _open(path: str, content: pa.Buffer) -> orc.ORCFile:
+def _batches(path: str, content: pa.Buffer) -> Iterator[pa.RecordBatch]:
+    opened = pa.BufferReader(content)
+    tail = read_tail(opened, path)
     try:
-        return orc.ORCFile(pa.BufferReader(content))
+        yield from OrcBatches(
+            opened, path, tail, size_bytes=content.size, exactly=False, proleptic=True
+        ).batches()
     except (pa.ArrowException, OSError) as error:
-        raise AcidFormatError(f"{path} is not a whole ORC file: {error}.", path=path) from error
-
-
-def _stripe(reader: orc.ORCFile, stripe: int, path: str) -> pa.RecordBatch:
-    try:
-        return reader.read_stripe(stripe)
-    except (pa.ArrowException, OSError) as error:
-        if "out of range for nanosecond" in str(error):
-            raise AcidFormatError(
-                f"{path} has timestamps outside the years 1677 to 2262, which cannot be read here from files "
-                "that are still being written or have no ROW__IDs of their own.",
-                remedy="Compact the table (major) with Hive's own worker.",
-                path=path,
-            ) from error
         raise AcidFormatError(f"{path} cannot be read: {error}.", path=path) from error
-
-
-def _is_julian(schema: pa.Schema, content: pa.Buffer, path: str) -> bool:
-    # Only of dates: pyarrow reads no timestamp that is so early. A file that does not say its calendar goes
-    # by the Julian one (OrcConf.PROLEPTIC_GREGORIAN_DEFAULT).
-    return "date32" in str(schema) and read_tail(pa.BufferReader(content), path).calendar != PROLEPTIC
+    except AcidFormatError as error:
+        raise AcidFormatError(f"{path} cannot be read: {error.message}", path=path) from error
 
 
 def _visible_inserts(file: RowFile, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -129,36 +97,34 @@ def _visible_inserts(file: RowFile, batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.filter(pc.and_(mask, pc.invert(pc.is_in(current, value_set=invalid))))
 
 
-def _plain_arrays(batch: pa.RecordBatch, schema: spark_types.StructType, times: _Times) -> list[pa.Array]:
+def _plain_arrays(batch: pa.RecordBatch, schema: spark_types.StructType, zone: str) -> list[pa.Array]:
     arrays = []
     # By position, as Hive does; the last four fields are the rows' identities.
     for index, field in enumerate(schema.fields[:-4]):
         if index < batch.num_columns:
-            arrays.append(_converted(batch.column(index), field.dataType, times))
+            arrays.append(_converted(batch.column(index), field.dataType, zone))
         else:
             arrays.append(pa.nulls(batch.num_rows, to_arrow_type(field.dataType)))
     return arrays
 
 
-def _converted(array: pa.Array, wanted: spark_types.DataType, times: _Times) -> pa.Array:
-    if times.julian and pa.types.is_date32(array.type):
-        array = proleptic_dates(array)
+def _converted(array: pa.Array, wanted: spark_types.DataType, zone: str) -> pa.Array:
     if isinstance(wanted, spark_types.TimestampType):
         if pa.types.is_timestamp(array.type) and array.type.tz is None:
             naive = array.cast(pa.timestamp("us"), safe=False)
-            array = pc.assume_timezone(naive, times.zone, ambiguous="earliest", nonexistent="latest")
+            array = pc.assume_timezone(naive, zone, ambiguous="earliest", nonexistent="latest")
         return array.cast(pa.timestamp("us", "UTC"), safe=False)
     if isinstance(wanted, spark_types.ArrayType):
-        values = _converted(array.values, wanted.elementType, times)
+        values = _converted(array.values, wanted.elementType, zone)
         return pa.ListArray.from_arrays(array.offsets, values, mask=array.is_null())
     if isinstance(wanted, spark_types.MapType):
-        keys = _converted(array.keys, wanted.keyType, times)
-        items = _converted(array.items, wanted.valueType, times)
+        keys = _converted(array.keys, wanted.keyType, zone)
+        items = _converted(array.items, wanted.valueType, zone)
         return pa.MapArray.from_arrays(array.offsets, keys, items, mask=array.is_null())
     if isinstance(wanted, spark_types.StructType):
         present = {field.name.lower(): index for index, field in enumerate(array.type)}
         children = [
-            _converted(array.field(present[field.name.lower()]), field.dataType, times)
+            _converted(array.field(present[field.name.lower()]), field.dataType, zone)
             if field.name.lower() in present
             else pa.nulls(len(array), to_arrow_type(field.dataType))
             for field in wanted.fields

@@ -20,19 +20,28 @@ def julian_shift(days: _Numbers) -> _Numbers:
     return np.where(days < _GREGORIAN_START_DAY, _shift(_march_year(days)), 0)
 
 
-def proleptic_dates(dates: pa.Array) -> pa.Array:
-    """Give dates of a file that goes by the Julian calendar before 1582 the numbers of proleptic days.
+def julian_days(days: _Numbers) -> _Numbers:
+    """Give proleptic days since 1970 the numbers that the Julian calendar has for these dates before 1582."""
+    return days + julian_shift(days)
+
+
+def proleptic_days(days: _Numbers) -> _Numbers:
+    """Give days of a file that goes by the Julian calendar before 1582 the numbers of proleptic days.
 
     29 February of 1500 and the like, which the Gregorian calendar has not, becomes 1 March, as in Hive
     (``CalendarUtils.convertDateToProleptic``) and Spark (``RebaseDateTime``).
     """
-    days = pc.fill_null(dates.cast(pa.int32()), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    early = days < _GREGORIAN_START_DAY
-    if not early.any():
-        return dates
     # Days since 1 March of the Julian year 0: four years have 1,461 of them, the leap day last.
     march_year = (4 * (days + 719_470) + 3) // 1_461
-    made = np.where(early, days - _shift(march_year), days).astype(np.int32)
+    return np.where(days < _GREGORIAN_START_DAY, days - _shift(march_year), days)
+
+
+def proleptic_dates(dates: pa.Array) -> pa.Array:
+    """Do so with dates; see :func:`proleptic_days`."""
+    days = pc.fill_null(dates.cast(pa.int32()), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    if not (days < _GREGORIAN_START_DAY).any():
+        return dates
+    made = proleptic_days(days).astype(np.int32)
     return pa.array(made, mask=dates.is_null().to_numpy(zero_copy_only=False)).cast(dates.type)
 
 

@@ -30,7 +30,6 @@ from airflow_hive_federation.storage.filesystem import open_filesystem, reading,
 
 ACID_COLUMNS = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")
 _KEY_COLUMNS = ["originalTransaction", "bucket", "rowId"]
-_NANOSECOND_MILLIS = (-(2**63) // 10**6, 2**63 // 10**6)
 _WRITABLE = {"uncompressed", "zlib", "snappy", "lz4", "zstd"}
 
 
@@ -72,8 +71,7 @@ def drop_rows(
     :param name: the file's name for error messages.
     :return: how many rows were left out.
     :raises AcidFormatError: if the source is truncated, is no ACID bucket file, or holds what pyarrow cannot
-        carry over (timestamps outside the years 1677 to 2262, union types), or what ORC cannot store (see
-        :func:`.orc.early_timestamps.storable`).
+        carry over (union types), or what ORC cannot store (see :func:`.orc.early_timestamps.storable`).
     """
     if not source.seek(0, io.SEEK_END):
         return 0
@@ -90,20 +88,13 @@ def drop_rows(
 
 
 def _check(tail: OrcTail, name: str) -> None:
-    bounds = tail.timestamp_millis
-    if bounds and not _NANOSECOND_MILLIS[0] < bounds[0] <= bounds[1] < _NANOSECOND_MILLIS[1]:
-        raise AcidFormatError(
-            f"{name} has timestamps outside the years 1677 to 2262 beside aborted rows: cannot be rewritten.",
-            remedy="Run a major compaction of the partition on the source.",
-            path=name,
-        )
     if tail.compression not in _WRITABLE:
         raise AcidFormatError(f"{name} has an ORC compression that cannot be written.", path=name)
 
 
 def _filter(file: BinaryIO, made: Path, tail: OrcTail, write_ids: ValidWriteIds, name: str) -> int:
     try:
-        reader = _batches(file, tail)
+        reader = _batches(file, tail, name)
         columns = tuple(reader.schema.names)
         if columns == ACID_COLUMNS:
             return tail.row_count - _write_visible(reader, made, tail, write_ids)
@@ -145,7 +136,7 @@ def _finish(made: BinaryIO, tail: OrcTail, name: str) -> None:
     counts = [0, 0, 0]
     index = []
     place = 0
-    for batch in _batches(made, written).batches(["operation", *_KEY_COLUMNS]):
+    for batch in _batches(made, written, name).batches(["operation", *_KEY_COLUMNS]):
         for item in pc.value_counts(batch.column("operation")).to_pylist():
             counts[item["values"]] += item["counts"]
         place += batch.num_rows
@@ -161,7 +152,7 @@ def _finish(made: BinaryIO, tail: OrcTail, name: str) -> None:
     replace_footer(made, name, types=tail.types, calendar=tail.calendar, user_metadata=metadata)
 
 
-def _batches(file: BinaryIO, tail: OrcTail) -> OrcBatches:
+def _batches(file: BinaryIO, tail: OrcTail, name: str) -> OrcBatches:
     size_bytes = file.seek(0, io.SEEK_END)
     file.seek(0)
-    return OrcBatches(file, row_count=tail.row_count, size_bytes=size_bytes)
+    return OrcBatches(file, name, tail, size_bytes=size_bytes)

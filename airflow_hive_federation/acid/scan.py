@@ -33,6 +33,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql import types as spark_types
 
 from airflow_hive_federation.acid.arrow_rows import RowFile, rows_of_file
+from airflow_hive_federation.acid.doubtful_times import checked, has_timestamps
 from airflow_hive_federation.acid.footers import row_columns
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 
@@ -140,7 +141,7 @@ def acid_rows(
     row = _WHOLE if by_position else "`row`"
     pairs = zip(shown, schema.names, strict=True)
     columns = {column: f"{row}.{quoted(name)}" for column, name in pairs}
-    return Rows(frame=frame, columns=columns | _KEY_TEXTS)
+    return Rows(frame=frame, columns=_checked(spark, columns, schema) | _KEY_TEXTS)
 
 
 def deleted_keys(
@@ -195,8 +196,11 @@ def plain_rows(
     """
     every = {**STRICT, **(_BY_POSITION if file_format == "orc" else {}), **(options or {})}
     frame = spark.read.schema(schema).options(**every).format(file_format).load(escaped(paths))
-    nulls = [fn.lit(None).cast(field.dataType).alias(field.name) for field in _KEY_FIELDS[:3]]
-    return frame.select(*schema.names, *nulls, fn.col("_metadata.file_path").alias(FILE))
+    columns = {name: quoted(name) for name in schema.names}
+    if file_format == "orc":
+        columns = _checked(spark, columns, schema)
+    nulls = {field.name: f"cast(null as {field.dataType.simpleString()})" for field in _KEY_FIELDS[:3]}
+    return Rows(frame=frame, columns=columns | nulls | {FILE: _KEY_TEXTS[FILE]}).made()
 
 
 def arrow_rows(spark: SparkSession, files: Sequence[RowFile], schema: spark_types.StructType) -> DataFrame:
@@ -295,6 +299,20 @@ def _read_acid(
     )
     options = {**STRICT, **(_BY_POSITION if by_position else {})}
     return spark.read.schema(acid).options(**options).orc(_texts(spark, escaped(paths)))
+
+
+def _checked(
+    spark: SparkSession, columns: Mapping[str, str], schema: spark_types.StructType
+) -> dict[str, str]:
+    """Have columns of ORC files fail where Java's reader mistakes timestamps; see :mod:`.doubtful_times`."""
+    if not has_timestamps(schema):
+        return dict(columns)
+    zone = jvm_zone(spark)
+    offset_s = standard_offset_s(spark, zone)
+    return {
+        name: checked(text, field.dataType, zone, offset_s, told=name)
+        for (name, text), field in zip(columns.items(), schema.fields, strict=True)
+    }
 
 
 def _is_valid(write_ids: ValidWriteIds) -> str:

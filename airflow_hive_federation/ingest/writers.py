@@ -145,11 +145,7 @@ def check_names(given: Sequence[str], columns: Sequence[Column]) -> None:
 
 
 def unstorable(array: pa.Array, column: Column) -> list[BadRecord]:
-    """Find the values that ORC cannot store: fractions in the last second before 1970.
-
-    Fractions before 1970 inside maps are refused too; see
-    :mod:`airflow_hive_federation.acid.orc.early_timestamps`.
-    """
+    """Find the values that ORC cannot store: fractions in the last second before 1970."""
     if not has_unstorable_timestamp(array):
         return []
     return [BadRecord(index=index, column=column.name, reason=reason) for index, reason in _refused(array, 0)]

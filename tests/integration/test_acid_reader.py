@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
@@ -164,20 +163,22 @@ def test_dates_of_original_files_are_the_same_with_row_ids(
     assert texts(row_ids=True)[3] == (day, day)
 
 
-def test_timestamps_that_only_spark_can_read(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("calendar", [HYBRID, PROLEPTIC])
+def test_far_timestamps_of_original_files_are_the_same_with_row_ids(
+    calendar: int, spark: SparkSession, tmp_path: Path
+) -> None:
     golden = GoldenTable("acid_converted")
     golden.location = tmp_path
     golden.description["columns"] = [["at", "timestamp"]]
-    at = pa.array([-12_300_000_000_000_000], pa.timestamp("us"))
-    _write_original(tmp_path, pa.table({"at": at}), "struct<at:timestamp>", PROLEPTIC)
+    at = pa.array([-12_300_000_000_000_000, 253_402_300_799_999_999], pa.timestamp("us"))
+    _write_original(tmp_path, pa.table({"at": at}), "struct<at:timestamp>", calendar)
 
     def read(*, row_ids: bool) -> list[Any]:
         rows = _read(spark, golden, row_ids=row_ids)
         return [row.at for row in rows.selectExpr("cast(at as string) at").collect()]
 
-    assert read(row_ids=False) == ["1580-03-24 21:20:00"]
-    with pytest.raises(PySparkException, match=r"AcidFormatError: .*/000000_0 has timestamps outside"):
-        read(row_ids=True)
+    early = "1580-03-24 21:20:00" if calendar == PROLEPTIC else "1580-03-14 21:20:00"
+    assert read(row_ids=False) == read(row_ids=True) == [early, "9999-12-31 23:59:59.999999"]
 
 
 def _read(spark: SparkSession, golden: GoldenTable, *, row_ids: bool) -> DataFrame:

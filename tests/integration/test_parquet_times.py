@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as fn
 
 from airflow_hive_federation.acid.compaction.plan import CompactionKind
 from airflow_hive_federation.acid.compaction.requests import compact_table
@@ -59,6 +60,14 @@ def hive(source: EmbeddedMetastore) -> Iterator[HiveSql]:
         yield hive
 
 
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, hive: HiveSql) -> Iterator[str]:
+    _set(hive, request.param, "true")
+    yield request.param
+    _set(hive, request.param, "false")
+    hive.set("hive.vectorized.execution.enabled", "false")
+
+
 @pytest.fixture(params=["UTC", "Europe/Berlin"])
 def session_zone(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
     key = "spark.sql.session.timeZone"
@@ -68,31 +77,23 @@ def session_zone(request: pytest.FixtureRequest, spark: SparkSession) -> Iterato
     spark.conf.set(key, str(before))
 
 
-@pytest.mark.parametrize("way", WAYS)
 def test_what_hive_writes(way: str, spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:
     table = f"parquet_times.{way}"
     hive.execute(f"create table {table} ({COLUMNS}) stored as parquet {ONLY}")
-    for key, value in WAYS[way].items():
-        hive.set(key, value)
     _insert(hive, table, TIMES)
     hive.execute(f"insert into {table} (id) values (100)")
-    for key in WAYS[way]:
-        hive.set(key, "false")
     wanted = [(i, text, text[:10], text, text, text) for i, text in enumerate(TIMES)]
     assert _theirs(hive, table) == [*wanted, (100, *[None] * 5)]
     ours = read_table(spark, client, table).selectExpr(*SHOWN).orderBy("id").collect()
     assert [tuple(row) for row in ours] == [*wanted, (100, *[None] * 5)]
 
 
-@pytest.mark.parametrize("way", WAYS)
 def test_what_we_compact(way: str, spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:
     """Files of ours have no zone to Hive: timestamps in them are what the writer's clock showed."""
     table = f"parquet_times.compacted_{way}"
     hive.execute(f"create table {table} ({COLUMNS}) stored as parquet {ONLY}")
-    for key, value in WAYS[way].items():
-        hive.set(key, value)
     # Of an older Hive's way of writing before 1900 the worker does not know enough.
-    texts = [text for text in TIMES if ("1900" if way == "legacy" else "1678") < text < "2262"]
+    texts = [text for text in TIMES if way != "legacy" or text > "1900"]
     wanted: list[tuple[object, ...]] = []
     for first in (0, 100, 200):
         _insert(hive, table, texts, first)
@@ -113,8 +114,60 @@ def test_what_we_compact(way: str, spark: SparkSession, client: MetastoreClient,
         (report,) = compact_table(client.settings, table, CompactionKind.MAJOR, in_threads(1))
         assert report.state == "failed"
         assert "before 1900" in report.message
-    for key in WAYS[way]:
-        hive.set(key, "false")
+
+
+def test_what_we_compact_of_several_writers(
+    spark: SparkSession, client: MetastoreClient, hive: HiveSql
+) -> None:
+    table = "parquet_times.several"
+    hive.execute(f"create table {table} ({COLUMNS}) stored as parquet {ONLY}")
+    wanted: list[tuple[object, ...]] = []
+    for first, way in ((0, "int64"), (100, "default"), (200, "proleptic")):
+        _set(hive, way, "true")
+        _insert(hive, table, TIMES, first)
+        _set(hive, way, "false")
+        wanted += [(first + i, text, text[:10], text, text, text) for i, text in enumerate(TIMES)]
+        if first:
+            (report,) = compact_table(client.settings, table, CompactionKind.MAJOR, in_threads(1))
+            assert report.state == "compacted", report
+        rows = read_table(spark, client, table)
+        assert _theirs(hive, table) == wanted
+        assert [tuple(row) for row in rows.selectExpr(*SHOWN).orderBy("id").collect()] == wanted
+    append(spark, client, table, rows.where("id < 100").withColumn("id", fn.expr("id + 300")).coalesce(1))
+    wanted += [(int(str(row[0])) + 300, *row[1:]) for row in wanted if int(str(row[0])) < 100]
+    assert _theirs(hive, table) == wanted
+    (report,) = compact_table(client.settings, table, CompactionKind.MAJOR, in_threads(1))
+    assert report.state == "compacted", report
+    assert _theirs(hive, table) == wanted
+    rows = read_table(spark, client, table)
+    assert [tuple(row) for row in rows.selectExpr(*SHOWN).orderBy("id").collect()] == wanted
+
+
+def test_what_microseconds_would_lose_is_refused(client: MetastoreClient, hive: HiveSql) -> None:
+    table = "parquet_times.digits"
+    hive.execute(f"create table {table} (id int, t timestamp, u timestamp) stored as parquet {ONLY}")
+    fine, far = "2026-11-23 10:00:00.123456789", "9999-12-31 00:00:00"
+    hive.execute(f"insert into {table} values (1, '{fine}', '{far}')")
+    hive.execute(f"insert into {table} values (2, '{fine}', '{far}')")
+    (report,) = compact_table(client.settings, table, CompactionKind.MAJOR, in_threads(1))
+    assert report.state == "compacted", report
+    rows = [(number, fine, far) for number in ("1", "2")]
+    assert hive.execute(f"select id, t, u from {table} order by id") == rows
+    hive.execute(f"insert into {table} values (3, '{far}', '{far}')")
+    (report,) = compact_table(client.settings, table, CompactionKind.MAJOR, in_threads(1))
+    assert report.state == "failed"
+    assert "in the column t, beside some that are finer than microseconds" in report.message
+
+
+def test_a_column_of_timestamps_that_was_added(client: MetastoreClient, hive: HiveSql) -> None:
+    table = "parquet_times.added"
+    hive.execute(f"create table {table} (id int) stored as parquet {ONLY}")
+    hive.execute(f"insert into {table} values (1)")
+    hive.execute(f"alter table {table} add columns (t timestamp)")
+    hive.execute(f"insert into {table} values (2, timestamp '{TIMES[-3]}')")
+    (report,) = compact_table(client.settings, table, CompactionKind.MAJOR, in_threads(1))
+    assert report.state == "compacted", report
+    assert hive.execute(f"select id, t from {table} order by id") == [("1", None), ("2", TIMES[-3])]
 
 
 def test_what_we_write(
@@ -139,8 +192,13 @@ def test_what_we_write(
     for text in (TIMES[0], TIMES[4], TIMES[-3]):
         for condition in (f"t = timestamp '{text}'", f"d = date '{text[:10]}'"):
             assert hive.execute(f"select t from {table} where {condition}")[0][0].removesuffix(".0") == text
-    text = hive.execute(f"select id, t, d from {table}_text order by id")
-    assert [_plain(row) for row in text] == [row[:3] for row in wanted]
+    lines = hive.execute(f"select id, t, d from {table}_text order by id")
+    assert [_plain(row) for row in lines] == [row[:3] for row in wanted]
+
+
+def _set(hive: HiveSql, way: str, value: str) -> None:
+    for key in WAYS[way]:
+        hive.set(key, value)
 
 
 def _insert(hive: HiveSql, table: str, texts: Sequence[str], first: int = 0) -> None:

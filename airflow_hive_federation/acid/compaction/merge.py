@@ -25,7 +25,6 @@ STRIPE_BYTES = 64 * 1024 * 1024
 STRIPE_ROWS = 500_000
 
 _INSERT, _DELETE = 0, 2
-_HYBRID_CALENDAR = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,9 +95,8 @@ class _BucketFile:
     """A bucket file in the making, with Hive's key index."""
 
     def __init__(self, file: BinaryIO, reader: BucketReader, compression: str) -> None:
-        calendar = reader.calendar or _HYBRID_CALENDAR
         types = type_messages(_acid_type(reader.row_type))
-        self._file = AssembledFile(file, types, compression=compression, calendar=calendar)
+        self._file = AssembledFile(file, types, compression=compression, calendar=reader.calendar)
         self._compression = compression
         self._index: list[str] = []
 

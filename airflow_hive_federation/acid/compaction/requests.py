@@ -93,7 +93,8 @@ def compact_table(
 
     The requests go through the queue all the same, in a pool of their own that nobody else serves, so that
     the metastore knows of them and its cleaner follows. A request for the same partition that waits already
-    (the metastore makes some itself) is served before, with what its pool has before it.
+    (the metastore makes some itself) is served before, with what its pool has before it; if that is a major
+    compaction, or what is asked for, it is the partition's report.
 
     :param run_merges: what merges bucket files.
     :param batch: partitions compacted side by side.
@@ -113,9 +114,11 @@ def compact_table(
         reports = []
         for partition in partitions_of(client, table, partitions):
             try:
-                _request_own(client, table, partition, kind=kind, own_pool=own_pool, worker=worker)
+                done = _request_own(client, table, partition, kind=kind, own_pool=own_pool, worker=worker)
             except InvalidOperationError as error:
-                reports.append(_refusal(table, partition, kind, error))
+                done = _refusal(table, partition, kind, error)
+            if done is not None:
+                reports.append(done)
     for report in reports:
         if on_report is not None:
             on_report(report)
@@ -182,15 +185,23 @@ def _request_own(
     kind: CompactionKind,
     own_pool: str,
     worker: Callable[[str | None], CompactionWorker],
-) -> None:
+) -> CompactionReport | None:
+    """Put a request into our own pool, or return the report of one that did as well."""
+    enough = {CompactionKind.MAJOR.value, kind.value}
     for _ in range(_TRIES):
         (requested,) = request_compaction(
             client, table, kind, partitions=[partition] if partition else None, pool_name=own_pool
         )
         if requested.accepted:
-            return
+            return None
+        server = worker(requested.pool_name)
         while queue_entry(client, requested.id).state == "initiated":
-            worker(requested.pool_name).serve_next()
+            served = server.serve_next()
+            for report in served:
+                if report.id == requested.id and report.state == "compacted" and report.kind in enough:
+                    return report
+            if not served:
+                break
         if queue_entry(client, requested.id).state == "working":
             break
     raise InvalidOperationError(

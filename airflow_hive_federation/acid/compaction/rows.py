@@ -17,11 +17,12 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from airflow_hive_federation.acid.arrow_columns import arrow_type, conforming, conforms
+from airflow_hive_federation.acid.arrow_columns import EXACTLY, arrow_type, conforming, conforms
 from airflow_hive_federation.acid.compaction.keys import Integers, Keys, Mask
 from airflow_hive_federation.acid.compaction.plan import BucketMerge, MergeInput
 from airflow_hive_federation.acid.orc.assembly import HYBRID, PROLEPTIC
 from airflow_hive_federation.acid.orc.batches import Head, OrcBatches
+from airflow_hive_federation.acid.orc.exact_times import has_exact
 from airflow_hive_federation.acid.orc.tail import OrcTail, read_tail
 from airflow_hive_federation.acid.read_ahead import ReadAhead, entered_ahead
 from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
@@ -33,7 +34,6 @@ from airflow_hive_federation.storage.filesystem import join, local_path, reading
 
 _BUCKET_VERSION = 0x20000000
 _DELETE_COLUMNS = ["operation", "originalTransaction", "bucket", "rowId", "currentTransaction"]
-_NANOSECOND_MILLIS = (-(2**63) // 10**6, 2**63 // 10**6)
 _TABLE_ROWS = 128 * 1024
 _TABLE_BYTES = 16 * 1024 * 1024
 # So that there is something to do for every core: files decode in one thread each.
@@ -69,6 +69,8 @@ class _Opened(NamedTuple):
     batches: OrcBatches
     constants: Mapping[str, int]
     """ACID columns of which all rows have the same number: they need not be read."""
+    calendar: int | None
+    """That of its dates and timestamps, if it says."""
 
 
 class _InsertFile(NamedTuple):
@@ -92,7 +94,6 @@ class BucketReader:
         self.options = options
         self.write_ids = ValidWriteIds.parse(merge.write_ids)
         self.row_type = row_type(merge)
-        self.calendar: int | None = None
         try:
             self.arrow = arrow_type(self.row_type, "ns")
         except KeyError as error:
@@ -103,6 +104,8 @@ class BucketReader:
                 partition=merge.table.partition,
             ) from error
         self._invalid = np.array(self.write_ids.invalid_ids, dtype=np.int64)
+        self.calendar = HYBRID
+        """That of the rows' dates and timestamps, once some are read."""
 
     def rows(self) -> Iterator[Rows]:
         """Yield the rows of all insert files that are of visible write ids, checked to be in order.
@@ -111,6 +114,7 @@ class BucketReader:
         """
         last: tuple[int, int, int] | None = None
         positions: dict[tuple[int, int], int] = {}
+        self._look_at_times()
         with closing(self._insert_files()) as files:
             for one in files:
                 for rows in self._raw(one, positions) if one.source.raw else self._acid(one):
@@ -124,6 +128,7 @@ class BucketReader:
 
         :raises AcidFormatError: a file is truncated, or has other columns than the table.
         """
+        self._look_at_times()
         with closing(self._insert_files()) as files:
             for one in files:
                 self._check_row(pa.struct(list(one.schema)), one.source)
@@ -145,6 +150,25 @@ class BucketReader:
             partition=table.partition,
             path=path,
         )
+
+    def _look_at_times(self) -> None:
+        """Find the calendar, and the columns with timestamps that nanoseconds do not reach.
+
+        All files are asked before the first is read. Where their calendars differ, it is the proleptic.
+        """
+        if not _has_times(self.row_type):
+            return
+        exact: set[int] = set()
+        for source, length in self._with_rows(self.merge.inserts):
+            with self._opened(source, length) as file:
+                self.calendar = PROLEPTIC if PROLEPTIC in {self.calendar, file.calendar} else HYBRID
+                row = file.batches.schema
+                if tuple(row.names) == ACID_COLUMNS:
+                    row = row.field("row").type
+                exact |= {place for place, field in enumerate(row) if has_exact(field.type)}
+        fields = enumerate(self.row_type.fields)
+        units = [(field.name, field.type, EXACTLY if place in exact else "ns") for place, field in fields]
+        self.arrow = pa.struct([(name, arrow_type(kind, unit)) for name, kind, unit in units])
 
     def _insert_files(self) -> Generator[_InsertFile, None, None]:
         """Files with rows, of which the next is read while one is worked on."""
@@ -256,6 +280,8 @@ class BucketReader:
                     batch = next(batches, None)
                 except (pa.ArrowException, OSError) as error:
                     raise self.wrong(source, f"cannot be read: {error}.") from error
+                except AcidFormatError as error:
+                    raise self.wrong(source, f"cannot be read: {error.message}", error.remedy) from error
                 if batch is None:
                     return
                 yield batch
@@ -267,37 +293,19 @@ class BucketReader:
             head: BinaryIO = file if length is None else io.BufferedReader(Head(file, length))
             try:
                 tail = read_tail(head, uri)
-                self._check_tail(tail, source)
                 reader = OrcBatches(
                     (None if length is not None else local_path(uri)) or head,
-                    row_count=tail.row_count,
+                    uri,
+                    tail,
                     size_bytes=source.size_bytes if length is None else length,
+                    proleptic=self.calendar == PROLEPTIC,
                 )
                 is_acid = tuple(reader.schema.names) == ACID_COLUMNS
             except AcidFormatError as error:
                 raise self.wrong(source, f"cannot be compacted: {error.message}", error.remedy) from error
             except (pa.ArrowException, OSError) as error:
                 raise self.wrong(source, f"is not a whole ORC file: {error}.") from error
-            yield _Opened(reader, _constants(tail) if is_acid else {})
-
-    def _check_tail(self, tail: OrcTail, source: MergeInput) -> None:
-        bounds = tail.timestamp_millis
-        if bounds and not _NANOSECOND_MILLIS[0] < bounds[0] <= bounds[1] < _NANOSECOND_MILLIS[1]:
-            raise self.wrong(
-                source,
-                "has timestamps outside the years 1677 to 2262, which cannot be written here.",
-                "Compact the table with Hive's own worker.",
-            )
-        if not _has_dates(self.row_type):
-            return
-        calendar = PROLEPTIC if tail.calendar == PROLEPTIC else HYBRID
-        if self.calendar not in {None, calendar}:
-            raise self.wrong(
-                source,
-                "counts its dates by another calendar than the files before it.",
-                "Compact the table with Hive's own worker.",
-            )
-        self.calendar = calendar
+            yield _Opened(reader, _constants(tail) if is_acid else {}, tail.calendar)
 
 
 class DeleteStream:
@@ -380,6 +388,6 @@ def _constant(number: int, count: int) -> Integers:
     return np.broadcast_to(np.int64(number), count)
 
 
-def _has_dates(hive: HiveType) -> bool:
+def _has_times(hive: HiveType) -> bool:
     children = [*hive.children, *(field.type for field in hive.fields)]
-    return hive.name == "date" or hive.name.startswith("timestamp") or any(map(_has_dates, children))
+    return hive.name == "date" or hive.name.startswith("timestamp") or any(map(_has_times, children))

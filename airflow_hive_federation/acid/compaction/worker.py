@@ -62,6 +62,9 @@ log = logging.getLogger(__name__)
 MergeRunner = Callable[[Sequence[BucketMerge]], Sequence["MergeOutcome | HiveFederationError"]]
 
 _HEARTBEAT_S = 30.0
+#: SHOW COMPACTIONS says it of requests that name no pool; by this name, the queue does not hand them out
+#: (``Constants.COMPACTION_DEFAULT_POOL``, ``NextCompactionFunction``).
+_DEFAULT_POOL = "default"
 #: The metastore's database gives up on a deadlock.
 _COMMIT_PAUSES_S = (0.2, 1.0)
 _KINDS = {types.CompactionType.MAJOR: CompactionKind.MAJOR, types.CompactionType.MINOR: CompactionKind.MINOR}
@@ -104,7 +107,7 @@ class CompactionWorker:
     :param settings: of the metastore.
     :param run_merges: what merges bucket files; see :func:`.runners.in_threads` and the Spark job.
     :param pool_name: the worker pool to serve (``ALTER TABLE … COMPACT … POOL 'name'``); ``None`` serves the
-        requests that name none.
+        requests that name none, and so does ``default``, as SHOW COMPACTIONS calls it.
     :param batch: requests served together, whose bucket files are merged side by side.
     :param storage_options: of the stores the tables lie on.
     """
@@ -120,7 +123,7 @@ class CompactionWorker:
     ) -> None:
         self._settings = settings
         self._run_merges = run_merges
-        self._pool_name = pool_name
+        self._pool_names = (None, _DEFAULT_POOL) if pool_name in {None, _DEFAULT_POOL} else (pool_name,)
         self._batch = batch
         self._options = storage_options
         self._stopping = threading.Event()
@@ -193,15 +196,17 @@ class CompactionWorker:
                 log.warning("%s. %s", one.detail, one.remedy)
 
     def _take(self, client: MetastoreClient, count: int) -> Iterator[types.CompactionInfoStruct]:
-        for _ in range(count):
+        for pool_name in self._pool_names:
             request = types.FindNextCompactRequest(
-                workerId=worker_id(), workerVersion=__version__, poolName=self._pool_name
+                workerId=worker_id(), workerVersion=__version__, poolName=pool_name
             )
-            found = client.call("find_next_compact2", request).ci
-            # An empty answer is a struct without an id.
-            if found is None or not found.id:
-                return
-            yield found
+            while count > 0:
+                found = client.call("find_next_compact2", request).ci
+                # An empty answer is a struct without an id.
+                if found is None or not found.id:
+                    break
+                count -= 1
+                yield found
 
     def _carry_out(self, compactions: Sequence[_Compaction]) -> None:
         with _heartbeats(self._settings, compactions):

@@ -15,6 +15,7 @@ from typing import BinaryIO, NamedTuple
 import pyarrow as pa
 from pyarrow import orc
 
+from airflow_hive_federation.acid.orc.chunks import decompressed, uncompressed_chunks
 from airflow_hive_federation.acid.orc.column_statistics import merged_statistics
 from airflow_hive_federation.acid.orc.compression import BLOCK_BYTES, COMPRESSIONS, compressed
 from airflow_hive_federation.acid.orc.early_timestamps import (
@@ -33,17 +34,10 @@ from airflow_hive_federation.acid.orc.long_texts import (
 )
 from airflow_hive_federation.acid.orc.made_columns import put_in, taken_out, together
 from airflow_hive_federation.acid.orc.nested import whole_nested
+from airflow_hive_federation.acid.orc.protobuf import BYTES, VARINT, all_of, fields_of, message_of, number_of
 from airflow_hive_federation.acid.orc.row_groups import Encoded
 from airflow_hive_federation.acid.orc.streams import Streams
-from airflow_hive_federation.acid.orc.tail import (
-    _all,
-    _fields,
-    _locate,
-    _message,
-    _number,
-    _uncompressed_chunks,
-    decompressed,
-)
+from airflow_hive_federation.acid.orc.tail import locate_footer
 from airflow_hive_federation.model.types import HiveType
 
 #: ORC's ``CalendarKind`` of dates and timestamps: Julian before 1582, or Gregorian for all times, as Arrow's.
@@ -53,7 +47,6 @@ HYBRID, PROLEPTIC = 1, 2
 ROW_INDEX_STRIDE = 10_000
 
 _MAGIC = b"ORC"
-_VARINT, _BYTES = 0, 2
 # So that what is encoded together stays one stripe.
 _STRIPE_BYTES = 1 << 40
 # Where dictionaries pay (hive.exec.orc.dictionary.key.size.threshold).
@@ -177,7 +170,7 @@ class AssembledFile:
         if stripe.rows:
             index, data, footer = stripe.lengths
             fields = ((1, self._offset), (2, index), (3, data), (4, footer), (5, stripe.rows))
-            self._stripes.append(_message([(number, _VARINT, value) for number, value in fields]))
+            self._stripes.append(message_of([(number, VARINT, value) for number, value in fields]))
             self._statistics += stripe.statistics
         self._parts.append(stripe.columns)
         self._file.write(stripe.body)
@@ -193,17 +186,17 @@ class AssembledFile:
         """
         if self._last is None:
             raise ValueError("a file needs a stripe")
-        metadata = self._framed(_message([(1, _BYTES, one) for one in self._statistics]))
+        metadata = self._framed(message_of([(1, BYTES, one) for one in self._statistics]))
         footer = self._framed(self._footer(self._last, user_metadata))
-        postscript = _message(
+        postscript = message_of(
             [
-                (1, _VARINT, len(footer)),
-                (2, _VARINT, self._compression),
-                (3, _VARINT, BLOCK_BYTES),
+                (1, VARINT, len(footer)),
+                (2, VARINT, self._compression),
+                (3, VARINT, BLOCK_BYTES),
                 *(field for field in self._last.postscript if field[0] == _VERSION),
-                (5, _VARINT, len(metadata)),
+                (5, VARINT, len(metadata)),
                 *(field for field in self._last.postscript if field[0] == _WRITER_VERSION),
-                (8000, _BYTES, _MAGIC),
+                (8000, BYTES, _MAGIC),
             ]
         )
         self._file.write(metadata + footer + postscript + bytes([len(postscript)]))
@@ -236,25 +229,25 @@ class AssembledFile:
 
     def _footer(self, last: Stripe, user_metadata: Mapping[str, bytes]) -> bytes:
         fields: list[tuple[int, int, int | bytes]] = [
-            (1, _VARINT, len(_MAGIC)),
-            (2, _VARINT, self._offset - len(_MAGIC)),
-            *((3, _BYTES, one) for one in self._stripes),
-            *((4, _BYTES, one) for one in self._types),
+            (1, VARINT, len(_MAGIC)),
+            (2, VARINT, self._offset - len(_MAGIC)),
+            *((3, BYTES, one) for one in self._stripes),
+            *((4, BYTES, one) for one in self._types),
             *(
-                (5, _BYTES, _message([(1, _BYTES, key.encode()), (2, _BYTES, value)]))
+                (5, BYTES, message_of([(1, BYTES, key.encode()), (2, BYTES, value)]))
                 for key, value in user_metadata.items()
             ),
-            (6, _VARINT, self.rows),
-            *((7, _BYTES, one) for one in self._columns()),
-            (8, _VARINT, self._row_index_stride),
+            (6, VARINT, self.rows),
+            *((7, BYTES, one) for one in self._columns()),
+            (8, VARINT, self._row_index_stride),
             *(field for field in last.writer if field[0] == _WRITER),
         ]
         if self._calendar is not None:
-            fields.append((11, _VARINT, self._calendar))
-        return _message([*fields, *(field for field in last.writer if field[0] == _SOFTWARE)])
+            fields.append((11, VARINT, self._calendar))
+        return message_of([*fields, *(field for field in last.writer if field[0] == _SOFTWARE)])
 
     def _framed(self, message: bytes) -> bytes:
-        return _uncompressed_chunks(message, BLOCK_BYTES) if self._compression else message
+        return uncompressed_chunks(message, BLOCK_BYTES) if self._compression else message
 
 
 def taken_apart(content: memoryview, name: str = "stripe") -> tuple[list[Stripe], list[int]]:
@@ -263,11 +256,11 @@ def taken_apart(content: memoryview, name: str = "stripe") -> tuple[list[Stripe]
     :param name: the file's, for error messages.
     :raises AcidFormatError: it is no ORC file, or is truncated.
     """
-    start, postscript, footer = _locate(pa.BufferReader(content), name)
-    metadata = bytes(content[start - _number(postscript, 5) : start])
-    metadata_fields = _fields(decompressed(metadata, _number(postscript, 2)))
-    statistics = _all(metadata_fields, 1)
-    columns = tuple(_all(footer, 7))
+    start, postscript, footer = locate_footer(pa.BufferReader(content), name)
+    metadata = bytes(content[start - number_of(postscript, 5) : start])
+    metadata_fields = fields_of(decompressed(metadata, number_of(postscript, 2)))
+    statistics = all_of(metadata_fields, 1)
+    columns = tuple(all_of(footer, 7))
     # The file's, which are those of all its stripes: counted once.
     nothing = Stripe(
         body=memoryview(b""),
@@ -278,10 +271,10 @@ def taken_apart(content: memoryview, name: str = "stripe") -> tuple[list[Stripe]
         writer=tuple(field for field in footer if field[0] in {_WRITER, _SOFTWARE}),
         postscript=tuple(field for field in postscript if field[0] in {_VERSION, _WRITER_VERSION}),
     )
-    found = [_fields(one) for one in _all(footer, 3)]
+    found = [fields_of(one) for one in all_of(footer, 3)]
     stripes = []
     for number, information in enumerate(found):
-        offset, index, data, length, rows = (_number(information, field) for field in range(1, 6))
+        offset, index, data, length, rows = (number_of(information, field) for field in range(1, 6))
         stripes.append(
             replace(
                 nothing,
@@ -289,27 +282,27 @@ def taken_apart(content: memoryview, name: str = "stripe") -> tuple[list[Stripe]
                 lengths=(index, data, length),
                 rows=rows,
                 statistics=(statistics[number],),
-                columns=columns if len(found) == 1 else tuple(_all(_fields(statistics[number]), 1)),
+                columns=columns if len(found) == 1 else tuple(all_of(fields_of(statistics[number]), 1)),
             )
         )
-    return stripes or [nothing], [_number(_fields(one), 1) for one in _all(footer, 4)]
+    return stripes or [nothing], [number_of(fields_of(one), 1) for one in all_of(footer, 4)]
 
 
 def _with_made(stripe: Stripe, columns: Mapping[int, Encoded]) -> Stripe:
     told = {number: column.statistics for number, column in columns.items()}
     (statistics,) = stripe.statistics
-    fields = [(1, _BYTES, one) for one in together(_all(_fields(statistics), 1), told)]
-    return replace(stripe, statistics=(_message(fields),), columns=tuple(together(stripe.columns, told)))
+    fields = [(1, BYTES, one) for one in together(all_of(fields_of(statistics), 1), told)]
+    return replace(stripe, statistics=(message_of(fields),), columns=tuple(together(stripe.columns, told)))
 
 
 def _without_bounds(stripe: Stripe, found: Mapping[int, Nanoseconds]) -> Stripe:
     (statistics,) = stripe.statistics
-    told = enumerate(_all(_fields(statistics), 1))
-    fields = [(1, _BYTES, without_bounds(one) if number in found else one) for number, one in told]
+    told = enumerate(all_of(fields_of(statistics), 1))
+    fields = [(1, BYTES, without_bounds(one) if number in found else one) for number, one in told]
     columns = enumerate(stripe.columns)
     return replace(
         stripe,
-        statistics=(_message(fields),),
+        statistics=(message_of(fields),),
         columns=tuple(without_bounds(one) if number in found else one for number, one in columns),
     )
 
@@ -361,18 +354,18 @@ def type_messages(root: HiveType) -> list[bytes]:
 def _add_type(hive: HiveType, out: list[bytes]) -> None:
     place = len(out)
     out.append(b"")
-    fields: list[tuple[int, int, int | bytes]] = [(1, _VARINT, _KINDS[hive.name])]
+    fields: list[tuple[int, int, int | bytes]] = [(1, VARINT, _KINDS[hive.name])]
     children = [field.type for field in hive.fields] or list(hive.children)
     numbers = []
     for child in children:
         numbers.append(len(out))
         _add_type(child, out)
     if numbers:
-        fields.append((2, _BYTES, b"".join(_message([(1, _VARINT, number)])[1:] for number in numbers)))
-    fields += [(3, _BYTES, field.name.encode()) for field in hive.fields]
+        fields.append((2, BYTES, b"".join(message_of([(1, VARINT, number)])[1:] for number in numbers)))
+    fields += [(3, BYTES, field.name.encode()) for field in hive.fields]
     if hive.name in {"char", "varchar"}:
-        fields.append((4, _VARINT, hive.arguments[0]))
+        fields.append((4, VARINT, hive.arguments[0]))
     if hive.name == "decimal":
         precision, scale = hive.arguments
-        fields += [(5, _VARINT, precision), (6, _VARINT, scale)]
-    out[place] = _message(fields)
+        fields += [(5, VARINT, precision), (6, VARINT, scale)]
+    out[place] = message_of(fields)

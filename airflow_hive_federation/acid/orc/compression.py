@@ -17,6 +17,16 @@ from functools import cache
 import pyarrow as pa
 from isal import isal_zlib
 
+from airflow_hive_federation.acid.orc.chunks import CODECS
+from airflow_hive_federation.acid.orc.protobuf import (
+    BYTES,
+    all_of,
+    fields_of,
+    message_of,
+    number_of,
+    read_varints,
+    varint,
+)
 from airflow_hive_federation.acid.orc.streams import (
     DATA,
     LENGTH,
@@ -27,16 +37,14 @@ from airflow_hive_federation.acid.orc.streams import (
     Lengths,
     Streams,
 )
-from airflow_hive_federation.acid.orc.tail import _all, _fields, _message, _number, _varint_bytes, _varints
 from airflow_hive_federation.errors import AcidFormatError
 
 #: Compressions that are written, and their numbers in a postscript; zstd may be unreadable for Hive 3.
-COMPRESSIONS = {"uncompressed": 0, "zlib": 1, "snappy": 2, "lz4": 4, "zstd": 5}
+COMPRESSIONS = {name: number for number, name in CODECS.items()}
 
 #: Bytes of a stream that are compressed together.
 BLOCK_BYTES = 262_144
 
-_VARINT, _BYTES = 0, 2
 # Level 0 makes much longer streams; 2 and 3 take longer for two percent at most (docs/benchmarks.md).
 _DEFLATE_LEVEL = 1
 _RAW_DEFLATE = -15
@@ -74,7 +82,7 @@ def compressed(streams: Streams, kinds: Sequence[int], compression: str) -> tupl
     if compression == "uncompressed":
         return streams.joined()
     compress = _compressor(compression)
-    encodings = [_number(_fields(one), 1) for one in streams.encodings]
+    encodings = [number_of(fields_of(one), 1) for one in streams.encodings]
     made = {
         (one.kind, one.column): CompressedStream(one.content, compress)
         for one in streams.streams
@@ -153,15 +161,15 @@ def _layout(kind: int, encoding: int, *, has_nulls: bool) -> _Layout:
 def _translated(index: bytes, streams: Sequence[tuple[CompressedStream, int]]) -> bytes:
     """Translate the places in a ``RowIndex``."""
     entries: list[tuple[int, int, int | bytes]] = []
-    for entry in _all(_fields(index), 1):
-        fields = _fields(entry)
-        numbers = _varints(b"".join(_all(fields, 1)))
-        packed = b"".join(map(_varint_bytes, _places(numbers, streams)))
+    for entry in all_of(fields_of(index), 1):
+        fields = fields_of(entry)
+        numbers = read_varints(b"".join(all_of(fields, 1)))
+        packed = b"".join(map(varint, _places(numbers, streams)))
         others = [field for field in fields if field[0] != 1]
         # Structs without nulls have no places.
-        places = [(1, _BYTES, packed)] if packed else []
-        entries.append((1, _BYTES, _message([*places, *others])))
-    return _message(entries)
+        places = [(1, BYTES, packed)] if packed else []
+        entries.append((1, BYTES, message_of([*places, *others])))
+    return message_of(entries)
 
 
 def _places(numbers: Iterator[int], streams: Iterable[tuple[CompressedStream, int]]) -> Iterator[int]:

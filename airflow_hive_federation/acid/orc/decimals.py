@@ -14,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_hive_federation.acid.orc.integers import RUN, exact_sum, steps
+from airflow_hive_federation.acid.orc.protobuf import BYTES, VARINT, message_of
 from airflow_hive_federation.acid.orc.row_groups import Encoded, Presence, row_index
 from airflow_hive_federation.acid.orc.streams import DATA, SECONDARY, Stream
-from airflow_hive_federation.acid.orc.tail import _message
 
-_VARINT, _BYTES = 0, 2
 # Fields of ColumnStatistics.
 _COUNT, _DECIMALS, _HAS_NULL = 1, 6, 10
 _MAX_DIGITS = 18
@@ -82,10 +81,10 @@ class Decimals:
     def _statistics(self, values: _Numbers, rows: int) -> bytes:
         total = exact_sum(values)
         bounds = [(1, int(values.min())), (2, int(values.max()))] if len(values) else []
-        told = _message([(field, _BYTES, self._text(value)) for field, value in [*bounds, (3, total)]])
+        told = message_of([(field, BYTES, self._text(value)) for field, value in [*bounds, (3, total)]])
         has_null = int(len(values) < rows)
-        return _message(
-            [(_COUNT, _VARINT, len(values)), (_DECIMALS, _BYTES, told), (_HAS_NULL, _VARINT, has_null)]
+        return message_of(
+            [(_COUNT, VARINT, len(values)), (_DECIMALS, BYTES, told), (_HAS_NULL, VARINT, has_null)]
         )
 
     def _text(self, value: int) -> bytes:

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from airflow_hive_federation.acid.orc.protobuf import BYTES, FIXED64, VARINT, message_of
 from airflow_hive_federation.acid.orc.row_groups import Encoded, Presence, row_index
 from airflow_hive_federation.acid.orc.streams import DATA, Stream
-from airflow_hive_federation.acid.orc.tail import _message
 
-_VARINT, _FIXED64, _BYTES = 0, 1, 2
 # Fields of ColumnStatistics.
 _COUNT, _DOUBLES, _HAS_NULL = 1, 3, 10
 _KINDS = {pa.float32(): 5, pa.float64(): 6}
@@ -73,8 +72,8 @@ def _statistics(values: _Values, rows: int) -> bytes:
     if len(values):
         # Zeros of both signs are equal here, and are not where Java compares them.
         told += [(1, -(0.0 - float(values.min()))), (2, float(values.max()) + 0.0)]
-    bounds = [(field, _FIXED64, struct.pack("<d", value)) for field, value in sorted(told)]
+    bounds = [(field, FIXED64, struct.pack("<d", value)) for field, value in sorted(told)]
     has_null = int(len(values) < rows)
-    return _message(
-        [(_COUNT, _VARINT, len(values)), (_DOUBLES, _BYTES, _message(bounds)), (_HAS_NULL, _VARINT, has_null)]
+    return message_of(
+        [(_COUNT, VARINT, len(values)), (_DOUBLES, BYTES, message_of(bounds)), (_HAS_NULL, VARINT, has_null)]
     )

@@ -17,13 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from airflow_hive_federation.acid.orc.tail import _message, _varint_bytes, _zigzag
+from airflow_hive_federation.acid.orc.protobuf import BYTES, VARINT, message_of, varint, zigzag
 
 #: Values of a run.
 RUN = 512
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
-_VARINT, _BYTES = 0, 2
 # Fields of ColumnStatistics.
 _COUNT, _INTEGERS, _HAS_NULL = 1, 2, 10
 _DIRECT_RUN, _DELTA_RUN = 0x40, 0xC0
@@ -122,9 +121,9 @@ def _runs(numbers: Numbers, signed: bool) -> list[bytes]:
 
 def _starts(firsts: Numbers, changes: Numbers, signed: bool) -> Iterator[bytes]:
     """What DELTA runs begin with: the first number, and the change to the second."""
-    fold = _zigzag if signed else int
+    fold = zigzag if signed else int
     for first, change in zip(firsts.tolist(), changes.tolist(), strict=True):
-        yield _varint_bytes(fold(first)) + _varint_bytes(_zigzag(change))
+        yield varint(fold(first)) + varint(zigzag(change))
 
 
 def _form(low: int, high: int, least: int, greatest: int, first: int, *, signed: bool) -> tuple[int, int]:
@@ -174,16 +173,16 @@ def _packed(numbers: Numbers, width: int) -> Numbers:
 @lru_cache
 def steps(first: int, step: int, count: int, *, signed: bool = True) -> bytes:
     """Encode numbers with equal steps between them."""
-    fold = _zigzag if signed else int
-    end = _varint_bytes(_zigzag(step))
+    fold = zigzag if signed else int
+    end = varint(zigzag(step))
     if not step:
         whole, rest = divmod(count, RUN)
-        value = _varint_bytes(fold(first)) + end
+        value = varint(fold(first)) + end
         return (_header(_DELTA_RUN, RUN) + value) * whole + (
             _header(_DELTA_RUN, rest) + value if rest else b""
         )
     return b"".join(
-        _header(_DELTA_RUN, min(RUN, count - at)) + _varint_bytes(fold(first + step * at)) + end
+        _header(_DELTA_RUN, min(RUN, count - at)) + varint(fold(first + step * at)) + end
         for at in range(0, count, RUN)
     )
 
@@ -191,11 +190,11 @@ def steps(first: int, step: int, count: int, *, signed: bool = True) -> bytes:
 @lru_cache
 def integer_statistics(low: int, high: int, total: int, count: int) -> bytes:
     """Make the ``ColumnStatistics`` of numbers of which none is null; a sum that may not fit is left out."""
-    bounds: list[tuple[int, int, int | bytes]] = [(1, _VARINT, _zigzag(low)), (2, _VARINT, _zigzag(high))]
+    bounds: list[tuple[int, int, int | bytes]] = [(1, VARINT, zigzag(low)), (2, VARINT, zigzag(high))]
     if ~_MAX_SUM <= total <= _MAX_SUM:
-        bounds.append((3, _VARINT, _zigzag(total)))
-    told = (_INTEGERS, _BYTES, _message(bounds))
-    return _message([(_COUNT, _VARINT, count), told, (_HAS_NULL, _VARINT, 0)])
+        bounds.append((3, VARINT, zigzag(total)))
+    told = (_INTEGERS, BYTES, message_of(bounds))
+    return message_of([(_COUNT, VARINT, count), told, (_HAS_NULL, VARINT, 0)])
 
 
 def _header(kind: int, count: int) -> bytes:

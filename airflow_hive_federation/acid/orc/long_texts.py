@@ -15,12 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_hive_federation.acid.arrow_columns import in_one_piece, orc_width
-from airflow_hive_federation.acid.orc.tail import _all, _fields, _message, _number
+from airflow_hive_federation.acid.orc.protobuf import BYTES, VARINT, all_of, fields_of, message_of, number_of
 
 LONG_BYTES = 64 << 10
 """Texts that are longer than this are long."""
 _BOUND_BYTES = 1024
-_VARINT, _BYTES = 0, 2
 _STRINGS, _BINARIES = 4, 8
 """Fields of ``ColumnStatistics``."""
 _SUM_OF_STRINGS, _SUM_OF_BINARIES = 3, 1
@@ -51,25 +50,25 @@ def with_bounds(statistics: bytes, bounds: Bounds) -> bytes:
     :param statistics: a ``ColumnStatistics``.
     """
     out: list[tuple[int, int, int | bytes]] = []
-    for field in _fields(statistics):
+    for field in fields_of(statistics):
         if field[0] != _BINARIES:
             out.append(field)
         elif bounds is not None:
             # Without bounds there is nothing: texts without any are all null for Java's reader.
-            total = _number(_fields(_all([field], _BINARIES)[0]), _SUM_OF_BINARIES)
-            texts = _message(
-                [(1, _BYTES, bounds[0]), (2, _BYTES, bounds[1]), (_SUM_OF_STRINGS, _VARINT, total)]
+            total = number_of(fields_of(all_of([field], _BINARIES)[0]), _SUM_OF_BINARIES)
+            texts = message_of(
+                [(1, BYTES, bounds[0]), (2, BYTES, bounds[1]), (_SUM_OF_STRINGS, VARINT, total)]
             )
-            out.append((_STRINGS, _BYTES, texts))
-    return _message(sorted(out, key=lambda field: field[0]))
+            out.append((_STRINGS, BYTES, texts))
+    return message_of(sorted(out, key=lambda field: field[0]))
 
 
 def stripe_with_bounds(statistics: bytes, bounds: Mapping[int, Bounds]) -> bytes:
     """Do so for the columns of a ``StripeStatistics``."""
-    columns = _all(_fields(statistics), 1)
-    return _message(
+    columns = all_of(fields_of(statistics), 1)
+    return message_of(
         [
-            (1, _BYTES, with_bounds(one, bounds[number]) if number in bounds else one)
+            (1, BYTES, with_bounds(one, bounds[number]) if number in bounds else one)
             for number, one in enumerate(columns)
         ]
     )

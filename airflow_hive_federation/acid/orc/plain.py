@@ -20,6 +20,7 @@ import pyarrow as pa
 from airflow_hive_federation.acid.arrow_columns import orc_width
 from airflow_hive_federation.acid.orc.assembly import Stripe, encode
 from airflow_hive_federation.acid.orc.integers import integer_statistics, steps
+from airflow_hive_federation.acid.orc.protobuf import BYTES, VARINT, message_of
 from airflow_hive_federation.acid.orc.streams import (
     DATA,
     ROW_INDEX,
@@ -27,12 +28,10 @@ from airflow_hive_federation.acid.orc.streams import (
     Stream,
     Streams,
 )
-from airflow_hive_federation.acid.orc.tail import _message
 from airflow_hive_federation.acid.orc.texts import Texts
 from airflow_hive_federation.acid.orc.whole_numbers import WholeNumbers
 
 _Stream = tuple[int, Content]
-_VARINT, _BYTES = 0, 2
 # Kinds of encodings.
 _DIRECT, _DIRECT_V2 = b"\x08\x00", b"\x08\x02"
 # Fields of ColumnStatistics.
@@ -67,7 +66,7 @@ def counting(first: int, count: int) -> EncodedColumn:
 
 def structs(count: int) -> EncodedColumn:
     """Encode the structs, none of them null, whose fields are the columns that follow."""
-    return EncodedColumn((), _DIRECT, _message([(_COUNT, _VARINT, count), (_HAS_NULL, _VARINT, 0)]))
+    return EncodedColumn((), _DIRECT, message_of([(_COUNT, VARINT, count), (_HAS_NULL, VARINT, 0)]))
 
 
 def columns_of(rows: pa.RecordBatch) -> list[EncodedColumn]:
@@ -103,7 +102,7 @@ def plain_stripe(columns: Sequence[EncodedColumn], count: int) -> Stripe:
         body=body,
         lengths=lengths,
         rows=count,
-        statistics=(_message([(1, _BYTES, one) for one in statistics]),),
+        statistics=(message_of([(1, BYTES, one) for one in statistics]),),
         columns=statistics,
     )
 

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from airflow_hive_federation.acid.orc.protobuf import BYTES, message_of, varint
 from airflow_hive_federation.acid.orc.streams import PRESENT, ROW_INDEX, Stream
-from airflow_hive_federation.acid.orc.tail import _message, _varint_bytes
 
-_BYTES = 2
 _DIRECT_V2 = b"\x08\x02"
 # Literal bytes of a run of the byte run length encoding, as many as there may be.
 _LITERALS = 128
@@ -37,9 +36,9 @@ def row_index(column: int, entries: Iterable[tuple[Sequence[int], bytes]]) -> St
     """
     made: list[tuple[int, int, int | bytes]] = []
     for places, statistics in entries:
-        packed = b"".join(map(_varint_bytes, places))
-        made.append((1, _BYTES, _message([(1, _BYTES, packed), (2, _BYTES, statistics)])))
-    return Stream(ROW_INDEX, column, _message(made))
+        packed = b"".join(map(varint, places))
+        made.append((1, BYTES, message_of([(1, BYTES, packed), (2, BYTES, statistics)])))
+    return Stream(ROW_INDEX, column, message_of(made))
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,11 @@ from dataclasses import replace
 from functools import partial
 
 from airflow_hive_federation.acid.orc.assembly import ROW_INDEX_STRIDE, Stripe
+from airflow_hive_federation.acid.orc.chunks import decompressed
 from airflow_hive_federation.acid.orc.compression import COMPRESSIONS, compressed, framed
 from airflow_hive_federation.acid.orc.counted import CountedNumbers
+from airflow_hive_federation.acid.orc.protobuf import BYTES, all_of, fields_of, message_of
 from airflow_hive_federation.acid.orc.streams import DATA, ROW_INDEX, Streams
-from airflow_hive_federation.acid.orc.tail import _all, _fields, _message, decompressed
-
-_BYTES = 2
 
 
 def counted_on(stripe: Stripe, column: int, first: int, compression: str) -> Stripe:
@@ -32,9 +31,9 @@ def counted_on(stripe: Stripe, column: int, first: int, compression: str) -> Str
     ]
     body, lengths = framed(replace(streams, streams=changed), compression)
     (told,) = stripe.statistics
-    statistics = [(1, _BYTES, one) for one in _put(_all(_fields(told), 1), column, made.statistics)]
+    statistics = [(1, BYTES, one) for one in _put(all_of(fields_of(told), 1), column, made.statistics)]
     columns = tuple(_put(stripe.columns, column, made.statistics))
-    return replace(stripe, body=body, lengths=lengths, statistics=(_message(statistics),), columns=columns)
+    return replace(stripe, body=body, lengths=lengths, statistics=(message_of(statistics),), columns=columns)
 
 
 def _put(columns: Sequence[bytes], number: int, told: bytes) -> list[bytes]:

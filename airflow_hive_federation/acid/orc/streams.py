@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from airflow_hive_federation.acid.orc.tail import _all, _fields, _message, _number
+from airflow_hive_federation.acid.orc.protobuf import BYTES, VARINT, all_of, fields_of, message_of, number_of
 
 Content = bytes | memoryview
 Lengths = tuple[int, int, int]
@@ -15,7 +15,6 @@ Lengths = tuple[int, int, int]
 #: Kinds of streams.
 PRESENT, DATA, LENGTH, SECONDARY, ROW_INDEX = 0, 1, 2, 5, 6
 
-_VARINT, _BYTES = 0, 2
 _STREAM, _ENCODING = 1, 2
 
 
@@ -47,15 +46,15 @@ class Streams:
         :param body: index, data and footer.
         :param inflated: decompresses the footer; the streams are left as they are.
         """
-        footer = _fields(inflated(bytes(body[lengths[0] + lengths[1] :])))
+        footer = fields_of(inflated(bytes(body[lengths[0] + lengths[1] :])))
         streams = []
         at = 0
-        for message in _all(footer, _STREAM):
-            kind, column, length = (_number(_fields(message), number) for number in (1, 2, 3))
+        for message in all_of(footer, _STREAM):
+            kind, column, length = (number_of(fields_of(message), number) for number in (1, 2, 3))
             streams.append(Stream(kind, column, body[at : at + length]))
             at += length
         others = [field for field in footer if field[0] not in {_STREAM, _ENCODING}]
-        return cls(streams, _all(footer, _ENCODING), others)
+        return cls(streams, all_of(footer, _ENCODING), others)
 
     def joined(self) -> tuple[memoryview, Lengths]:
         """Put the stripe together; return body and lengths."""
@@ -75,9 +74,9 @@ class Streams:
         for stream, some in zip(self.streams, pieces, strict=True):
             parts[stream.kind != ROW_INDEX].extend(some)
             told = ((1, stream.kind), (2, stream.column), (3, sum(map(len, some))))
-            described = _message([(number, _VARINT, value) for number, value in told])
-            fields.append((_STREAM, _BYTES, described))
-        fields += [(_ENCODING, _BYTES, one) for one in self.encodings]
-        end = frame(_message([*fields, *self.others]))
+            described = message_of([(number, VARINT, value) for number, value in told])
+            fields.append((_STREAM, BYTES, described))
+        fields += [(_ENCODING, BYTES, one) for one in self.encodings]
+        end = frame(message_of([*fields, *self.others]))
         index, data, footer = (sum(map(len, some)) for some in (*parts, end))
         return memoryview(b"".join([*parts[0], *parts[1], *end])), (index, data, footer)

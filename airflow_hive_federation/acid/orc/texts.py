@@ -16,11 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_hive_federation.acid.orc.integers import runs_of
+from airflow_hive_federation.acid.orc.protobuf import BYTES, VARINT, message_of, zigzag
 from airflow_hive_federation.acid.orc.row_groups import Encoded, Presence, row_index
 from airflow_hive_federation.acid.orc.streams import DATA, LENGTH, Stream
-from airflow_hive_federation.acid.orc.tail import _message, _zigzag
 
-_VARINT, _BYTES = 0, 2
 # Fields of ColumnStatistics.
 _COUNT, _STRINGS, _BINARIES, _HAS_NULL = 1, 4, 8, 10
 # Texts that are longer have shortened bounds in Hive's statistics.
@@ -103,11 +102,11 @@ class Texts:
         return [extremes[name].as_buffer().to_pybytes() for name in ("min", "max")]
 
     def _statistics(self, extremes: Sequence[bytes], first: int, last: int, rows: int) -> bytes:
-        total = _zigzag(int(self.bounds[last] - self.bounds[first]))
+        total = zigzag(int(self.bounds[last] - self.bounds[first]))
         if pa.types.is_binary(self.values.type):
-            told = (_BINARIES, _BYTES, _message([(1, _VARINT, total)]))
+            told = (_BINARIES, BYTES, message_of([(1, VARINT, total)]))
         else:
-            bounds = [(field, _BYTES, text) for field, text in enumerate(extremes, 1)]
-            told = (_STRINGS, _BYTES, _message([*bounds, (3, _VARINT, total)]))
+            bounds = [(field, BYTES, text) for field, text in enumerate(extremes, 1)]
+            told = (_STRINGS, BYTES, message_of([*bounds, (3, VARINT, total)]))
         has_null = int(last - first < rows)
-        return _message([(_COUNT, _VARINT, last - first), told, (_HAS_NULL, _VARINT, has_null)])
+        return message_of([(_COUNT, VARINT, last - first), told, (_HAS_NULL, VARINT, has_null)])

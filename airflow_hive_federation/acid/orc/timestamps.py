@@ -1,7 +1,8 @@
-"""Timestamps that pyarrow's ORC writer stores wrongly.
+"""Timestamps that pyarrow's ORC writer stores wrongly, or does not know.
 
 Of an instant before 1970 with a fraction of a second it rounds the seconds towards zero and stores negative
-nanoseconds, on which Hive's readers fail. Rows with those are encoded by :mod:`.early_timestamps`.
+nanoseconds, on which Hive's readers fail. Rows with those, or with :mod:`.exact_times`, are encoded by
+:mod:`.early_timestamps`.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_hive_federation.acid.orc.exact_times import has_exact
+
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def has_unstorable_timestamp(array: pa.Array) -> bool:
-    """Whether some timestamp before 1970 has a fraction of a second, however deep it lies."""
+    """Whether some timestamp, however deep, is before 1970 with a fraction of a second, or an exact one."""
     kind = array.type
     if pa.types.is_timestamp(kind):
         counts = array.cast(pa.int64())
@@ -22,8 +25,8 @@ def has_unstorable_timestamp(array: pa.Array) -> bool:
             return False
         early = counts.drop_null().to_numpy()
         return bool(((early < 0) & (early % _PER_SECOND[kind.unit] != 0)).any())
-    if not pa.types.is_nested(kind):
-        return False
+    if not pa.types.is_nested(kind) or has_exact(kind):
+        return has_exact(kind)
     if pa.types.is_struct(kind):
         return any(has_unstorable_timestamp(array.field(index)) for index in range(kind.num_fields))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):

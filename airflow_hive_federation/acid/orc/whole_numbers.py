@@ -14,11 +14,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from airflow_hive_federation.acid.orc.integers import Numbers, exact_sum, has_shorter_form, runs_of
+from airflow_hive_federation.acid.orc.protobuf import BYTES, VARINT, message_of, zigzag
 from airflow_hive_federation.acid.orc.row_groups import Encoded, Presence, row_index
 from airflow_hive_federation.acid.orc.streams import DATA, Stream
-from airflow_hive_federation.acid.orc.tail import _message, _zigzag
 
-_VARINT, _BYTES = 0, 2
 # Fields of ColumnStatistics.
 _COUNT, _INTEGERS, _DATES, _HAS_NULL = 1, 2, 7, 10
 _DATE = 15
@@ -86,9 +85,7 @@ class WholeNumbers:
             total = exact_sum(values)
             # A sum that does not fit is left out.
             bounds += [(3, total)] if ~_MAX_SUM <= total <= _MAX_SUM else []
-        told = _message([(field, _VARINT, _zigzag(value)) for field, value in bounds])
+        told = message_of([(field, VARINT, zigzag(value)) for field, value in bounds])
         kind = _DATES if self.kind == _DATE else _INTEGERS
         has_null = int(len(values) < rows)
-        return _message(
-            [(_COUNT, _VARINT, len(values)), (kind, _BYTES, told), (_HAS_NULL, _VARINT, has_null)]
-        )
+        return message_of([(_COUNT, VARINT, len(values)), (kind, BYTES, told), (_HAS_NULL, VARINT, has_null)])

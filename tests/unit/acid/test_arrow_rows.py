@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from datetime import date
+from datetime import date, datetime
 from typing import Any
 
 import numpy as np
@@ -79,13 +79,16 @@ def test_dates_are_of_the_files_calendar(calendar: int | None) -> None:
     ]
 
 
-@pytest.mark.parametrize("second", [-9_300_000_000, 9_300_000_000])
-def test_timestamps_that_pyarrow_cannot_carry_are_refused_by_name(second: int) -> None:
-    rows = pa.table({"at": pa.array([second], pa.timestamp("s")).cast(pa.timestamp("us"))})
-    with pytest.raises(AcidFormatError, match=r"file:/t/000000_0 has timestamps outside .* 1677") as caught:
-        read(rows, ["timestamp"], calendar=PROLEPTIC)
-    assert caught.value.path == "file:/t/000000_0"
-    assert "Hive's own worker" in str(caught.value)
+@pytest.mark.parametrize("calendar", [HYBRID, PROLEPTIC])
+def test_timestamps_that_nanoseconds_do_not_reach(calendar: int) -> None:
+    shown = [datetime(9999, 12, 31, 23, 59, 59, 999_999), datetime(1582, 10, 14, 1, 2), None]  # noqa: DTZ001
+    far = pa.array(shown, pa.timestamp("us"))
+    rows = pa.table({"at": far, "instant": far.cast(pa.timestamp("us", "UTC"))})
+    (found,) = read(rows, ["timestamp", "timestamp with local time zone"], calendar=calendar)
+    if calendar == HYBRID:
+        shown[1] = datetime(1582, 10, 4, 1, 2)  # noqa: DTZ001
+    for column in ("at", "instant"):
+        assert found.column(column).cast(pa.timestamp("us")).to_pylist() == shown
 
 
 def test_a_damaged_stripe_is_told_with_its_file() -> None:

@@ -8,38 +8,46 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.acid.orc.column_statistics import merged_statistics
-from airflow_hive_federation.acid.orc.tail import _all, _fields, _message, _number, _zigzag
+from airflow_hive_federation.acid.orc.protobuf import (
+    BYTES,
+    FIXED64,
+    VARINT,
+    all_of,
+    fields_of,
+    message_of,
+    number_of,
+    zigzag,
+)
 
-_VARINT, _FIXED, _BYTES = 0, 1, 2
 _DOUBLES, _STRINGS, _DECIMALS, _TIMESTAMPS = 3, 4, 6, 9
 
 
 def column(count: int, kind: int, *fields: tuple[int, int, Any]) -> bytes:
     """A ``ColumnStatistics``; of no kind without fields."""
-    told = [(kind, _BYTES, _message(list(fields)))] if fields else []
-    return _message([(1, _VARINT, count), *told, (10, _VARINT, 0)])
+    told = [(kind, BYTES, message_of(list(fields)))] if fields else []
+    return message_of([(1, VARINT, count), *told, (10, VARINT, 0)])
 
 
 def merged(kind: int, *parts: bytes) -> list[Any] | None:
     """What the merged statistics say of a kind."""
     (one,) = merged_statistics([[part] for part in parts])
-    assert _number(_fields(one), 1) == sum(_number(_fields(part), 1) for part in parts)
-    found = _all(_fields(one), kind)
-    return _fields(found[0]) if found else None
+    assert number_of(fields_of(one), 1) == sum(number_of(fields_of(part), 1) for part in parts)
+    found = all_of(fields_of(one), kind)
+    return fields_of(found[0]) if found else None
 
 
 def doubles(low: float | None, high: float | None, total: float) -> list[tuple[int, int, bytes]]:
     ends = [(1, low), (2, high), (3, total)]
-    return [(number, _FIXED, struct.pack("<d", value)) for number, value in ends if value is not None]
+    return [(number, FIXED64, struct.pack("<d", value)) for number, value in ends if value is not None]
 
 
 def timestamps(low: int, high: int) -> list[tuple[int, int, int]]:
     ends = enumerate((low, high, low, high), 1)
-    return [(number, _VARINT, _zigzag(value)) for number, value in ends]
+    return [(number, VARINT, zigzag(value)) for number, value in ends]
 
 
 def texts(low: bytes | None, high: bytes | None) -> list[tuple[int, int, Any]]:
-    ends: list[tuple[int, int, Any]] = [(1, _BYTES, low), (2, _BYTES, high), (3, _VARINT, _zigzag(4))]
+    ends: list[tuple[int, int, Any]] = [(1, BYTES, low), (2, BYTES, high), (3, VARINT, zigzag(4))]
     return [one for one in ends if one[2] is not None]
 
 
@@ -71,10 +79,10 @@ def test_also_step_by_step() -> None:
 
 def test_sums_of_decimals_are_exact_or_left_out() -> None:
     def decimals(text: bytes) -> bytes:
-        return column(1, _DECIMALS, *((number, _BYTES, text) for number in (1, 2, 3)))
+        return column(1, _DECIMALS, *((number, BYTES, text) for number in (1, 2, 3)))
 
     value = b"1234567890123456789012345678901234567"
-    assert (3, _BYTES, b"2469135780246913578024691357802469134") in (
+    assert (3, BYTES, b"2469135780246913578024691357802469134") in (
         merged(_DECIMALS, decimals(value), decimals(value)) or ()
     )
     greatest = b"9" * 38

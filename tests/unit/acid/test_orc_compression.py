@@ -15,8 +15,9 @@ from airflow_hive_federation.acid.orc.assembly import encode
 from airflow_hive_federation.acid.orc.compression import BLOCK_BYTES, CompressedStream, compressed
 from airflow_hive_federation.acid.orc.made_columns import taken_out
 from airflow_hive_federation.acid.orc.nested import whole_nested
+from airflow_hive_federation.acid.orc.protobuf import all_of, fields_of, number_of
 from airflow_hive_federation.acid.orc.streams import Streams
-from airflow_hive_federation.acid.orc.tail import _all, _fields, _locate, _number
+from airflow_hive_federation.acid.orc.tail import locate_footer
 from airflow_hive_federation.errors import AcidFormatError
 from tests.orc_stripes import read_stripe
 
@@ -87,9 +88,9 @@ def by_arrow(rows: pa.Table, codec: str) -> bytes:
     ) as writer:
         writer.write(rows)
     content = sink.getvalue().to_pybytes()
-    _, _, footer = _locate(io.BytesIO(content), "pyarrow's")
-    information = _fields(_all(footer, 3)[0])
-    start, *lengths = (_number(information, number) for number in range(1, 5))
+    _, _, footer = locate_footer(io.BytesIO(content), "pyarrow's")
+    information = fields_of(all_of(footer, 3)[0])
+    start, *lengths = (number_of(information, number) for number in range(1, 5))
     return content[start : start + sum(lengths)]
 
 

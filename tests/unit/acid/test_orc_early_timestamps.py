@@ -122,7 +122,7 @@ def test_the_last_second_before_1970_is_refused(nanoseconds: int) -> None:
     assert stripe.rows == 1
 
 
-def test_maps_are_refused() -> None:
-    kind = pa.map_(pa.string(), NS)
-    with pytest.raises(AcidFormatError, match="map"):
-        encode(pa.table({"m": pa.array([[("k", -2 * SECOND + 5)]], kind)}), "zlib")
+def test_in_maps() -> None:
+    maps = pa.array([[("k", -2 * SECOND + 5), ("l", None)], None, [], [("m", 7)]], pa.map_(pa.string(), NS))
+    found = read_back(pa.table({"m": maps}), "struct<m:map<string,timestamp>>")
+    assert found.column("m").to_pylist() == maps.to_pylist()

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from airflow_hive_federation.acid.orc.assembly import encode
 from airflow_hive_federation.acid.orc.floats import Floats
 from airflow_hive_federation.acid.orc.made_columns import taken_out
+from airflow_hive_federation.acid.orc.protobuf import all_of, fields_of
 from airflow_hive_federation.acid.orc.streams import DATA, Streams
-from airflow_hive_federation.acid.orc.tail import _all, _fields
 from tests.orc_stripes import by_pyarrow, contents, judge_parts, read_stripe, row_groups, told
 
 #: Type, rows, the share of nulls, and what is random.
@@ -91,8 +91,10 @@ def test_parts_are_stripes_of_their_own() -> None:
 def test_both_zeros_lie_between_the_bounds(values: list[float]) -> None:
     found = Floats.of(pa.chunked_array([values]))
     assert found is not None
-    (bounds,) = _all(_fields(found.encoded(1, 10_000).statistics), 3)
-    low, high = (struct.unpack("<d", one)[0] for number in (1, 2) for one in _all(_fields(bounds), number))
+    (bounds,) = all_of(fields_of(found.encoded(1, 10_000).statistics), 3)
+    low, high = (
+        struct.unpack("<d", one)[0] for number in (1, 2) for one in all_of(fields_of(bounds), number)
+    )
     assert math.copysign(1, low) == -1
     assert math.copysign(1, high) == 1
 

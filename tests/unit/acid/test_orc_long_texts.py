@@ -15,7 +15,8 @@ from pyarrow import orc
 from airflow_hive_federation.acid.bucketing import bucket_hash_codes
 from airflow_hive_federation.acid.orc.assembly import AssembledFile, encode, type_messages
 from airflow_hive_federation.acid.orc.long_texts import LONG_BYTES, without_long_texts
-from airflow_hive_federation.acid.orc.tail import _all, _fields, _locate, _number
+from airflow_hive_federation.acid.orc.protobuf import all_of, fields_of, number_of
+from airflow_hive_federation.acid.orc.tail import locate_footer
 from airflow_hive_federation.model.types import parse_type
 
 LONG = LONG_BYTES + 1
@@ -35,8 +36,8 @@ def written(rows: pa.Table, *hive: str) -> bytes:
 
 def columns(content: bytes) -> list[Any]:
     """Statistics of the file's columns."""
-    footer = _locate(io.BytesIO(content), "x")[2]
-    return [_fields(one) for one in _all(footer, 7)]
+    footer = locate_footer(io.BytesIO(content), "x")[2]
+    return [fields_of(one) for one in all_of(footer, 7)]
 
 
 def test_the_rows_and_their_bounds() -> None:
@@ -46,13 +47,13 @@ def test_the_rows_and_their_bounds() -> None:
     content = written(rows, "bigint", "struct<x:string,y:bigint>", "string")
     assert orc.ORCFile(io.BytesIO(content)).read().to_pylist() == rows.to_pylist()
     statistics = columns(content)
-    (text,) = _all(statistics[3], 4)
-    low, high = _all(_fields(text), 1)[0], _all(_fields(text), 2)[0]
+    (text,) = all_of(statistics[3], 4)
+    low, high = all_of(fields_of(text), 1)[0], all_of(fields_of(text), 2)[0]
     assert low == b"b"
     # No text of a kilobyte is greater than all that begin so.
     assert high == texts[3].encode()
-    assert not _all(statistics[3], 8)
-    assert _number(_fields(text), 3) == 2 * sum(len(one.encode()) for one in texts if one)
+    assert not all_of(statistics[3], 8)
+    assert number_of(fields_of(text), 3) == 2 * sum(len(one.encode()) for one in texts if one)
 
 
 def test_behind_a_map() -> None:
@@ -60,8 +61,8 @@ def test_behind_a_map() -> None:
     rows = pa.table({"a": entries, "b": ["x" * LONG, "y"], "c": [1, 2]})
     content = written(rows, "map<string,int>", "string", "bigint")
     assert orc.ORCFile(io.BytesIO(content)).read().to_pylist() == rows.to_pylist()
-    (text,) = _all(columns(content)[4], 4)
-    assert [len(_all(_fields(text), bound)[0]) for bound in (1, 2)] == [1024, 1]
+    (text,) = all_of(columns(content)[4], 4)
+    assert [len(all_of(fields_of(text), bound)[0]) for bound in (1, 2)] == [1024, 1]
 
 
 @pytest.mark.parametrize(
@@ -70,8 +71,8 @@ def test_behind_a_map() -> None:
 )
 def test_upper_bounds(text: str, high: str) -> None:
     content = written(pa.table({"a": ["A" * LONG, text]}), "string")
-    (text_statistics,) = _all(columns(content)[1], 4)
-    assert _all(_fields(text_statistics), 2) == [high.encode()]
+    (text_statistics,) = all_of(columns(content)[1], 4)
+    assert all_of(fields_of(text_statistics), 2) == [high.encode()]
 
 
 def test_chunks_of_short_texts_are_left_as_they_are() -> None:
@@ -112,15 +113,15 @@ def test_texts_that_are_not_utf_8_have_no_bounds(long: bytes) -> None:
     texts = pa.array([b"\xff\xfe abc", long, None, b"b"], pa.binary()).view(pa.string())
     (stripe,) = encode(pa.table({"a": texts}), "zlib")
     # Nothing of texts or binaries, which older readers would take for a column of nulls.
-    told = _fields(_all(_fields(stripe.statistics[0]), 1)[1])
+    told = fields_of(all_of(fields_of(stripe.statistics[0]), 1)[1])
     assert {field[0] for field in told} <= {1, 10, 11}
-    assert _number(told, 1) == 3
-    assert _all(columns(written(pa.table({"a": texts}), "string"))[1], 4) == []
+    assert number_of(told, 1) == 3
+    assert all_of(columns(written(pa.table({"a": texts}), "string"))[1], 4) == []
 
 
 def test_a_character_that_is_cut_is_left_out_of_the_bounds() -> None:
     texts = pa.array(["ä" * 70_000, "b"])
     content = written(pa.table({"a": texts}), "string")
-    (strings,) = _all(columns(content)[1], 4)
-    low, high = (_all(_fields(strings), number)[0].decode() for number in (1, 2))
+    (strings,) = all_of(columns(content)[1], 4)
+    low, high = (all_of(fields_of(strings), number)[0].decode() for number in (1, 2))
     assert (low, high) == ("b", "ä" * 511 + "å")

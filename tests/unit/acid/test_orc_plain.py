@@ -16,7 +16,7 @@ from pyarrow import orc
 
 from airflow_hive_federation.acid.orc.assembly import AssembledFile, encode, type_messages
 from airflow_hive_federation.acid.orc.plain import columns_of, constant, counting, plain_stripe, structs
-from airflow_hive_federation.acid.orc.tail import _all, _fields
+from airflow_hive_federation.acid.orc.protobuf import all_of, fields_of
 from airflow_hive_federation.model.types import Field, HiveType, parse_type
 
 INTEGERS = {"smallint": (pa.int16(), 16), "int": (pa.int32(), 32), "bigint": (pa.int64(), 64)}
@@ -45,10 +45,10 @@ def statistics(rows: pa.RecordBatch) -> tuple[list[Any], list[Any]]:
 def told(columns: tuple[bytes, ...]) -> list[Any]:
     return [
         sorted(
-            (number, sorted(_fields(value)) if isinstance(value, bytes) else value)
+            (number, sorted(fields_of(value)) if isinstance(value, bytes) else value)
             for number, _, value in one
         )
-        for one in map(_fields, columns)
+        for one in map(fields_of, columns)
     ]
 
 
@@ -139,8 +139,8 @@ def test_other_types_are_pyarrows_beside_ours() -> None:
 def test_sums_that_do_not_fit_are_left_out() -> None:
     rows = pa.RecordBatch.from_pydict({"c": pa.array([2**62, 2**62, 2**62])})
     (_, of_c) = plain_stripe([structs(3), *columns_of(rows)], 3).columns
-    (bounds,) = _all(_fields(of_c), 2)
-    assert [number for number, _, _ in _fields(bounds)] == [1, 2]
+    (bounds,) = all_of(fields_of(of_c), 2)
+    assert [number for number, _, _ in fields_of(bounds)] == [1, 2]
 
 
 @pytest.mark.parametrize("count", COUNTS)

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import orc
 
+from airflow_hive_federation.acid.orc.chunks import decompressed
 from airflow_hive_federation.acid.orc.compression import COMPRESSIONS, CompressedStream
-from airflow_hive_federation.acid.orc.tail import decompressed, read_tail
+from airflow_hive_federation.acid.orc.tail import read_tail
 
 _CODECS = ["zlib", "zstd", "snappy", "lz4"]
 # Long literals, long matches, and both.

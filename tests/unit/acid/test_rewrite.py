@@ -149,12 +149,3 @@ def test_instants_before_1970_with_fractions(compression: str) -> None:
     before, after = read_tail(source, "source"), read_tail(copy, "copy")
     assert (after.types, after.calendar) == (before.types, before.calendar)
     assert after.user_metadata["hive.acid.stats"] == b"40008,0,0"
-
-
-def test_instants_in_maps_are_refused() -> None:
-    source = io.BytesIO()
-    maps = pa.map_(pa.string(), NS)
-    orc.write_table(timed_rows([-5_700_000_000], lambda one: [("k", one)], maps), source, compression="zlib")
-    source = io.BytesIO(source.getvalue())
-    with pytest.raises(AcidFormatError, match=r"bucket_7 cannot be rewritten .* map holds timestamps"):
-        drop_rows(source, io.BytesIO(), ValidWriteIds(high_watermark=2), name="bucket_7")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_hive_federation.acid.arrow_columns import arrow_type, conforming, conforms
-from airflow_hive_federation.acid.arrow_rows import _converted, _Times
+from airflow_hive_federation.acid.arrow_rows import _converted
 from airflow_hive_federation.acid.spark_types import spark_type
 from airflow_hive_federation.acid.write.columns import stored
 from airflow_hive_federation.model.types import parse_type
@@ -70,7 +70,7 @@ def test_changed_structs_keep_the_values_of_their_names(within: str, now: str, e
     hive = parse_type(within.format(now))
     assert conforms(older.type, arrow_type(hive))
     assert conforming(older, arrow_type(hive)).to_pylist() == [nested(expected), None]
-    assert _converted(older, spark_type(hive), _Times(zone="UTC", julian=False)).to_pylist() == [
+    assert _converted(older, spark_type(hive), "UTC").to_pylist() == [
         nested(expected),
         None,
     ]
