@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -102,6 +105,31 @@ def test_a_compaction_waits_for_a_worker_from_outside(sql: HiveSql) -> None:
     sql.execute(f"ALTER TABLE {DATABASE}.compacted COMPACT 'major'")
     queue = [row[2:6] for row in sql.execute("SHOW COMPACTIONS") if row[1] == DATABASE]
     assert ("compacted", " --- ", "MAJOR", "initiated") in queue
+
+
+def test_nothing_is_missing_beside_a_cleaner(sql: HiveSql, source: EmbeddedMetastore) -> None:
+    """A directory that vanishes while a table is listed leaves its others to be read."""
+    table = f"{DATABASE}.cleaned"
+    sql.execute(f"CREATE TABLE {table} (a INT) {ACID}")
+    for value in ("1", "2"):
+        sql.execute(f"INSERT INTO {table} VALUES ({value})")
+    (delta,) = source.directory.glob(f"warehouse/{DATABASE}.db/cleaned/delta_0000001_*")
+    over = threading.Event()
+
+    def come_and_go() -> None:
+        while not over.is_set():
+            aborted = delta.with_name("delta_0001000_0001000_0000")
+            shutil.copytree(delta, aborted)
+            shutil.rmtree(aborted)
+
+    with ThreadPoolExecutor(1) as pool:
+        cleaner = pool.submit(come_and_go)
+        try:
+            for _ in range(50):
+                assert sorted(sql.execute(f"SELECT a FROM {table}")) == [("1",), ("2",)]
+        finally:
+            over.set()
+        cleaner.result()
 
 
 def test_replication_statements_answer(sql: HiveSql) -> None:

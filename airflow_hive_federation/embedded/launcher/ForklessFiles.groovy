@@ -8,6 +8,7 @@ import java.nio.file.Files
 import java.nio.file.NoSuchFileException
 import java.nio.file.attribute.PosixFileAttributes
 import java.nio.file.attribute.PosixFilePermissions
+import java.util.regex.Pattern
 import org.apache.hadoop.fs.FileChecksum
 import org.apache.hadoop.fs.FileStatus
 import org.apache.hadoop.fs.LocalFileSystem
@@ -19,6 +20,8 @@ import org.apache.hadoop.io.MD5Hash
 
 @CompileStatic
 class ForklessRawFiles extends RawLocalFileSystem {
+    private static final Pattern ACID_DIRECTORY = ~/(base|delta|delete_delta)_\d+.*/
+
     @Override
     void setPermission(Path path, FsPermission permission) throws IOException {
         String bits = new StringBuilder()
@@ -48,6 +51,19 @@ class ForklessRawFiles extends RawLocalFileSystem {
             found.lastModifiedTime().toMillis(), found.lastAccessTime().toMillis(),
             FsPermission.valueOf(bits), found.owner().name, found.group().name,
             path.makeQualified(uri, workingDirectory))
+    }
+
+    // A directory of an ACID table may vanish between its parent's listing and its own, by a cleaner: then it holds
+    // nothing, as in an object store. Hive's FetchOperator takes a FileNotFoundException there for an empty table,
+    // and its SELECT answers without rows.
+    @Override
+    FileStatus[] listStatus(Path path) throws IOException {
+        try {
+            super.listStatus(path)
+        } catch (IOException problem) {
+            if (Files.exists(pathToFile(path).toPath()) || !ACID_DIRECTORY.matcher(path.name).matches()) throw problem
+            new FileStatus[0]
+        }
     }
 
     private static FileNotFoundException missing(Path path, FileSystemException problem) {
