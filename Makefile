@@ -1,5 +1,6 @@
 # Two commands matter: `make demo` and `make test`. Both set everything up first.
 PYTHON ?= python3
+JOBS   ?= 2
 VENV   := .venv
 PY     := $(VENV)/bin/python
 BIN    := $(VENV)/bin
@@ -10,8 +11,9 @@ READY  := $(VENV)/.ready
 demo: $(READY)                ## replicate a database between two embedded metastores (UI=1 leaves Airflow's UI up)
 	$(BIN)/hive-federation demo $(if $(UI),--ui)
 
-test: $(READY)                ## all tests; ARGS="-k name" narrows them
-	$(PY) -m pytest $(ARGS)
+test: $(READY)                ## all tests; ARGS="-k name" narrows them, JOBS=0 runs them in one process
+	@# A file's tests stay together, for what they share, and in order: the long ones come first.
+	$(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 torture: $(READY)             ## random histories, replicated; ARGS="--seeds 100 --operations 200"
 	$(PY) -m tests.torture $(ARGS)
