@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -117,8 +118,10 @@ def test_nothing_is_missing_beside_a_cleaner(sql: HiveSql, source: EmbeddedMetas
     over = threading.Event()
 
     def come_and_go() -> None:
-        while not over.is_set():
-            aborted = delta.with_name("delta_0001000_0001000_0000")
+        for write_id in itertools.count(1000):  # never given twice, as Hive does not
+            if over.is_set():
+                return
+            aborted = delta.with_name(f"delta_{write_id:07d}_{write_id:07d}_0000")
             shutil.copytree(delta, aborted)
             shutil.rmtree(aborted)
 

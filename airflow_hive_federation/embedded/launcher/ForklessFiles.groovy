@@ -61,7 +61,8 @@ class ForklessRawFiles extends RawLocalFileSystem {
         try {
             super.listStatus(path)
         } catch (IOException problem) {
-            if (Files.exists(pathToFile(path).toPath()) || !ACID_DIRECTORY.matcher(path.name).matches()) throw problem
+            boolean vanished = problem instanceof FileNotFoundException || !Files.exists(pathToFile(path).toPath())
+            if (!vanished || !ACID_DIRECTORY.matcher(path.name).matches()) throw problem
             new FileStatus[0]
         }
     }
