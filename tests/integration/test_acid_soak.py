@@ -36,6 +36,7 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql, HiveSqlError
 from airflow_hive_federation.errors import TransactionAbortedError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.waiting import PollPolicy
 from tests.integration.listing_again import asked_again
 
 #: Of our writer; meanwhile a writer of files and Hive make some each.
@@ -46,6 +47,9 @@ NAME = f"{DATABASE}.{TABLE}"
 BUCKET = 0x20000000
 #: What the writer of files does.
 KINDS = ("insert", "delete", "abort")
+#: Others than our writer leave their locks alone for so many seconds; who waits for one asks more often.
+PAUSE_S = 0.5
+SOON = PollPolicy(first_s=0.1, longest_s=PAUSE_S / 2, timeout_s=300)
 ROW = pa.struct([("pair", pa.int64()), ("amount", pa.int64())])
 
 
@@ -168,10 +172,10 @@ def write_files(
     mine: list[tuple[int, int, int]] = []  # pair, write id, first row id
     with MetastoreClient(settings) as client:
         for number in itertools.count():
-            if ended.is_set():
-                return
             # Each kind once before chance decides: beside other writers there may be few of them.
             missing = [one for one in KINDS if not ledger.counts[f"files: {one}"]]
+            if ended.wait(PAUSE_S) and not missing:
+                return
             kind = missing[0] if missing else chance.choices(KINDS, [6, 3 if mine else 0, 1])[0]
             gone = mine.pop(chance.randrange(len(mine))) if kind == "delete" else None
             try:
@@ -201,7 +205,7 @@ def write_files(
 @contextmanager
 def committing(client: MetastoreClient, kind: WriteKind) -> Iterator[int]:
     while True:
-        with Transaction(client) as transaction:
+        with Transaction(client, lock_policy=SOON) as transaction:
             write = TableWrite(database=DATABASE, table=TABLE, kind=kind)
             if transaction.lock([write]) and kind is WriteKind.DELETE:
                 # Others have committed meanwhile, which would count as a conflict.
@@ -255,7 +259,8 @@ def write_by_hive(hive: HiveSql, ledger: Ledger, chance: random.Random, ended: t
     """Insert, update and delete pairs of negative odd numbers, which nobody else changes."""
     mine: list[int] = []
     for number in itertools.count(1):
-        if ended.is_set():
+        # The others having ended, nobody conflicts with its change any more.
+        if ended.wait(PAUSE_S) and ledger.counts["hive: update"] + ledger.counts["hive: delete"]:
             return
         kind = chance.choices(["insert", "update", "delete"], [4, 4 if mine else 0, 1 if mine else 0])[0]
         pair, amount = (
