@@ -23,6 +23,9 @@ from airflow_hive_federation.embedded.sql import HiveSql
 # Airflow, imported by the tests of its surface, would otherwise write into the user's home.
 os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="airflow-home-"))
 
+# The drivers of so many small jobs had better compile quickly than well.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 # How long an example takes is the machine's business; one that fails is told in a form to repeat it by.
 settings.register_profile(
     "suite", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
