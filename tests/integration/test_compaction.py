@@ -366,10 +366,10 @@ def test_the_queue_is_served(hive: HiveSql, settings: MetastoreSettings) -> None
     with MetastoreClient(settings) as client:
         (request,) = request_compaction(client, f"{DATABASE}.dropped", CompactionKind.MAJOR)
         reports = CompactionWorker(settings, in_threads(2), batch=4).serve(until_empty=True)
-        assert {report.table: report.state for report in reports} == {
-            f"{DATABASE}.queued": "compacted",
-            f"{DATABASE}.dropped": "refused",
-        }
+        # The initiator asks for other tests' tables in the same pool.
+        states = {report.table: report.state for report in reports}
+        assert states[f"{DATABASE}.queued"] == "compacted"
+        assert states[f"{DATABASE}.dropped"] == "refused"
         (entry,) = wait_for_compactions(client, [request.id], PollPolicy(timeout_s=30))
         assert entry.state == "refused"
         assert "thresholds" in str(entry.errorMessage)
