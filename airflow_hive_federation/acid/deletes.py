@@ -12,7 +12,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ import pyarrow as pa
 from pyarrow import orc
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import SparkSession
-from pyspark.sql import types as spark_types
 
 from airflow_hive_federation.acid import footers, scan
 from airflow_hive_federation.acid.places import Place
@@ -33,6 +32,7 @@ _DELETE = 2
 _VERSION_1, _BUCKET_SHIFT, _TWELVE_BITS = 0x20000000, 16, 0xFFF
 _OTHER_BITS = ~(_TWELVE_BITS << _BUCKET_SHIFT | _TWELVE_BITS)
 _BITS = "__acid_deleted"
+_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 _NO_RUNS = (np.zeros((4, 0), np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
 _MOST_DELETES = 5_000_000
 _MOST_WORDS = 4_000_000
@@ -147,10 +147,9 @@ class Deletes:
 
     def _bits(self) -> tuple[Longs, Longs]:
         """Where the words of each slot begin, and words of 64 bits."""
-        words = np.zeros(int(self._firsts[-1]), np.uint64)
-        places = np.repeat(self._firsts[self._slots], self.lengths) + (self.rows >> 6)
-        np.bitwise_or.at(words, places, np.uint64(1) << (self.rows & 63).astype(np.uint64))
-        return self._firsts, words.view(np.int64)
+        bits = np.zeros(int(self._firsts[-1]) * 64, np.bool_)
+        bits[np.repeat(self._firsts[self._slots] * 64, self.lengths) + self.rows] = True
+        return self._firsts, np.packbits(bits, bitorder="little").view("<i8").astype(np.int64, copy=False)
 
 
 def _key_texts(columns: Mapping[str, str]) -> tuple[str, str, str, str]:
@@ -170,16 +169,14 @@ def _array(spark: SparkSession, values: Longs) -> SparkColumn:
 
     As a part of the plan, for a subquery is executed on its own, and its plan with it in stages.
     """
-    jvm: Any = spark._jvm  # noqa: SLF001
-    expressions = jvm.org.apache.spark.sql.catalyst.expressions
-    first = jvm.org.apache.spark.unsafe.Platform.BYTE_ARRAY_OFFSET
-    array = expressions.UnsafeArrayData.fromPrimitiveArray(
+    make = partial(scan.java_class, spark)
+    first = make("org.apache.spark.unsafe.Platform").BYTE_ARRAY_OFFSET
+    array = make(f"{_EXPRESSIONS}.UnsafeArrayData").fromPrimitiveArray(
         values.tobytes(), first, len(values), values.itemsize
     )
-    longs = jvm.org.apache.spark.sql.types.DataType.fromJson(
-        spark_types.ArrayType(spark_types.LongType(), containsNull=False).json()
-    )
-    return scan.column_of(spark, expressions.Literal(array, longs))
+    types = make("org.apache.spark.sql.types.DataTypes")
+    longs = types.createArrayType(types.LongType, False)
+    return scan.column_of(spark, make(f"{_EXPRESSIONS}.Literal")(array, longs))
 
 
 def read_deletes(

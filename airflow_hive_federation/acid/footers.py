@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -13,9 +12,9 @@ from pyarrow import orc, parquet
 from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
+from airflow_hive_federation.storage.side_by_side import side_by_side
 
 T = TypeVar("T")
-_THREADS = 8
 _VERSION = b"2"
 
 
@@ -64,8 +63,7 @@ def each(
         with _opened(path, options) as file:
             return ask(file, path)
 
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="footers") as threads:
-        return list(threads.map(answer, paths))
+    return side_by_side(answer, paths)
 
 
 def parquet_footers(
@@ -85,8 +83,7 @@ def parquet_footers(
             except pa.ArrowException as error:
                 raise AcidFormatError(f"{path} is not a whole Parquet file: {error}.", path=path) from error
 
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="footers") as threads:
-        return list(threads.map(answer, paths))
+    return side_by_side(answer, paths)
 
 
 def check_acid(file: orc.ORCFile, path: str) -> None:

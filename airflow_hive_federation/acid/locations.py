@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from airflow_hive_federation.acid.history import check_history
@@ -20,9 +19,9 @@ from airflow_hive_federation.model.partitions import partition_name, unescape
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.storage.filesystem import canonical
 from airflow_hive_federation.storage.listing import list_many
+from airflow_hive_federation.storage.side_by_side import side_by_side
 
 _VERSION = b"2"
-_THREADS = 8
 
 
 def is_transactional(table: Any) -> bool:
@@ -133,8 +132,7 @@ def _check_versions(states: Sequence[PartitionState], storage_options: Mapping[s
         for entry in directory.markers
         if entry.path.endswith(f"/{VERSION_FILE}")
     }
-    with ThreadPoolExecutor(_THREADS) as threads:
-        list(threads.map(lambda uri: _check_version(uri, storage_options), marks.values()))
+    side_by_side(lambda uri: _check_version(uri, storage_options), list(marks.values()))
 
 
 def _check_version(uri: str, storage_options: Mapping[str, Any] | None) -> None:

@@ -24,9 +24,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
+from py4j.java_gateway import JavaClass
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
@@ -252,8 +253,7 @@ def qualified(spark: SparkSession, location: str) -> tuple[str, str]:
     if plain := _PLAIN_LOCATION.fullmatch(location):
         path = f"{plain['file'] or plain['store']}{plain['path']}"
         return path, path
-    jvm = _jvm(spark)
-    path = jvm.org.apache.hadoop.fs.Path(location)
+    path = java_class(spark, "org.apache.hadoop.fs.Path")(location)
     context = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
     path = path.getFileSystem(context).makeQualified(path)
     # A URI without authority comes as scheme:///x or scheme:/x, depending on how it was made.
@@ -336,13 +336,13 @@ def escaped(paths: Sequence[str]) -> list[str]:
 
 def _texts(spark: SparkSession, texts: Sequence[str]) -> Any:
     """Make a list of the JVM's, which otherwise would take one call for each item."""
-    split = _jvm(spark).org.apache.hadoop.util.StringUtils.getStringCollection
+    split = java_class(spark, "org.apache.hadoop.util.StringUtils").getStringCollection
     return split("\0".join(texts), "\0")
 
 
 def jvm_zone(spark: SparkSession) -> str:
     """The time zone by which wall clocks are instants here, as Spark's own ORC reader has it: the JVM's."""
-    return str(_jvm(spark).java.util.TimeZone.getDefault().getID())
+    return str(java_class(spark, "java.util.TimeZone").getDefault().getID())
 
 
 def at_same_clock(instant: SparkColumn, theirs: str, ours: str) -> SparkColumn:
@@ -352,14 +352,16 @@ def at_same_clock(instant: SparkColumn, theirs: str, ours: str) -> SparkColumn:
 
 def standard_offset_s(spark: SparkSession, zone: str) -> int:
     """Return how many seconds a zone's clock was ahead of UTC before 1900, to ``java.util.TimeZone``."""
-    milliseconds = _jvm(spark).java.util.TimeZone.getTimeZone(zone).getOffset(_LONG_AGO_MS)
+    milliseconds = java_class(spark, "java.util.TimeZone").getTimeZone(zone).getOffset(_LONG_AGO_MS)
     return int(milliseconds) // 1_000
 
 
 def column_of(spark: SparkSession, expression: Any) -> SparkColumn:
     """Make a column of an expression of the JVM's."""
-    return SparkColumn(_jvm(spark).org.apache.spark.sql.classic.ExpressionUtils.column(expression))
+    utilities = java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils")
+    return SparkColumn(utilities.column(expression))
 
 
-def _jvm(spark: SparkSession) -> Any:
-    return spark._jvm  # noqa: SLF001
+def java_class(spark: SparkSession, name: str) -> Any:
+    """A class of the JVM's, without the call for each part of its name that ``spark._jvm`` makes."""
+    return JavaClass(name, cast("Any", spark)._jvm._gateway_client)  # noqa: SLF001
