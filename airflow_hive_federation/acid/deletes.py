@@ -147,9 +147,11 @@ class Deletes:
 
     def _bits(self) -> tuple[Longs, Longs]:
         """Where the words of each slot begin, and words of 64 bits."""
-        bits = np.zeros(int(self._firsts[-1]) * 64, np.bool_)
-        bits[np.repeat(self._firsts[self._slots] * 64, self.lengths) + self.rows] = True
-        return self._firsts, np.packbits(bits, bitorder="little").view("<i8").astype(np.int64, copy=False)
+        # np.packbits would save 3 ms of 400,000 dense deletes, but takes 256 MB of bools for the most words.
+        words = np.zeros(int(self._firsts[-1]), np.uint64)
+        places = np.repeat(self._firsts[self._slots], self.lengths) + (self.rows >> 6)
+        np.bitwise_or.at(words, places, np.uint64(1) << (self.rows & 63).astype(np.uint64))
+        return self._firsts, words.view(np.int64)
 
 
 def _key_texts(columns: Mapping[str, str]) -> tuple[str, str, str, str]:
@@ -169,14 +171,14 @@ def _array(spark: SparkSession, values: Longs) -> SparkColumn:
 
     As a part of the plan, for a subquery is executed on its own, and its plan with it in stages.
     """
-    make = partial(scan.java_class, spark)
-    first = make("org.apache.spark.unsafe.Platform").BYTE_ARRAY_OFFSET
-    array = make(f"{_EXPRESSIONS}.UnsafeArrayData").fromPrimitiveArray(
+    java = partial(scan.java_class, spark)
+    first = java("org.apache.spark.unsafe.Platform").BYTE_ARRAY_OFFSET
+    array = java(f"{_EXPRESSIONS}.UnsafeArrayData").fromPrimitiveArray(
         values.tobytes(), first, len(values), values.itemsize
     )
-    types = make("org.apache.spark.sql.types.DataTypes")
+    types = java("org.apache.spark.sql.types.DataTypes")
     longs = types.createArrayType(types.LongType, False)
-    return scan.column_of(spark, make(f"{_EXPRESSIONS}.Literal")(array, longs))
+    return scan.column_of(spark, java(f"{_EXPRESSIONS}.Literal")(array, longs))
 
 
 def read_deletes(

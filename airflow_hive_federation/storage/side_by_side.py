@@ -16,8 +16,8 @@ _LOCAL_FILES_A_THREAD = 64
 def side_by_side(ask: Callable[[str], T], uris: Sequence[str]) -> list[T]:
     """Ask something of each URI; answers in the same order.
 
-    Few files on this machine are asked one after the other: starting a thread (0.4 ms) takes as long as
-    looking into twenty of them.
+    Few files on this machine are asked one after the other: looking into one takes less than starting a
+    thread for it (the footers of 20 ORC files took 1.3 ms so, and 6 ms in threads).
 
     :param ask: what it raises is raised here.
     """
