@@ -30,6 +30,8 @@
     │   ├── UnknownEventError             an event of a type this version does not know
     │   ├── EventsLostError               events a cycle needs are gone, and nothing else tells what they did
     │   ├── SourceWentBackError           the source's events are fewer, or others, than the target has seen
+    │   ├── SourceDirectoryMissingError   a table's directory is not there; ``directories`` names it
+    │   ├── UnexplainedRemovalError       the source lacks what the target has, and no event tells why
     │   ├── FailoverError                 source and target cannot change places as they are
     │   └── VerificationError             source and replica differ; ``differences`` names them
     ├── RemoteError                   a remote table or database; ``remote`` names it
@@ -240,6 +242,17 @@ class EventsLostError(ReplicationError):
 
 class SourceWentBackError(ReplicationError):
     """The source's events are fewer, or others, than the target has seen: it was restored, or is another."""
+
+
+class SourceDirectoryMissingError(ReplicationError):
+    """Directories of tables to replicate are not there; ``directories`` names them by table."""
+
+
+class UnexplainedRemovalError(ReplicationError):
+    """The source lacks what the target has, and no event of the source tells that it was removed.
+
+    ``tables``, ``partitions`` (by table) and ``directories`` (by table) name what the target would lose.
+    """
 
 
 class FailoverError(ReplicationError):

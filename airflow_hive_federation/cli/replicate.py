@@ -30,7 +30,7 @@ from airflow_hive_federation.cli.connecting import common_storage_options, end_f
 from airflow_hive_federation.cli.report import print_report
 from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.replication.policy import COUNTS, HIVE_OPTIONS, ReplicationPolicy
+from airflow_hive_federation.replication.policy import BOUNDS, COUNTS, HIVE_OPTIONS, ReplicationPolicy
 
 if TYPE_CHECKING:
     from airflow_hive_federation.hooks.spark import SparkPipelineHook
@@ -48,7 +48,7 @@ _CONNECTIONS = 8
 _KEYS = {
     field.name: {
         "into_existing": (bool,),
-        **dict.fromkeys(COUNTS, (int,)),
+        **dict.fromkeys((*COUNTS, *BOUNDS), (int,)),
         "open_txn_timeout_s": (str, int, float),
         "table_names": (dict,),
     }.get(field.name, (str,))

@@ -49,6 +49,11 @@ class Event:
 class DatabaseEvent(Event):
     """A database was created, altered or dropped."""
 
+    @property
+    def dropped(self) -> bool:
+        """Whether the database was dropped, with all that was in it."""
+        return self.event_type == "DROP_DATABASE"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableEvent(Event):
@@ -94,14 +99,22 @@ class PartitionsChanged(TableEvent):
     """Partitions were added, altered or dropped.
 
     :param gone: names of partitions that were dropped, or have other names now.
+    :param truncated: names of partitions whose rows were removed.
     """
 
     gone: tuple[str, ...] = ()
+    truncated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inserted(TableEvent):
-    """Files were added to a table that is not transactional."""
+    """Files were added to a table that is not transactional.
+
+    :param overwritten: the whole table was overwritten; of one partition, Hive's event says so too, and this
+        is false.
+    """
+
+    overwritten: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,9 +139,17 @@ class Reloaded(TableEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FunctionEvent(Event):
-    """A permanent function was created or dropped."""
+    """A permanent function was created or dropped.
+
+    :param function: its name, lower case.
+    """
 
     function: str
+
+    @property
+    def dropped(self) -> bool:
+        """Whether the function was dropped."""
+        return self.event_type == "DROP_FUNCTION"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -260,8 +281,19 @@ def _table_altered(event: _Heading) -> Event:
         # Fields 1 and 2 of the IDL's Table are tableName and dbName.
         old_table=before["1"]["str"].lower(),
         old_database=before["2"]["str"].lower(),
-        truncated=str(message.get("isTruncateOp", "false")).lower() == "true",
+        truncated=_is_true(message, "isTruncateOp"),
     )
+
+
+def _is_true(message: Mapping[str, Any], name: str) -> bool:
+    """Whether a flag of a message is set: Hive writes them as text."""
+    return str(message.get(name, "false")).lower() == "true"
+
+
+def _partitions_altered(event: _Heading) -> Event:
+    message = event.message()
+    truncated = _partition_names(message) if _is_true(message, "isTruncateOp") else ()
+    return PartitionsChanged(**event.table(), truncated=truncated)
 
 
 def _partition_altered(event: _Heading) -> Event:
@@ -270,14 +302,30 @@ def _partition_altered(event: _Heading) -> Event:
     before, after = (
         json.loads(message[f"partitionObj{when}Json"])["1"]["lst"][2:] for when in ("Before", "After")
     )
-    gone = () if before == after else (partition_name(list(message["keyValues"]), before),)
-    return PartitionsChanged(**event.table(), gone=gone)
+    former = (partition_name(list(message["keyValues"]), before),)
+    return PartitionsChanged(
+        **event.table(),
+        gone=() if before == after else former,
+        truncated=former if _is_true(message, "isTruncateOp") else (),
+    )
 
 
 def _partitions_dropped(event: _Heading) -> Event:
-    dropped = [{str(key): str(one[key]) for key in one} for one in event.message()["partitions"]]
-    names = tuple(partition_name(list(one), list(one.values())) for one in dropped)
-    return PartitionsChanged(**event.table(), gone=names)
+    return PartitionsChanged(**event.table(), gone=_partition_names(event.message()))
+
+
+def _partition_names(message: Mapping[str, Any]) -> tuple[str, ...]:
+    found = [{str(key): str(one[key]) for key in one} for one in message["partitions"]]
+    return tuple(partition_name(list(one), list(one.values())) for one in found)
+
+
+def _inserted(event: _Heading) -> Event:
+    message = event.message()
+    return Inserted(
+        **event.table(),
+        kept=kept_files(message.get("files") or ()),
+        overwritten=_is_true(message, "replace") and not message.get("ptnObjJson"),
+    )
 
 
 def _foreign_key(event: _Heading) -> Event:
@@ -345,10 +393,10 @@ _PARSERS: Mapping[str, Callable[[_Heading], Event]] = {
     "DROP_TABLE": _of_table(TableDropped),
     "ALTER_TABLE": _table_altered,
     "ADD_PARTITION": _partitions_added,
-    "ALTER_PARTITIONS": _of_table(PartitionsChanged),
+    "ALTER_PARTITIONS": _partitions_altered,
     "ALTER_PARTITION": _partition_altered,
     "DROP_PARTITION": _partitions_dropped,
-    "INSERT": _with_files(Inserted),
+    "INSERT": _inserted,
     **dict.fromkeys(("CREATE_FUNCTION", "DROP_FUNCTION"), _function),
     **dict.fromkeys(
         (

@@ -87,8 +87,8 @@ class ReplicationBranchOperator(BaseBranchOperator):
 class BootstrapDumpOperator(BaseOperator):
     """Writes the bootstrap dump of a database: metadata, snapshot and file lists, no data.
 
-    Returns ``{"dump", "event_id", "tables", "partitions", "files", "size_bytes", "lease"}``, which
-    :class:`ReplicationLoadOperator` takes.
+    Returns ``{"dump", "event_id", "tables", "partitions", "files", "size_bytes", "lease", "skipped"}``, which
+    :class:`ReplicationLoadOperator` takes; ``skipped`` says why tables are not replicated.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: connection of the source's metastore. (templated)
@@ -135,8 +135,8 @@ class IncrementalDumpOperator(EndsOperator):
     """Writes the dump of what has happened on the source since the target's last event.
 
     Returns ``{"dump", "from_id", "event_id", "events", "tables", "files", "size_bytes", "transactions",
-    "lease", "lost", "idle"}``, which :class:`ReplicationLoadOperator` takes. If there is nothing to do
-    (``idle``), no dump is written.
+    "lease", "lost", "idle", "skipped", "retained", "dropped"}``, which :class:`ReplicationLoadOperator`
+    takes. If there is nothing to do (``idle``), no dump is written.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: connection of the source's metastore. (templated)
@@ -181,7 +181,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
     be copied, Spark is not started. Tables that the cycle changed update their assets,
     ``hive://host:port/database/table`` of the target, with ``event_id``, ``policy`` and ``source`` in the
     event's extra. Returns ``{"dump", "database", "event_id", "tables", "partitions",
-    "functions", "idle"}``.
+    "functions", "idle", "skipped"}``; ``skipped`` is a run facet of OpenLineage, too.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: connection of the source's metastore. (templated)
@@ -219,7 +219,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
                     progress=self.log.info,
                 )
             changed = sorted(changed_tables(summary.dump, policy.storage_options))
-            self.lineage = _lineage(source, target, policy, changed)
+            self.lineage = _lineage(source, target, policy, changed, summary.skipped)
             extra = {"event_id": summary.event_id, "policy": policy.name, "source": policy.source_database}
             announce(context, REPLICATED, self.lineage.outputs, extra)
             return asdict(summary)
@@ -230,7 +230,7 @@ class VerifyReplicaOperator(_DumpUsingOperator):
 
     Of an increment, files and rows of the tables are compared that it changed; if it changed none, Spark is
     not started. Fails with every difference named. Returns ``{"database", "event_id", "tables": [{"name",
-    "source_rows", "target_rows", "digest_equal", …}], "differences"}``.
+    "source_rows", "target_rows", "digest_equal", …}], "not_compared", "differences"}``.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: connection of the source's metastore. (templated)
@@ -333,7 +333,11 @@ class RepairReplicaOperator(SparkEndsOperator):
 
 
 def _lineage(
-    source: HiveMetastoreHook, target: HiveMetastoreHook, policy: ReplicationPolicy, tables: Sequence[str]
+    source: HiveMetastoreHook,
+    target: HiveMetastoreHook,
+    policy: ReplicationPolicy,
+    tables: Sequence[str],
+    skipped: Mapping[str, str],
 ) -> Lineage:
     ends = (
         (source, policy.source_database, [policy.source_table(table) for table in tables]),
@@ -343,7 +347,7 @@ def _lineage(
         [TableDataset(namespace=namespace(hook.settings), database=database, table=table) for table in names]
         for hook, database, names in ends
     )
-    return Lineage(inputs=inputs, outputs=outputs)
+    return Lineage(inputs=inputs, outputs=outputs, skipped=skipped)
 
 
 def dump_uri(dump: Any) -> str:

@@ -11,6 +11,7 @@ from airflow_hive_federation.errors import CycleRunningError, DumpIncompleteErro
 from airflow_hive_federation.replication.dump import increment as increment_dump
 from airflow_hive_federation.replication.dump import retention
 from airflow_hive_federation.replication.dump.directory import DumpDirectory
+from airflow_hive_federation.replication.dump.homes import Homes
 from airflow_hive_federation.replication.dump.increment import IncrementSummary, dump_increment
 from airflow_hive_federation.replication.load.bootstrap import CopyRunner, LoadSummary, load_bootstrap
 from airflow_hive_federation.replication.load.increment import load_increment
@@ -134,6 +135,7 @@ def load_idle(
         partitions=0,
         functions=0,
         idle=True,
+        skipped=Homes(DumpDirectory(position.dump, policy.storage_options)).skipped,
     )
 
 

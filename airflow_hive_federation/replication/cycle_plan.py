@@ -59,6 +59,9 @@ class CyclePlan:
     :param event_id: the event that the target would stand at.
     :param transactions: the source's transactions that would be replayed.
     :param waits_for: transactions that a bootstrap would wait for.
+    :param skipped: tables of the source that are not replicated although the policy asks for them, with the
+        reason.
+    :param retained: those of them of which the target keeps what they were before.
     """
 
     database: str
@@ -68,6 +71,8 @@ class CyclePlan:
     transactions: int = 0
     waits_for: Sequence[int] = ()
     tables: Sequence[PlannedTable] = field(default_factory=tuple)
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    retained: Sequence[str] = ()
 
     @property
     def files(self) -> int:
@@ -117,6 +122,7 @@ def _plan_bootstrap(
         kind=BOOTSTRAP,
         event_id=start.event_id,
         waits_for=start.transactions,
+        skipped=dumped.skipped,
         tables=[
             PlannedTable(
                 name=facts["name"], action="create", files=facts["files"], size_bytes=facts["size_bytes"]
@@ -136,7 +142,12 @@ def _plan_increment(
     dumped = dump_next_increment(source, target, policy, progress=progress)
     if dumped.idle:
         return CyclePlan(
-            database=policy.target_database, kind=IDLE, event_id=dumped.event_id, events=dumped.events
+            database=policy.target_database,
+            kind=IDLE,
+            event_id=dumped.event_id,
+            events=dumped.events,
+            skipped=dumped.skipped,
+            retained=dumped.retained,
         )
     with LeaseKeeper(source, dumped.lease):
         comparison = _Comparison(client, policy, DumpDirectory(dumped.dump, policy.storage_options))
@@ -149,6 +160,8 @@ def _plan_increment(
         events=dumped.events,
         transactions=dumped.transactions,
         tables=tables,
+        skipped=dumped.skipped,
+        retained=dumped.retained,
     )
 
 

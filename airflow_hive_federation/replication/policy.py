@@ -36,6 +36,8 @@ HIVE_OPTIONS = {
 }
 #: Fields that are whole numbers, one at least.
 COUNTS = frozenset({"bandwidth_bytes_per_s", "parallel_copies", "max_load_tasks"})
+#: Fields that are whole numbers from 0 on, and their highest value if there is one.
+BOUNDS: Mapping[str, int | None] = {"max_unexplained_tables": None, "max_unexplained_percent": 100}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +68,11 @@ class ReplicationPolicy:
     :param max_load_tasks: Spark tasks that the copy job is cut into at most
         (``hive.repl.approx.max.load.tasks``); ``None`` is no bound.
     :param into_existing: adopt a target database that exists and is not marked as ours.
+    :param max_unexplained_tables: tables that one cycle may drop at most though neither an event of the
+        source nor the policy says that they are gone; with 0, the cycle stops.
+    :param max_unexplained_percent: percent of a table's partitions, and of its files, that one cycle may
+        remove at most though no event says that they are gone and nothing was found where they lay; with 0,
+        the cycle stops.
     :raises ConfigurationError: an impossible value.
     """
 
@@ -81,6 +88,8 @@ class ReplicationPolicy:
     parallel_copies: int | None = None
     max_load_tasks: int | None = None
     into_existing: bool = False
+    max_unexplained_tables: int = 0
+    max_unexplained_percent: int = 0
     include_tables: str = ""
     exclude_tables: str = ""
     table_names: Mapping[str, str] = field(default_factory=dict)
@@ -99,6 +108,8 @@ class ReplicationPolicy:
             _check_pattern(self.name, which, getattr(self, which))
         for which in COUNTS:
             _check_count(self.name, which, getattr(self, which))
+        for which, highest in BOUNDS.items():
+            _check_bound(self.name, which, getattr(self, which), highest)
         # Text where a template was rendered.
         object.__setattr__(self, "open_txn_timeout_s", duration_s(str(self.open_txn_timeout_s)))
         object.__setattr__(self, "source_database", self.source_database.lower())
@@ -209,6 +220,14 @@ def _check_count(policy: str, which: str, value: Any) -> None:
     if value is not None and (not isinstance(value, int) or value < 1):
         raise ConfigurationError(
             f"Policy {policy!r}: {which} is {value!r}.", remedy="Give a whole number, one at least."
+        )
+
+
+def _check_bound(policy: str, which: str, value: Any, highest: int | None) -> None:
+    if not isinstance(value, int) or value < 0 or (highest is not None and value > highest):
+        raise ConfigurationError(
+            f"Policy {policy!r}: {which} is {value!r}.",
+            remedy=f"Give a whole number from 0 {'on' if highest is None else f'to {highest}'}.",
         )
 
 

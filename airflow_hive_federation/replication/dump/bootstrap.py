@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import NoSuchObjectError
@@ -27,11 +27,13 @@ from airflow_hive_federation.replication.dump.contents import (
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.drain import DrainStart, valid_transactions
 from airflow_hive_federation.replication.dump.lease import lease_of_a_dump
+from airflow_hive_federation.replication.dump.removals import refuse_missing
+from airflow_hive_federation.replication.dump.source_directories import Sightings, new_directories_missing
 from airflow_hive_federation.replication.dump.source_history import note_event
 from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
 from airflow_hive_federation.replication.metadata import external_tables, statistics
 from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
-from airflow_hive_federation.replication.metadata.table_names import named_source, reason_to_skip
+from airflow_hive_federation.replication.metadata.table_names import asked_for, named_source, reason_to_skip
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.progress import counted
 
@@ -43,7 +45,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class DumpSummary:
-    """What a dump contains. XCom-safe by :func:`dataclasses.asdict`."""
+    """What a dump contains. XCom-safe by :func:`dataclasses.asdict`.
+
+    :param dump: its URI.
+    :param skipped: tables of the source that are not replicated although the policy asks for them, with the
+        reason.
+    """
 
     dump: str
     event_id: int
@@ -52,6 +59,7 @@ class DumpSummary:
     files: int
     size_bytes: int
     lease: int
+    skipped: dict[str, str] = field(default_factory=dict)
 
 
 def dump_bootstrap(
@@ -71,6 +79,7 @@ def dump_bootstrap(
     :param threads: tables dumped side by side.
     :param progress: told what has been done.
     :raises NoSuchObjectError: the source has no such database.
+    :raises SourceDirectoryMissingError: a table's directory is not there: Hive's replication fails then, too.
     """
     pool = named_source(pool, policy)
     directory = DumpDirectory(f"{policy.directory}/{start.dump_name}", policy.storage_options)
@@ -111,6 +120,7 @@ def _summary(directory: DumpDirectory) -> DumpSummary:
         files=manifest["dumped_files"],
         size_bytes=manifest["size_bytes"],
         lease=manifest["lease"],
+        skipped=asked_for(manifest["skipped"]),
     )
 
 
@@ -150,6 +160,8 @@ class _Dump:
                 for table in tables
             ]
             done = [facts for job in jobs if (facts := job.result())]
+        missing = {facts["name"]: found for facts in done if (found := facts.pop("missing"))}
+        refuse_missing(self._policy, missing)
         self._directory.write_text(
             external_tables.FILE_NAME,
             external_tables.to_text(entry for facts in done for entry in facts.pop("external")),
@@ -166,7 +178,7 @@ class _Dump:
         """The tables to dump, and for each of the others why it is left out."""
         found: list[Any] = list(client.get_tables(self._database, client.list_tables(self._database)))
         skipped = {table.tableName: why for table in found if (why := reason_to_skip(self._policy, table))}
-        for name, why in sorted(skipped.items()):
+        for name, why in sorted(asked_for(skipped).items()):
             self._progress(f"{self._database}.{name} is not replicated: {why}.")
         return [table for table in found if table.tableName not in skipped], skipped
 
@@ -192,7 +204,8 @@ class _Dump:
             self._progress(f"{self._database}.{name} was dropped meanwhile and is left out.")
             return None
         options = self._policy.storage_options
-        files = visible_files(table, places, write_ids, transactions, options=options)
+        sightings = Sightings(places)
+        files = visible_files(table, places, write_ids, transactions, options=options, sightings=sightings)
         totals = write_files(self._directory, name, files)
         self._directory.write_json(
             table_file("tables", name, ".json"),
@@ -212,6 +225,7 @@ class _Dump:
             "kind": kind.value,
             "partitions": places.partitions,
             **asdict(totals),
+            "missing": new_directories_missing(sightings.bare(options)) if kind.has_files else [],
             "external": external_tables.entries(name, places) if kind is TableKind.EXTERNAL else [],
         }
 

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any
@@ -36,6 +36,8 @@ from airflow_hive_federation.replication.dump.change_manager import kept_by_sour
 from airflow_hive_federation.replication.dump.contents import VisibleFile, readable_write_ids, visible_files
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.drain import valid_transactions
+from airflow_hive_federation.replication.dump.ends import ENDS, ends_of, writes_file
+from airflow_hive_federation.replication.dump.evidence import AbsentTables, judge_tables
 from airflow_hive_federation.replication.dump.homes import Homes
 from airflow_hive_federation.replication.dump.increment_plan import (
     EventFold,
@@ -48,14 +50,24 @@ from airflow_hive_federation.replication.dump.increment_plan import (
     plan_table,
 )
 from airflow_hive_federation.replication.dump.lease import end_lease, lease_of_a_dump
+from airflow_hive_federation.replication.dump.removals import (
+    Unexplained,
+    losses_of,
+    partitions_before,
+    settle,
+)
+from airflow_hive_federation.replication.dump.source_directories import Sightings
 from airflow_hive_federation.replication.dump.source_history import check_history, is_another, note_event
 from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
-from airflow_hive_federation.replication.load.merging import Merging, leaders
-from airflow_hive_federation.replication.load.unfinished import unfinished_loads
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.database_properties import database_claims
 from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
-from airflow_hive_federation.replication.metadata.table_names import named_event, named_source, reason_to_skip
+from airflow_hive_federation.replication.metadata.table_names import (
+    asked_for,
+    named_event,
+    named_source,
+    reason_to_skip,
+)
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import policy_changes
 from airflow_hive_federation.replication.progress import counted
@@ -69,9 +81,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 KIND = "INCREMENT"
-#: Transactions that ended, in the source's order; whether they were committed; which one leads each on the
-#: target (see :mod:`.merging`).
-ENDS = "ends.jsonl"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +95,10 @@ class IncrementSummary:
     :param transactions: transactions that ended.
     :param lost: events were missing, so every table was looked at.
     :param idle: there is nothing to do but to say that the target has got that far; no dump was written.
+    :param skipped: tables of the source that are not replicated although the policy asks for them, with the
+        reason.
+    :param retained: those of them of which the target keeps what they were before.
+    :param dropped: tables that the target loses.
     """
 
     dump: str
@@ -99,6 +112,9 @@ class IncrementSummary:
     lease: int
     lost: bool
     idle: bool = False
+    skipped: dict[str, str] = field(default_factory=dict)
+    retained: list[str] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
 
 
 def dump_increment(
@@ -121,6 +137,9 @@ def dump_increment(
     :raises SourceWentBackError: the source knows fewer events than the target has seen.
     :raises EventCorruptError: an event cannot be read.
     :raises UnknownEventError: an event has a type this version does not know.
+    :raises SourceDirectoryMissingError: the directory of a table that is new to the target is not there.
+    :raises UnexplainedRemovalError: the source lacks what the target has, no event tells that it was
+        removed, and the policy does not allow as much.
     """
     pool = named_source(pool, policy)
     # Events go through a file: there may be millions, and where their dump is written is known at their end.
@@ -128,7 +147,8 @@ def dump_increment(
         with pool.client() as client:
             moment = _Moment.read(client, policy, position, lease=lease, mend=mend or Mend(), spool=spool)
         folded = moment.folded
-        if moment.idle(position):
+        moment.report(policy, progress)
+        if moment.idle():
             end_lease(pool, lease)
             progress(f"{policy.source_database}: nothing to do up to event {folded.to_id}")
             return _idle_summary(moment, position)
@@ -172,6 +192,9 @@ def summary_of(uri: str, manifest: Mapping[str, Any]) -> IncrementSummary:
         transactions=manifest["transactions"],
         lease=manifest["lease"],
         lost=manifest["lost"],
+        skipped=asked_for(manifest["skipped"]),
+        retained=list(manifest["retained"]),
+        dropped=list(manifest["dropped"]),
     )
 
 
@@ -188,6 +211,8 @@ def _idle_summary(moment: _Moment, position: TargetPosition) -> IncrementSummary
         lease=0,
         lost=False,
         idle=True,
+        skipped=asked_for(moment.skipped),
+        retained=sorted(moment.absent.kept),
     )
 
 
@@ -200,17 +225,24 @@ class _Moment:
     events: int
     tables: Sequence[Any]
     plans: Mapping[str, TablePlan]
-    skipped: Sequence[str]
-    previous: Mapping[str, Any]
+    skipped: Mapping[str, str]
+    absent: AbsentTables
+    homes: Homes
     open_before: Mapping[int, Mapping[str, int]]
     mend: Mend
     last_event: Mapping[str, Any] | None
     adopted: Sequence[str]
     kept: Mapping[str, str]
 
-    def idle(self, position: TargetPosition) -> bool:
+    def report(self, policy: ReplicationPolicy, progress: Callable[[str], None]) -> None:
+        """Say which tables are not replicated although the policy asks for them."""
+        for name, why in sorted(asked_for(self.skipped).items()):
+            replica = "; its replica stays as it was" if name in self.absent.kept else ""
+            progress(f"{policy.source_database}.{name} is not replicated: {why}{replica}.")
+
+    def idle(self) -> bool:
         """Whether nothing of the target would change, its last event excepted."""
-        folded, names = self.folded, {table.tableName for table in self.tables}
+        folded = self.folded
         return not (
             folded.ends
             or self.mend
@@ -218,7 +250,9 @@ class _Moment:
             or folded.database_changed
             or folded.functions_changed
             or dict(folded.open_writes) != dict(self.open_before)
-            or position.tables.keys() - names
+            or self.absent.dropped
+            or self.absent.kept.keys() != self.homes.retained
+            or asked_for(self.skipped) != self.homes.skipped
             or any(plan.work is not TableWork.NOTHING for plan in self.plans.values())
         )
 
@@ -261,7 +295,18 @@ class _Moment:
             database_changed=folded.database_changed and properties != before,
         )
         every: list[Any] = list(client.get_tables(database, client.list_tables(database)))
-        tables = [one for one in every if not reason_to_skip(policy, one)]
+        skipped = {str(one.tableName): why for one in every if (why := reason_to_skip(policy, one))}
+        tables = [one for one in every if one.tableName not in skipped]
+        absent = judge_tables(
+            position.tables,
+            replicated={one.tableName for one in tables},
+            skipped=skipped,
+            policy=policy,
+            evidence=folded.evidence,
+            # What no dump describes was not made by this policy, and is about to be mended.
+            unwanted=changes.renamed | (mend.tables - set(homes)),
+        )
+        settle(client, policy, Unexplained(tables=absent.unexplained), folded.to_id)
         write_ids = readable_write_ids(client, tables, transactions)
 
         def another(table: Any) -> bool:
@@ -291,12 +336,13 @@ class _Moment:
                     folded,
                     # Foreign keys of others refer to them.
                     always=bool(changes.renamed) or one.tableName in mend.tables or silent_change(one),
-                    replace=one.tableName in mend.replaced | changes.renamed or another(one),
+                    replace=one.tableName in mend.replaced | changes.renamed | homes.retained or another(one),
                 )
                 for one in tables
             },
-            skipped=sorted({one.tableName for one in every} - {one.tableName for one in tables}),
-            previous=homes.facts,
+            skipped=skipped,
+            absent=replace(absent, dropped=absent.dropped | absent.unexplained),
+            homes=homes,
             open_before=open_before,
             mend=mend,
             last_event=note_event(client, folded.to_id) or previous.get("last_event"),
@@ -340,36 +386,33 @@ class _Dump:
         external = [entry for facts in tables for entry in facts.pop("external", ())]
         self._directory.write_text(external_tables.FILE_NAME, external_tables.to_text(external))
         names = {facts["name"] for facts in tables}
+        vanished = {one.tableName for one in moment.tables if one.tableName in self._position.tables} - names
+        losses = {facts["name"]: lost for facts in tables if (lost := facts.pop("losses", None))}
+        with self._pool.client() as client:
+            found = Unexplained(tables=vanished, losses=losses)
+            settle(client, self._policy, found, moment.folded.to_id)
         return {
             "events": moment.events,
             "tables": tables,
-            "skipped": list(moment.skipped),
-            "dropped": sorted(self._position.tables.keys() - names),
+            "skipped": dict(moment.skipped),
+            "retained": sorted(moment.absent.kept),
+            "dropped": sorted(moment.absent.dropped | vanished),
+            "functions_gone": self._functions_gone({one["functionName"] for one in functions}),
             "partitions": sum(facts["partitions"] for facts in tables),
         }
 
     def write_ends(self) -> int:
         """Write which transactions ended, in their order, and how they are replayed; return how many."""
-        folded, lost = self._moment.folded, lost_ends(self._moment.plans.values())
-        # A load that was killed has opened transactions that had not ended by then.
-        unfinished = list(unfinished_loads(self._policy, self._position.dump))
-        alone = chain(self._moment.open_before, *map(open_transactions, unfinished))
-        begun = [merging_of(dump) for dump in unfinished]
-        led = leaders((txn for txn, _ in folded.ends), folded.writes, set(alone), begun)
-        lines = chain(
-            ([txn, True, txn] for txn, _ in lost),
-            (
-                [txn, bool(committed), leader]
-                for (txn, committed), leader in zip(folded.ends, led, strict=True)
-            ),
-        )
-        return self._directory.write_lines(ENDS, lines)
+        moment = self._moment
+        lost = ([txn, True, txn] for txn, _ in lost_ends(moment.plans.values()))
+        ends = ends_of(self._policy, self._position.dump, moment.folded, moment.open_before.keys())
+        return self._directory.write_lines(ENDS, chain(lost, ends))
 
     def _table(self, named: Any) -> dict[str, Any] | None:
         name = named.tableName
         plan = self._moment.plans[name]
         if plan.work is TableWork.NOTHING:
-            before = dict(self._moment.previous[name])
+            before = dict(self._moment.homes.facts[name])
             return {**before, "dump": before.get("dump", self._position.dump), "work": plan.work.value}
         try:
             return self._write_table(name, plan)
@@ -395,8 +438,16 @@ class _Dump:
                 counted(partitions, f"{self._database}.{name}: partitions read", self._progress),
             )
         transactions, options = self._moment.transactions, self._policy.storage_options
-        files = visible_files(table, places, plan.write_ids, transactions, options=options)
+        sightings = Sightings(places)
+        files = visible_files(
+            table, places, plan.write_ids, transactions, options=options, sightings=sightings
+        )
         totals = write_files(self._directory, name, self._with_kept(files))
+        homes = self._moment.homes
+        home = homes.of(name) if plan.work is TableWork.CONTINUE and name in homes else None
+        before, evidence = partitions_before(home, name), self._moment.folded.evidence
+        bare = sightings.bare(options) if kind.has_files else []
+        losses = losses_of(name, places, bare=bare, home=home, before=before, evidence=evidence)
         if plan.writes:
             self._directory.write_lines(writes_file(name), plan.writes)
         document = {
@@ -423,8 +474,16 @@ class _Dump:
             "seed": plan.seed,
             "writes": len(plan.writes),
             "renewed": sorted(gone.intersection(places.names())) if gone else [],
+            "gone": sorted({*before, *evidence.partitions(name)}.difference(places.names())),
+            "losses": losses,
             "external": external_tables.entries(name, places) if kind is TableKind.EXTERNAL else [],
         }
+
+    def _functions_gone(self, there: Collection[str]) -> list[str]:
+        """Functions that the source has no more: those of which an event says so."""
+        before = self._moment.homes.directory.read_lines("functions.jsonl")
+        names = {str(one["functionName"]) for one in before} | self._moment.folded.evidence.functions
+        return [one for one in sorted(names - set(there)) if self._moment.folded.evidence.of_function(one)]
 
     def _with_kept(self, files: Iterable[VisibleFile]) -> Iterator[VisibleFile]:
         """Note of each file where the source's change manager keeps it, if it has been removed."""
@@ -432,21 +491,6 @@ class _Dump:
         if not kept:
             return iter(files)
         return (replace(one, kept=kept.get(canonical(one.uri), "")) for one in files)
-
-
-def open_transactions(dump: DumpDirectory) -> Iterator[int]:
-    """Transactions of the source that had not ended at a dump."""
-    return (txn for txn, _ in dump.manifest().get("open_writes", ()))
-
-
-def merging_of(dump: DumpDirectory) -> Merging:
-    """Which transactions of a dump's end stand for others."""
-    return Merging((txn, leader) for txn, _, leader in dump.read_lines(ENDS))
-
-
-def writes_file(table: str) -> str:
-    """Where a dump has a table's pairs of transaction and write id."""
-    return table_file("writes", table, ".jsonl")
 
 
 def _event_line(event: Event) -> str:

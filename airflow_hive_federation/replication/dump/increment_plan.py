@@ -15,6 +15,7 @@ from airflow_hive_federation.errors import EventsLostError, SourceWentBackError,
 from airflow_hive_federation.model import events as ev
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.dump.contents import cut_below_open
+from airflow_hive_federation.replication.dump.evidence import Evidence
 from airflow_hive_federation.replication.load.pairs import Pairs
 from airflow_hive_federation.storage.filesystem import canonical
 
@@ -44,6 +45,7 @@ class EventFold:
     :param lost: events of the cycle are gone: everything must be looked at.
     :param kept: canonical URI of a file of the source → its place in the change manager's root, should it be
         removed before it is copied.
+    :param evidence: what the events say has been removed.
     """
 
     from_id: int
@@ -58,6 +60,7 @@ class EventFold:
     functions_changed: bool = False
     lost: bool = False
     kept: Mapping[str, str] = field(default_factory=dict)
+    evidence: Evidence = field(default_factory=lambda: Evidence(""))
 
 
 class TableWork(Enum):
@@ -298,10 +301,12 @@ class _Folding:
         self._partitions_gone: dict[str, set[str]] = {}
         self._database_changed = self._functions_changed = False
         self._kept: dict[str, str] = {}
+        self._evidence = Evidence(database)
         self.unknown: set[str] = set()
 
     def add(self, event: ev.Event) -> None:
         self._kept.update((canonical(uri), place) for uri, place in event.kept)
+        self._evidence.add(event)
         if isinstance(event, ev.TxnEnded):
             if event.txn_id in self._open:
                 del self._open[event.txn_id]
@@ -336,6 +341,7 @@ class _Folding:
             functions_changed=self._functions_changed or lost,
             lost=lost,
             kept=self._kept,
+            evidence=self._evidence,
         )
 
     def _of_ours(self, event: ev.Event) -> None:

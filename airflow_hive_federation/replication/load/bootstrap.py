@@ -16,7 +16,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +76,8 @@ class LoadSummary:
 
     :param dump: URI of the dump; of an idle cycle, of the one the target was loaded from last.
     :param idle: there was nothing to do.
+    :param skipped: tables of the source that are not replicated although the policy asks for them, with the
+        reason.
     """
 
     dump: str
@@ -85,6 +87,7 @@ class LoadSummary:
     partitions: int
     functions: int
     idle: bool = False
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
 
 def load_bootstrap(
@@ -286,6 +289,7 @@ class _Load:
             tables=len(self._manifest["tables"]),
             partitions=self._manifest["partitions"],
             functions=len(self._functions),
+            skipped=Homes(self._directory).skipped,
         )
 
     # -- what goes where -------------------------------------------------------------------------------

@@ -130,11 +130,15 @@ class TableConvergence:
         if wanted.partitionKeys:
             self._describe_partitions(valid)
 
-    def drop_partitions(self) -> None:
-        """Drop the partitions that the source has no more, and that :meth:`shape` has met."""
-        if self._surplus:
+    def drop_partitions(self, gone: Collection[str] | None) -> None:
+        """Drop the partitions that the source has no more, and that :meth:`shape` has met.
+
+        :param gone: names of partitions that may go; ``None`` for all that the source does not have.
+        """
+        names = [one for one in self._surplus if gone is None or one in gone]
+        if names:
             managed = self._document["kind"] != TableKind.EXTERNAL.value
-            self._client.drop_partitions(self._database, self._name, self._surplus, delete_data=managed)
+            self._client.drop_partitions(self._database, self._name, names, delete_data=managed)
 
     def constrain(self) -> None:
         """Bring the constraints to those of the source once more.

@@ -34,8 +34,8 @@ from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.dump.bootstrap import dumped_files
 from airflow_hive_federation.replication.dump.contents import name_of
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.dump.ends import ENDS, merging_of, writes_file
 from airflow_hive_federation.replication.dump.homes import Homes, digests_file
-from airflow_hive_federation.replication.dump.increment import ENDS, merging_of, writes_file
 from airflow_hive_federation.replication.dump.increment_plan import TableState, TableWork
 from airflow_hive_federation.replication.dump.lease import LeaseKeeper
 from airflow_hive_federation.replication.load.bootstrap import CopyRunner, LoadSummary, acknowledge
@@ -231,7 +231,8 @@ class _Load:
     def drop(self) -> None:
         for facts in self._concerned:
             self._on_step(f"drop partitions {facts['name']}")
-            self._table(facts["name"]).drop_partitions()
+            mended = facts["name"] in self._mend.tables
+            self._table(facts["name"]).drop_partitions(None if mended else frozenset(facts.get("gone", ())))
         for name in self._manifest["dropped"]:
             self._on_step(f"drop {name}")
             self._drop_table(name)
@@ -294,6 +295,7 @@ class _Load:
             tables=len(self._concerned),
             partitions=sum(facts["partitions"] for facts in self._concerned),
             functions=0,
+            skipped=Homes(self._directory).skipped,
         )
 
     # -- inside ----------------------------------------------------------------------------------------
@@ -425,10 +427,17 @@ class _Load:
         ]
 
     def _functions_kept(self) -> list[str]:
-        """Functions that an adopted database had before: those the source has not, nor had."""
+        """Functions that stay although the source lists none of their names.
+
+        No event tells that they were dropped, nor does a verification ask for it; an adopted database had
+        some of its own before.
+        """
+        gone = set(self._manifest.get("functions_gone", ()))
+        there = [str(one.functionName) for one in self._client.get_functions(self._database)]
+        if not self._mend.database:
+            return [name for name in there if name not in gone]
         if not self._policy.into_existing:
             return []
         previous = DumpDirectory(self._manifest["previous"], self._policy.storage_options)
         had = {one["functionName"] for one in previous.read_lines("functions.jsonl")}
-        there = [str(one.functionName) for one in self._client.get_functions(self._database)]
         return [name for name in there if name not in had]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -22,6 +22,9 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 
+
+#: Why a table stays out that the policy does not ask for.
+LEFT_OUT = "the policy leaves it out"
 
 #: Parameters by which a client's methods are told of tables.
 _TABLES = {"table", "tables", "full_table_names"}
@@ -52,12 +55,20 @@ def reason_to_skip(policy: ReplicationPolicy, table: Any) -> str | None:
     :param table: wire ``Table``, with its name on the target.
     """
     if not policy.replicates(table.tableName):
-        return "the policy leaves it out"
+        return LEFT_OUT
     read = [name for name in policy.table_names if _reads(table, policy.source_database, name)]
     if read:
         # Its text names their columns by them, and aliases look the same.
         return f"it is a view of tables with other names on the target: {', '.join(sorted(read))}"
     return not_replicated(table)
+
+
+def asked_for(skipped: Mapping[str, str] | None) -> dict[str, str]:
+    """Those of the tables that stay out which the policy asks for all the same.
+
+    :param skipped: names of tables with the reason why each stays out (:func:`reason_to_skip`).
+    """
+    return {name: why for name, why in dict(skipped or {}).items() if why != LEFT_OUT}
 
 
 def is_left_from_before(policy: ReplicationPolicy, table: Any) -> bool:

@@ -40,6 +40,7 @@ from airflow_hive_federation.replication.progress import counted
 from airflow_hive_federation.replication.target import markers
 from airflow_hive_federation.replication.target.database import find_layout
 from airflow_hive_federation.replication.verification.differences import (
+    RETAINED,
     ROW_DIGEST,
     Difference,
     database_differences,
@@ -82,18 +83,24 @@ class TableReport:
 
 @dataclass(frozen=True, kw_only=True)
 class VerificationReport:
-    """Result of a verification."""
+    """Result of a verification.
+
+    :param not_compared: tables of the source that are not replicated although the policy asks for them, with
+        the reason.
+    """
 
     database: str
     event_id: int
     tables: Sequence[TableReport]
     differences: Sequence[Difference] = field(default_factory=tuple)
+    not_compared: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return {
             "database": self.database,
             "event_id": self.event_id,
             "tables": [asdict(table) for table in self.tables],
+            "not_compared": dict(self.not_compared),
             "differences": [str(difference) for difference in self.differences],
             "differing": sorted({difference.table for difference in self.differences}),
         }
@@ -108,10 +115,24 @@ class VerificationReport:
             raise VerificationError(
                 f"Replica {self.database} differs from its source in {len(self.differences)} "
                 f"place(s):\n  {lines}",
-                remedy="Find who writes to the target; repairing it (RepairReplicaOperator, hive-federation "
-                "replicate repair) undoes what differs.",
+                remedy=self._remedy(),
                 differences=[str(difference) for difference in self.differences],
             )
+
+    def _remedy(self) -> str:
+        kept = sorted({one.table for one in self.differences if one.what == RETAINED})
+        found = (
+            f"Decide what becomes of {', '.join(kept)}: leave it out of the policy (exclude_tables), which "
+            "drops its replica, or drop the replica by hand."
+            if kept
+            else ""
+        )
+        if len(kept) == len(self.differences):
+            return found
+        return (
+            "Find who writes to the target; repairing it (RepairReplicaOperator, hive-federation replicate "
+            f"repair) undoes what differs. {found}".strip()
+        )
 
 
 def verify_replica(
@@ -165,7 +186,10 @@ def verify_replica(
         event_id=verification.event_id,
         tables=list(verification.reports(differences)),
         differences=differences,
+        not_compared=verification.homes.skipped,
     )
+    for name, why in sorted(report.not_compared.items()):
+        progress(f"{policy.target_database}.{name} is not compared, because {why}.")
     if report.tables:
         directory.write_json("_verified.json", report.to_json())
     progress(
