@@ -10,7 +10,7 @@ would be missing without a word.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
+from airflow_hive_federation.replication.dump.change_manager import kept_for_bootstrap, with_kept
 from airflow_hive_federation.replication.dump.contents import (
     VisibleFile,
     cut_below_open,
@@ -141,6 +142,7 @@ class _Dump:
         self._database = policy.source_database
         self._directory = directory
         self._progress = progress
+        self._kept: Mapping[str, str] = {}
 
     def write(self, threads: int) -> dict[str, Any]:
         with self._pool.client() as client:
@@ -154,6 +156,7 @@ class _Dump:
             transactions = valid_transactions(client.get_open_txns())
             readable = readable_write_ids(client, tables, transactions)
             write_ids = {name: cut_below_open(ids) for name, ids in readable.items()}
+            self._kept = kept_for_bootstrap(client, self._database)
         with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="dump") as workers:
             jobs = [
                 workers.submit(self._write_table, table, write_ids.get(table.tableName), transactions)
@@ -206,7 +209,7 @@ class _Dump:
         options = self._policy.storage_options
         sightings = Sightings(places)
         files = visible_files(table, places, write_ids, transactions, options=options, sightings=sightings)
-        totals = write_files(self._directory, name, files)
+        totals = write_files(self._directory, name, with_kept(files, self._kept))
         self._directory.write_json(
             table_file("tables", name, ".json"),
             {

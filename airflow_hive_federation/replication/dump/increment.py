@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
@@ -32,8 +32,8 @@ from airflow_hive_federation.metastore.wire import from_json, to_json
 from airflow_hive_federation.model.events import Event, TableEvent, parse_event
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.replication.dump import external_changes
-from airflow_hive_federation.replication.dump.change_manager import kept_by_source
-from airflow_hive_federation.replication.dump.contents import VisibleFile, readable_write_ids, visible_files
+from airflow_hive_federation.replication.dump.change_manager import kept_by_source, with_kept
+from airflow_hive_federation.replication.dump.contents import readable_write_ids, visible_files
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.drain import valid_transactions
 from airflow_hive_federation.replication.dump.ends import ENDS, ends_of, writes_file
@@ -73,7 +73,6 @@ from airflow_hive_federation.replication.policy_changes import policy_changes
 from airflow_hive_federation.replication.progress import counted
 from airflow_hive_federation.replication.target.position import TargetPosition
 from airflow_hive_federation.replication.verification.mends import Mend
-from airflow_hive_federation.storage.filesystem import canonical
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
@@ -442,7 +441,7 @@ class _Dump:
         files = visible_files(
             table, places, plan.write_ids, transactions, options=options, sightings=sightings
         )
-        totals = write_files(self._directory, name, self._with_kept(files))
+        totals = write_files(self._directory, name, with_kept(files, self._moment.kept))
         homes = self._moment.homes
         home = homes.of(name) if plan.work is TableWork.CONTINUE and name in homes else None
         before, evidence = partitions_before(home, name), self._moment.folded.evidence
@@ -484,13 +483,6 @@ class _Dump:
         before = self._moment.homes.directory.read_lines("functions.jsonl")
         names = {str(one["functionName"]) for one in before} | self._moment.folded.evidence.functions
         return [one for one in sorted(names - set(there)) if self._moment.folded.evidence.of_function(one)]
-
-    def _with_kept(self, files: Iterable[VisibleFile]) -> Iterator[VisibleFile]:
-        """Note of each file where the source's change manager keeps it, if it has been removed."""
-        kept = self._moment.kept
-        if not kept:
-            return iter(files)
-        return (replace(one, kept=kept.get(canonical(one.uri), "")) for one in files)
 
 
 def _event_line(event: Event) -> str:

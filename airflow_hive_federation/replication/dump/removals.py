@@ -41,10 +41,10 @@ class Losses:
     :param missing: directories that are not there, though no file of the replica came from them.
     """
 
-    partitions: Sequence[str] = ()
+    partitions: tuple[str, ...] = ()
     of_partitions: int = 0
-    files: Sequence[LostFiles] = ()
-    missing: Sequence[str] = ()
+    files: tuple[LostFiles, ...] = ()
+    missing: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.partitions or self.files or self.missing)
@@ -104,14 +104,14 @@ def losses_of(
     :param before: the partitions in it.
     """
     if home is None:
-        return Losses(missing=new_directories_missing(bare))
+        return Losses(missing=tuple(new_directories_missing(bare)))
     there = set(places.names())
     files, missing = lost_files(home, table, bare, evidence) if bare else ([], [])
     return Losses(
-        partitions=[one for one in before if one not in there and not evidence.of_partition(table, one)],
+        partitions=tuple(one for one in before if one not in there and not evidence.of_partition(table, one)),
         of_partitions=len(before),
-        files=files,
-        missing=missing,
+        files=tuple(files),
+        missing=tuple(missing),
     )
 
 

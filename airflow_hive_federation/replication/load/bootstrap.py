@@ -35,11 +35,11 @@ from airflow_hive_federation.replication.dump.bootstrap import dumped_files
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.homes import Homes
 from airflow_hive_federation.replication.dump.lease import LeaseKeeper, end_lease
+from airflow_hive_federation.replication.load.creating import create_table, keep_managed
 from airflow_hive_federation.replication.metadata import definitions, statistics
 from airflow_hive_federation.replication.metadata.constraints import (
     add_foreign_keys,
     target_constraints,
-    without_foreign_keys,
 )
 from airflow_hive_federation.replication.metadata.definitions import TableKind
 from airflow_hive_federation.replication.metadata.functions import (
@@ -303,6 +303,7 @@ class _Load:
                     target=self._layout.file(document, file),
                     size_bytes=file.size_bytes,
                     visible_write_ids=document["write_ids"] if file.filtered else None,
+                    kept=file.kept or None,
                 )
         for function in self._functions:
             yield from function_items(function, self._layout)
@@ -362,12 +363,9 @@ class _Load:
 
     def _create_or_keep(self, client: MetastoreClient, made: Any, constraints: Mapping[str, Any]) -> None:
         try:
-            client.create_table(
-                made,
-                constraints=without_foreign_keys(target_constraints(constraints, self._policy)),
-                environment=statistics.KEEP_STATISTICS,
-            )
+            create_table(client, made, target_constraints(constraints, self._policy))
         except AlreadyExistsError:
+            keep_managed(client, made)
             found = client.get_table(made.dbName, made.tableName)
             found_differences = definition_differences(made, found)
             if not found_differences:
@@ -392,6 +390,7 @@ class _Load:
                 client,
                 some,
                 valid_write_ids=self._seed(name, document["write_ids"]) if document["write_ids"] else None,
+                insert_only=document["kind"] == TableKind.INSERT_ONLY.value,
                 # What was there keeps its data where that is identical, and takes our definition.
                 replace=self._policy.into_existing,
             )

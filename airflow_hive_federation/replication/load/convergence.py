@@ -21,13 +21,13 @@ from airflow_hive_federation.metastore.wire import from_json, to_json
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.dump.contents import name_of
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.load.creating import create_table
 from airflow_hive_federation.replication.metadata import definitions, statistics
 from airflow_hive_federation.replication.metadata.constraints import (
     add_foreign_keys,
     converge_constraints,
     is_constrained,
     target_constraints,
-    without_foreign_keys,
 )
 from airflow_hive_federation.replication.metadata.definitions import TableKind, definition
 from airflow_hive_federation.replication.metadata.layout import TargetLayout
@@ -102,11 +102,7 @@ class TableConvergence:
         try:
             found = self._client.get_table(self._database, self._name)
         except NoSuchObjectError:
-            self._client.create_table(
-                wanted,
-                constraints=without_foreign_keys(copy.copy(self._constraints)),
-                environment=statistics.KEEP_STATISTICS,
-            )
+            create_table(self._client, self._created(self._table()), copy.copy(self._constraints))
         else:
             self._alter(found, wanted)
             converge_constraints(self._client, self._layout.policy, self._name, self._constraints)
@@ -122,6 +118,7 @@ class TableConvergence:
         found = self._client.get_table(
             self._database, self._name, with_column_stats=True, valid_write_ids=valid
         )
+        wanted = self._writable(wanted, found)
         if not _same(wanted, found):
             wanted.parameters = _keeping_ours(wanted.parameters, found.parameters)
             if self._write_ids is None:
@@ -204,14 +201,29 @@ class TableConvergence:
         """Take statistics away that a reader of the dump's write ids must not believe.
 
         Hive writes statistics before it commits (``StatsTask``): they may be of a transaction that is open
-        yet, or was aborted. Those without a write id, which a new table has, hold for nobody
-        (``ObjectStore.isCurrentStatsValidForTheQuery``), and the metastore lets nobody write them.
+        yet, or was aborted. Those without a write id, which what is new and empty has, hold for everybody
+        (``ObjectStore.isCurrentStatsValidForTheQuery``); those of columns need one.
         """
         if self._write_ids is None:
             return made
         write_id = _write_id(made)
-        believed = write_id is not None and self._write_ids.is_valid(write_id)
-        return made if believed else _without_statistics(made)
+        if write_id is None:
+            return _without_column_statistics(made) if _is_empty(made) else _without_statistics(made)
+        return made if self._write_ids.is_valid(write_id) else _without_statistics(made)
+
+    def _created(self, made: Any) -> Any:
+        """A table or partition as it is created: what is known to be empty says so from the beginning.
+
+        A metastore lets nobody call statistics of a transactional table accurate later, without a write id.
+        """
+        keeps = self._write_ids is not None and _write_id(made) is None
+        return _without_column_statistics(made) if keeps else _without_statistics(made)
+
+    def _writable(self, wanted: Any, found: Any) -> Any:
+        """What is wanted, without what a metastore lets nobody write: see :meth:`_created`."""
+        flags = [(one.parameters or {}).get(_ACCURATE) for one in (wanted, found)]
+        refused = self._write_ids is not None and _write_id(wanted) is None and flags[0] != flags[1]
+        return _without_statistics(wanted) if refused else wanted
 
     # -- partitions ------------------------------------------------------------------------------------
 
@@ -220,7 +232,7 @@ class TableConvergence:
         surplus = set(there)
         for some in self._side_by_side(there):
             surplus.difference_update(name for name, _, _ in some)
-            new = [_without_statistics(one) for _, one, found in some if found is None]
+            new = [self._created(one) for _, one, found in some if found is None]
             if new:
                 self._client.add_partitions(new, if_not_exists=True, environment=statistics.KEEP_STATISTICS)
             changed = [
@@ -264,8 +276,8 @@ class TableConvergence:
                         remedy="Somebody else dropped it during the load. Load again: it is made anew.",
                         differences=[name],
                     )
-                wanted = statistics.without_stale_statistics(_kept(one, found))
-                if not _same(wanted, found):
+                wanted = self._writable(statistics.without_stale_statistics(_kept(one, found)), found)
+                if not _same(wanted, found) or (valid and _write_id(wanted) not in {None, found.writeId}):
                     if self._write_ids is None:
                         statistics.delete_column_statistics(self._client, wanted, found, name)
                     changed[_write_id(wanted) if valid else None].append(wanted)
@@ -332,6 +344,16 @@ def _without_statistics(made: Any) -> Any:
     if stripped.parameters:
         stripped.parameters.pop(_ACCURATE, None)
     return stripped
+
+
+def _without_column_statistics(made: Any) -> Any:
+    stripped = copy.copy(made)
+    stripped.colStats = None
+    return stripped
+
+
+def _is_empty(one: Any) -> bool:
+    return (one.parameters or {}).get("numRows") == "0"
 
 
 def _kept(wanted: Any, found: Any) -> Any:

@@ -71,6 +71,36 @@ def test_partitions_that_are_gone_are_named() -> None:
     assert altered.gone == ("k=a b/l=c%3Dd",)
 
 
+@pytest.mark.parametrize(("flag", "truncated"), [("true", ("k=a b/l=c",)), ("false", ())])
+def test_partitions_that_were_truncated_are_named(flag: str, truncated: tuple[str, ...]) -> None:
+    message = {"partitions": [{"k": "a b", "L": "c"}], "isTruncateOp": flag}
+    event = ev.parse_event(made("ALTER_PARTITIONS", message))
+    assert isinstance(event, ev.PartitionsChanged)
+    assert (event.truncated, event.gone) == (truncated, ())
+    partition = json.dumps({"1": {"lst": ["str", 2, "a b", "c"]}})
+    one = {"keyValues": {"k": "a b", "L": "c"}, "isTruncateOp": flag}
+    both = {"partitionObjBeforeJson": partition, "partitionObjAfterJson": partition}
+    event = ev.parse_event(made("ALTER_PARTITION", {**one, **both}))
+    assert isinstance(event, ev.PartitionsChanged)
+    assert (event.truncated, event.gone) == (truncated, ())
+
+
+@pytest.mark.parametrize(
+    ("message", "overwritten"),
+    [
+        ({"replace": "true", "ptnObjJson": None, "files": []}, True),
+        ({"replace": "false", "ptnObjJson": None, "files": []}, False),
+        # Of a partition.
+        ({"replace": "true", "ptnObjJson": "{}", "files": []}, False),
+        ({"files": []}, False),
+    ],
+)
+def test_a_table_that_was_overwritten(message: dict[str, Any], overwritten: bool) -> None:
+    event = ev.parse_event(made("INSERT", message))
+    assert isinstance(event, ev.Inserted)
+    assert event.overwritten is overwritten
+
+
 def test_transactions_and_write_ids() -> None:
     assert ev.TxnsOpened(event_id=3, event_type="OPEN_TXN", first=1, last=1) in of_type("OPEN_TXN")
     ends = [*of_type("COMMIT_TXN"), *of_type("ABORT_TXN")]
