@@ -109,7 +109,7 @@ def test_events_that_are_gone_and_a_source_that_was_restored(site: Site) -> None
 
         assert wait_until(forgotten, PollPolicy(first_s=0.5, longest_s=1.0, timeout_s=120.0))
         # Dropped or hidden: no event tells.
-        with pytest.raises(UnexplainedRemovalError, match="1 table.*: dropped") as unexplained:
+        with pytest.raises(UnexplainedRemovalError, match=r"1 table.*: dropped") as unexplained:
             site.cycle(source)
         assert unexplained.value.tables == ["dropped"]
         with connected(site.target) as other:

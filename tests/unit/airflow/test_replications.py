@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow.sdk import DAG
+from openlineage.client.serde import Serde
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.policy_fields import NAMES
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.operators.lineage import (
     REPLICATED,
+    SKIPPED_TABLES,
     Lineage,
     TableDataset,
     announce,
@@ -121,7 +123,11 @@ def test_tables_as_datasets() -> None:
         outputs=[TableDataset(namespace="hive://two:9083", database="copy", table="orders", rows=3)],
     )
     found = task.get_openlineage_facets_on_complete(None)
+    assert found.run_facets == {}
     assert [(one.namespace, one.name) for one in found.inputs] == [("hive://one:9083", "shop.orders")]
     (written,) = found.outputs
     assert (written.namespace, written.name) == ("hive://two:9083", "copy.orders")
     assert written.outputFacets["outputStatistics"].rowCount == 3
+    task.lineage = Lineage(skipped={"events": "it is kept by Iceberg"})
+    facet = task.get_openlineage_facets_on_complete(None).run_facets[SKIPPED_TABLES]
+    assert json.loads(Serde.to_json(facet))["tables"] == {"events": "it is kept by Iceberg"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from airflow_hive_federation.errors import ConfigurationError
@@ -51,6 +53,20 @@ def test_an_unknown_setting_is_refused_by_name() -> None:
         ReplicationPolicy.from_options(
             name="p", source_database="d", dump_root="file:/d", options={"hive.repl.bogus": "1"}
         )
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("max_unexplained_tables", -1),
+        ("max_unexplained_tables", "many"),
+        ("max_unexplained_percent", 101),
+        ("max_unexplained_percent", 0.5),
+    ],
+)
+def test_bounds_that_are_none(field: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"{field} is "):
+        ReplicationPolicy(name="p", source_database="d", dump_root="file:/d", **{field: value})
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "../x", "-x", "a b"])
