@@ -27,7 +27,10 @@ class Evidence:
 
     def __init__(self, database: str) -> None:
         self._database = database
-        self._tables: set[str] = set()
+        #: Names whose table was dropped or renamed at some time, and those that stand for none now.
+        self._dropped: set[str] = set()
+        self._gone: set[str] = set()
+        self._made: set[str] = set()
         self._partitions: defaultdict[str, set[str]] = defaultdict(set)
         self._emptied: defaultdict[str, set[str]] = defaultdict(set)
         self._functions: set[str] = set()
@@ -36,11 +39,14 @@ class Evidence:
     def add(self, event: ev.Event) -> None:
         """Take an event into account, with the target's names of its tables."""
         if isinstance(event, ev.TableAltered) and event.renamed and event.old_database == self._database:
-            self._tables.add(event.old_table)
+            self._lose(event.old_table)
         if event.database != self._database:
             return
         if isinstance(event, ev.TableDropped):
-            self._tables.add(event.table)
+            self._lose(event.table)
+        elif isinstance(event, ev.TableCreated) or (isinstance(event, ev.TableAltered) and event.renamed):
+            self._gone.discard(event.table)
+            self._made.add(event.table)
         elif isinstance(event, ev.PartitionsChanged):
             self._partitions[event.table].update(event.gone)
             self._emptied[event.table].update(event.truncated)
@@ -52,14 +58,19 @@ class Evidence:
             self._functions.add(event.function)
         elif isinstance(event, ev.DatabaseEvent) and event.dropped:
             self._whole_database = True
+            self._made.clear()
 
     def of_table(self, table: str) -> bool:
-        """Whether the table that bore a name was dropped, renamed, or moved to another database."""
-        return self._whole_database or table in self._tables
+        """Whether a name stands for no table any more: it was dropped, renamed, or moved elsewhere.
+
+        A table that was made under the name afterwards is there, whether it is listed or not.
+        """
+        return table in self._gone or (self._whole_database and table not in self._made)
 
     def of_partition(self, table: str, partition: str) -> bool:
         """Whether a partition was dropped or renamed, or the table that it belonged to."""
-        return partition in self._partitions.get(table, ()) or self.of_table(table)
+        replaced = self._whole_database or table in self._dropped
+        return replaced or partition in self._partitions.get(table, ())
 
     def of_files(self, table: str, partition: str = WHOLE_TABLE) -> bool:
         """Whether all rows of a table, or of one of its partitions, were removed."""
@@ -82,6 +93,11 @@ class Evidence:
     def partitions(self, table: str) -> Collection[str]:
         """Names of the partitions of a table that were dropped or renamed."""
         return self._partitions.get(table, frozenset())
+
+    def _lose(self, table: str) -> None:
+        self._dropped.add(table)
+        self._gone.add(table)
+        self._made.discard(table)
 
 
 @dataclass(frozen=True, kw_only=True)

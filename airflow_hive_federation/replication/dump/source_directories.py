@@ -29,7 +29,7 @@ class BareDirectory:
     :param partition: name of the partition that lies there, outside the table's directory; empty for the
         table's directory.
     :param missing: the directory does not exist.
-    :param proved: something lies beside it, so that its store is mounted.
+    :param proved: it exists, or something lies beside it, so that its store is mounted.
     """
 
     location: str
@@ -65,16 +65,7 @@ class Sightings:
 
         :param options: storage options.
         """
-        return [
-            BareDirectory(
-                location=place.location,
-                partition=place.partition,
-                missing=not _is_there(place.location, options),
-                proved=has_entries(place.location.rstrip("/").rpartition("/")[0], options=options),
-            )
-            for place, count in self._found.items()
-            if not count
-        ]
+        return [_looked_at(place, options) for place, count in self._found.items() if not count]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +124,17 @@ def lost_files(
     ]
     others = [one for one in bare if not counted[one.location] and (one.partition or one.location != root)]
     return lost, new_directories_missing(others)
+
+
+def _looked_at(place: Place, options: Mapping[str, Any] | None) -> BareDirectory:
+    missing = not _is_there(place.location, options)
+    parent = place.location.rstrip("/").rpartition("/")[0]
+    return BareDirectory(
+        location=place.location,
+        partition=place.partition,
+        missing=missing,
+        proved=not missing or has_entries(parent, options=options),
+    )
 
 
 def _explained_places(home: DumpDirectory, table: str, evidence: Evidence) -> set[str]:

@@ -68,7 +68,9 @@ def asked_for(skipped: Mapping[str, str] | None) -> dict[str, str]:
 
     :param skipped: names of tables with the reason why each stays out (:func:`reason_to_skip`).
     """
-    return {name: why for name, why in dict(skipped or {}).items() if why != LEFT_OUT}
+    # (Of increments, earlier versions noted the names alone.)
+    found = skipped if isinstance(skipped, Mapping) else {}
+    return {name: why for name, why in found.items() if why != LEFT_OUT}
 
 
 def is_left_from_before(policy: ReplicationPolicy, table: Any) -> bool:

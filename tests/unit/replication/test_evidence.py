@@ -134,6 +134,19 @@ def test_a_database_that_was_dropped_explains_everything() -> None:
     assert not altered.of_table("a")
 
 
+def test_a_table_that_was_made_again_is_there_whether_it_is_listed_or_not() -> None:
+    dropped, made = event(ev.TableDropped, table="a"), event(ev.TableCreated, table="a")
+    back = event(ev.TableAltered, table="a", old_table="b", old_database="db")
+    whole = event(ev.DatabaseEvent, of="DROP_DATABASE")
+    for again in (made, back):
+        for before in (dropped, renamed("a", "b"), whole):
+            found = evidence(before, again)
+            assert not found.of_table("a")
+            # What lay in the former one is gone all the same.
+            assert found.of_partition("a", "p=1")
+            assert evidence(before, again, before).of_table("a")
+
+
 def test_functions() -> None:
     found = evidence(
         event(ev.FunctionEvent, of="DROP_FUNCTION", function="f"),
