@@ -147,6 +147,19 @@ def test_a_table_that_was_made_again_is_there_whether_it_is_listed_or_not() -> N
             assert evidence(before, again, before).of_table("a")
 
 
+def test_events_of_another_database_tell_nothing() -> None:
+    found = evidence(
+        event(ev.TableDropped, table="a", database="other"),
+        event(ev.PartitionsChanged, table="a", gone=("p=1",), truncated=("p=2",), database="other"),
+        event(ev.FunctionEvent, of="DROP_FUNCTION", function="f", database="other"),
+        event(ev.DatabaseEvent, of="DROP_DATABASE", database="other"),
+    )
+    assert not found.of_table("a")
+    assert not found.of_partition("a", "p=1")
+    assert not found.of_files("a", "p=2")
+    assert not found.of_function("f")
+
+
 def test_functions() -> None:
     found = evidence(
         event(ev.FunctionEvent, of="DROP_FUNCTION", function="f"),
