@@ -31,6 +31,7 @@ from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.dump.contents import readable_write_ids
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.drain import valid_transactions
+from airflow_hive_federation.replication.dump.increment_plan import TableWork
 from airflow_hive_federation.replication.failover import let_go
 from airflow_hive_federation.replication.load.copying import STAGE
 from airflow_hive_federation.replication.load.increment import load_increment
@@ -183,7 +184,9 @@ def _remove_orphans(client: MetastoreClient, policy: ReplicationPolicy, dump: Du
     there = set(client.list_tables(policy.target_database))
     for facts in dump.manifest()["tables"]:
         kind = TableKind(facts["kind"])
-        if facts["name"] in there or facts["dump"] != dump.uri or not kind.has_files:
+        # A table that was there before the load is not taken for an orphan because it is not listed now.
+        made = facts["work"] in {TableWork.CREATE.value, TableWork.REPLACE.value}
+        if facts["name"] in there or not made or not kind.has_files:
             continue
         if kind is not TableKind.EXTERNAL:
             document = dump.read_json(table_file("tables", facts["name"], ".json"))
