@@ -131,6 +131,11 @@ class Site:
     def tables(self) -> list[str]:
         return cast("list[str]", self.replica()[0])
 
+    def table_id(self, table: str) -> int | None:
+        """What the target's metastore numbers a table by: another one after it was made anew."""
+        with connected(self.target) as client:
+            return client.get_table(DATABASE, table).id
+
     def copied(self) -> list[str]:
         """Names of files of the external table's replica."""
         return sorted(one.name for one in self.base.rglob("*") if one.is_file() and one.suffix != ".crc")
@@ -271,9 +276,11 @@ def test_a_table_that_is_not_replicated_any_more_keeps_its_replica(site: Site) -
     assert site.copied() == ["data"]
 
     # What it becomes then is copied anew.
+    retained = site.table_id("ext")
     (site.external / "later").touch()
     site.alter("ext", storage_handler=None)
     assert site.cycle().skipped == {}
+    assert site.table_id("ext") != retained
     assert site.copied() == ["data", "later"]
     assert not site.verify().differences
     site.alter("ext", table_type="ICEBERG")
