@@ -36,6 +36,7 @@ from airflow_hive_federation.replication.dump.change_manager import kept_by_sour
 from airflow_hive_federation.replication.dump.contents import VisibleFile, readable_write_ids, visible_files
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.drain import valid_transactions
+from airflow_hive_federation.replication.dump.external_entries import dumped_entries
 from airflow_hive_federation.replication.dump.homes import Homes
 from airflow_hive_federation.replication.dump.increment_plan import (
     EventFold,
@@ -55,6 +56,8 @@ from airflow_hive_federation.replication.load.unfinished import unfinished_loads
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.database_properties import database_claims
 from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
+from airflow_hive_federation.replication.metadata.directories import check_external, check_partitions
+from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
 from airflow_hive_federation.replication.metadata.table_names import named_event, named_source, reason_to_skip
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import policy_changes
@@ -121,6 +124,8 @@ def dump_increment(
     :raises SourceWentBackError: the source knows fewer events than the target has seen.
     :raises EventCorruptError: an event cannot be read.
     :raises UnknownEventError: an event has a type this version does not know.
+    :raises LocationConflictError: tables would share or nest directories of the target.
+    :raises HiddenLocationError: Hive would hide external tables of the target.
     """
     pool = named_source(pool, policy)
     # Events go through a file: there may be millions, and where their dump is written is known at their end.
@@ -338,6 +343,7 @@ class _Dump:
             jobs = [workers.submit(self._table, table) for table in moment.tables]
             tables = [facts for job in jobs if (facts := job.result())]
         external = [entry for facts in tables for entry in facts.pop("external", ())]
+        self._check_external(tables, external)
         self._directory.write_text(external_tables.FILE_NAME, external_tables.to_text(external))
         names = {facts["name"] for facts in tables}
         return {
@@ -347,6 +353,18 @@ class _Dump:
             "dropped": sorted(self._position.tables.keys() - names),
             "partitions": sum(facts["partitions"] for facts in tables),
         }
+
+    def _check_external(self, tables: Iterable[Mapping[str, Any]], external: Sequence[ExternalEntry]) -> None:
+        """Check the directories of all external tables, those included that an earlier dump describes."""
+        if not self._policy.external_base:
+            return
+        ours = {entry.table for entry in external}
+        homes = {
+            facts["name"]: facts["dump"]
+            for facts in tables
+            if facts["kind"] == TableKind.EXTERNAL.value and facts["name"] not in ours
+        }
+        check_external(self._policy, [*external, *dumped_entries(homes, self._policy.storage_options)])
 
     def write_ends(self) -> int:
         """Write which transactions ended, in their order, and how they are replayed; return how many."""
@@ -394,6 +412,8 @@ class _Dump:
                 table,
                 counted(partitions, f"{self._database}.{name}: partitions read", self._progress),
             )
+        if kind is not TableKind.EXTERNAL:
+            check_partitions(name, places)
         transactions, options = self._moment.transactions, self._policy.storage_options
         files = visible_files(table, places, plan.write_ids, transactions, options=options)
         totals = write_files(self._directory, name, self._with_kept(files))
