@@ -29,6 +29,7 @@ from airflow_hive_federation.errors import (
     StorageFullError,
     StoragePermissionError,
 )
+from airflow_hive_federation.model.files import hidden_name
 
 #: Hadoop's names of one store, and ours.
 _SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}
@@ -49,10 +50,6 @@ _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*
 #: Names of files that are being written: Hive and Spark ignore names that begin with ``.`` or ``_``
 #: (org.apache.hadoop.hive.common.FileUtils.HIDDEN_FILES_PATH_FILTER).
 TEMPORARY_PREFIX = "._copy_"
-
-
-#: Names that begin so are hidden by Hive's readers, be it a file's or that of any directory above it.
-_HIDDEN = (".", "_")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,23 +127,13 @@ def relative(uri: str, base: str) -> str:
     return parse_location(uri).path[len(parse_location(base).path.rstrip("/")) :].lstrip("/")
 
 
-def hidden_part(uri: str) -> str | None:
-    """The first name in a path that makes Hive hide files below it; ``None`` if there is none.
-
-    For ACID tables Hive tests the whole path from the root on, not only the part below the table, and reads
-    them as empty (``HIDDEN_FILES_FULL_PATH_FILTER`` in ``FileUtils.RemoteIteratorWithFilter``). For other
-    tables it tests names from the table's own directory on: Tez finds no such directory and fails.
-    """
-    return next((name for name in parse_location(uri).path.split("/") if name.startswith(_HIDDEN)), None)
-
-
 def refuse_hidden(uri: str, what: str, *, remedy: str) -> None:
     """Refuse a directory of tables that Hive would read as empty.
 
     :param what: the directory in a sentence.
     :raises HiddenLocationError: a name in its path begins with ``.`` or ``_``.
     """
-    name = hidden_part(uri)
+    name = hidden_name(parse_location(uri).path)
     if name is not None:
         raise HiddenLocationError(
             f"Hive would read tables in {what}, {uri}, as empty: it hides paths in which a name begins with "

@@ -181,7 +181,8 @@ def nested(claims: Iterable[Claim]) -> Iterator[tuple[Claim, Claim]]:
     If all of those pairs nest alike, then so do all others: the relation is transitive.
     """
     around: list[tuple[tuple[str, ...], Claim]] = []
-    for key, claim in sorted(((_key(one.target), one) for one in claims), key=lambda pair: pair[0]):
+    by_place = sorted(((_key(one.target), one) for one in claims), key=lambda pair: (pair[0], pair[1].owner))
+    for key, claim in by_place:
         while around and key[: len(around[-1][0])] != around[-1][0]:
             around.pop()
         if around:
