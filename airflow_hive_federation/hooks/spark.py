@@ -312,5 +312,7 @@ def _copy_bounds(policy: ReplicationPolicy) -> list[str]:
         "--bandwidth": policy.bandwidth_bytes_per_s,
         "--parallel": policy.parallel_copies,
         "--max-tasks": policy.max_load_tasks,
+        "--preserve": policy.preserve,
     }
-    return [part for name, bound in bounds.items() if bound for part in (name, str(bound))]
+    leniently = [] if policy.preserve_strictly else ["--preserve-leniently"]
+    return [part for name, bound in bounds.items() if bound for part in (name, str(bound))] + leniently

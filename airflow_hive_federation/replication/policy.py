@@ -35,8 +35,10 @@ HIVE_OPTIONS = {
     "hive.exec.parallel.thread.number": "parallel_copies",
     "hive.repl.approx.max.load.tasks": "max_load_tasks",
 }
+#: Letters of ``preserve``.
+PRESERVABLE = "ugp"
 #: Fields that are true or false.
-FLAGS = frozenset({"into_existing", "external_authority"})
+FLAGS = frozenset({"into_existing", "external_authority", "preserve_strictly"})
 #: Fields that are whole numbers, one at least.
 COUNTS = frozenset({"bandwidth_bytes_per_s", "parallel_copies", "max_load_tasks"})
 
@@ -71,6 +73,11 @@ class ReplicationPolicy:
         as many as Spark has room for.
     :param max_load_tasks: Spark tasks that the copy job is cut into at most
         (``hive.repl.approx.max.load.tasks``); ``None`` is no bound.
+    :param preserve: what copies keep of their sources where the stores have it, in the letters of
+        ``distcp -p``: owner (``u``), group (``g``), permissions (``p``). By default a copy belongs to the
+        copy job's user, and its mode is the source's less that user's umask.
+    :param preserve_strictly: owner, group or mode that the copy job may not set fail the load; else they are
+        counted and logged.
     :param into_existing: adopt a target database that exists and is not marked as ours.
     :raises ConfigurationError: an impossible value.
     """
@@ -87,6 +94,8 @@ class ReplicationPolicy:
     bandwidth_bytes_per_s: int | None = None
     parallel_copies: int | None = None
     max_load_tasks: int | None = None
+    preserve: str = ""
+    preserve_strictly: bool = True
     into_existing: bool = False
     include_tables: str = ""
     exclude_tables: str = ""
@@ -106,6 +115,11 @@ class ReplicationPolicy:
             _check_pattern(self.name, which, getattr(self, which))
         for which in COUNTS:
             _check_count(self.name, which, getattr(self, which))
+        if set(self.preserve) - set(PRESERVABLE):
+            raise ConfigurationError(
+                f"Policy {self.name!r}: preserve is {self.preserve!r}.",
+                remedy=f"Give letters of {PRESERVABLE}: owner, group, permissions. ACLs are not kept.",
+            )
         # Text where a template was rendered.
         object.__setattr__(self, "open_txn_timeout_s", duration_s(str(self.open_txn_timeout_s)))
         object.__setattr__(self, "source_database", self.source_database.lower())

@@ -69,6 +69,7 @@ class GroupResult:
     :param changed: items of these for which something was made (``copied`` of a copy outcome).
     :param size_bytes: bytes of the items done.
     :param changed_bytes: bytes of those for which something was made.
+    :param unpreserved: items that lack some of what was to be kept of their source's permissions.
     :param failures: errors, as :func:`.failures.error_to_json` describes them.
     :param attempt: 0 for a task that ran once.
     """
@@ -79,6 +80,7 @@ class GroupResult:
     changed_bytes: int
     failures: tuple[Mapping[str, Any], ...]
     attempt: int
+    unpreserved: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,6 +231,7 @@ def _group_result(
         changed_bytes=sum(record.size_bytes for record in changed),
         failures=tuple(error_to_json(failure) for failure in failures),
         attempt=attempt_number,
+        unpreserved=sum(not getattr(record, "preserved", True) for record in records),
     )
 
 

@@ -54,7 +54,7 @@ def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None 
     with ThreadPoolExecutor(max_workers=_COUNTED_AT_ONCE, thread_name_prefix="count") as workers:
         counts = list(workers.map(lambda table: _count(session, table, options), tables))
     text = "".join(json.dumps(count, sort_keys=True) + "\n" for count in counts)
-    write_atomically(join(args.results, "rows.jsonl"), [text.encode()], options)
+    write_atomically(join(args.results, "rows.jsonl"), [text.encode()], options, private=True)
     return {"files": digests.files, "size_bytes": digests.size_bytes, "tables": len(tables)}
 
 

@@ -12,6 +12,7 @@ import errno
 import importlib
 import os
 import re
+import stat
 import sys
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -46,6 +47,9 @@ _EXTRAS = {
 }
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>/.*)?", re.DOTALL)
+
+#: Modes of what only its owner may read.
+PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
 
 #: Names of files that are being written: Hive and Spark ignore names that begin with ``.`` or ``_``
 #: (org.apache.hadoop.hive.common.FileUtils.HIDDEN_FILES_PATH_FILTER).
@@ -238,13 +242,17 @@ def storage_errors(path: str) -> Iterator[None]:
         ) from error
 
 
-def write_atomically(uri: str, chunks: Iterable[bytes], options: Mapping[str, Any] | None = None) -> int:
+def write_atomically(
+    uri: str, chunks: Iterable[bytes], options: Mapping[str, Any] | None = None, *, private: bool = False
+) -> int:
     """Write a file so that it is there whole or not at all, making its directory; return its size in bytes.
 
+    :param private: only the owner may read the file, and enter directories that are made, where the store has
+        such modes.
     :raises StorageError: it could not be written; what was there before is untouched.
     """
     written = 0
-    with publishing(uri, options) as file, storage_errors(uri):
+    with publishing(uri, options, mode=PRIVATE_FILE if private else 0o666) as file, storage_errors(uri):
         for chunk in chunks:
             file.write(chunk)
             written += len(chunk)
@@ -252,18 +260,55 @@ def write_atomically(uri: str, chunks: Iterable[bytes], options: Mapping[str, An
 
 
 @contextmanager
-def publishing(uri: str, options: Mapping[str, Any] | None = None, *, run_id: str = "") -> Iterator[Any]:
-    """Open a binary file that gets its name when the block ends well, and leaves nothing otherwise."""
+def publishing(
+    uri: str, options: Mapping[str, Any] | None = None, *, run_id: str = "", mode: int = 0o666
+) -> Iterator[Any]:
+    """Open a binary file that gets its name when the block ends well, and leaves nothing otherwise.
+
+    :param mode: of a local file, less the umask; its directory is private if the file is.
+    """
     location = parse_location(uri)
     temporary = temporary_uri(uri, run_id)
     if location.is_local:
-        writing = _renaming_local(local_path(temporary) or "", location.path, uri)
+        writing = _renaming_local(local_path(temporary) or "", location.path, uri, mode)
     elif location.scheme in OBJECT_STORES:
         writing = _committing(*open_filesystem(uri, options), uri)
     else:
         writing = _renaming(*open_filesystem(temporary, options), open_filesystem(uri, options)[1], uri)
     with writing as file:
         yield file
+
+
+def open_privately(filesystem: Any, path: str, *, below: str) -> Any:
+    """Open a file for writing that only its owner may read, where the store has such modes.
+
+    :param filesystem: fsspec file system.
+    :param below: the directory from which on directories are private, too: one that is not is made so.
+    """
+    if "file" not in _protocols(filesystem):
+        filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+        return filesystem.open(path, "wb")
+    make_parents(below, private=False)
+    make_parents(path, private=True)
+    found = Path(below).stat()
+    if stat.S_IMODE(found.st_mode) != PRIVATE_DIRECTORY and found.st_uid == os.geteuid():
+        Path(below).chmod(PRIVATE_DIRECTORY)
+    file = open(path, "wb", opener=lambda name, flags: os.open(name, flags, PRIVATE_FILE))  # noqa: SIM115
+    # One that a killed run has left has the mode that it had.
+    os.fchmod(file.fileno(), PRIVATE_FILE)
+    return file
+
+
+def make_parents(path: str, *, private: bool) -> None:
+    """Make the directories that a local path lacks.
+
+    :param private: only their owner may enter them.
+    """
+    parent = Path(path).parent
+    missing = [one for one in (parent, *parent.parents) if not one.exists()]
+    for one in reversed(missing):
+        with suppress(FileExistsError):
+            one.mkdir(mode=PRIVATE_DIRECTORY if private else 0o777)
 
 
 def temporary_uri(uri: str, run_id: str = "") -> str:
@@ -319,13 +364,13 @@ def remove_file(uri: str, options: Mapping[str, Any] | None = None) -> bool:
 
 
 @contextmanager
-def _renaming_local(temporary: str, path: str, uri: str) -> Iterator[Any]:
+def _renaming_local(temporary: str, path: str, uri: str, mode: int) -> Iterator[Any]:
     # Without fsspec, whose import costs a Spark task more than its writing does.
     published = False
     try:
         with storage_errors(uri):
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            file = open(temporary, "xb")  # noqa: SIM115, PTH123
+            make_parents(path, private=mode == PRIVATE_FILE)
+            file = open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
         yield from _closing(file, uri)
         with storage_errors(uri):
             Path(temporary).replace(path)

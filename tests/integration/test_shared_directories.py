@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -56,12 +57,18 @@ def test_a_table_at_the_same_path_outside_the_prefix(one: Cycles, tmp_path: Path
         external("hidden_source", tmp_path / "lake" / ".parts" / "t"),
         f"INSERT INTO {DATABASE}.hidden_source VALUES ('h')",
     )
+    # Copies of closed files, and their directory, are as closed.
+    (written,) = (path for path in inside.iterdir() if not path.name.startswith("."))
+    written.chmod(0o600)
+    inside.chmod(0o700)
     hidden = replace(one.policy, external_base=f"file:{tmp_path}/.base")
     with pytest.raises(HiddenLocationError, match="external_base"):
         plan_cycle(one.source, one.target, hidden)
     one.bootstrap()
     queries = tuple(f"SELECT * FROM {{db}}.{name}" for name in ("a", "twin", "hidden_source"))
     one.assert_equal(*queries)
+    copied = Path(f"{tmp_path}/base{tmp_path}/events")
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (copied, copied / written.name)] == [0o700, 0o600]
     # Renamed, and told to take its files with it when it is dropped: on the target, they are its own by then.
     one.write(f"ALTER TABLE {DATABASE}.a RENAME TO {DATABASE}.b")
     one.cycle()

@@ -19,6 +19,7 @@ from airflow_hive_federation.acid.compaction.rows import BucketReader, DeleteEve
 from airflow_hive_federation.acid.orc.assembly import AssembledFile, Stripe, encode, type_messages
 from airflow_hive_federation.model.types import Field, HiveType
 from airflow_hive_federation.storage.filesystem import join, publishing
+from airflow_hive_federation.storage.permissions import creation_mode
 
 #: Rows are encoded as one stripe when they take so many bytes in memory, or are so many.
 STRIPE_BYTES = 64 * 1024 * 1024
@@ -70,7 +71,9 @@ def merge_bucket(
         first = next(pieces, None)
         if first is None:
             return MergeOutcome(deleted=rows.deleted)
-        with publishing(join(merge.table.location, merge.output), options) as file:
+        with publishing(
+            join(merge.table.location, merge.output), options, mode=creation_mode(merge.sources)
+        ) as file:
             bucket = _BucketFile(file, reader, compression)
             bucket.write(first, pieces, threads)
             size_bytes = bucket.finish(_INSERT if merge.inserts else _DELETE)

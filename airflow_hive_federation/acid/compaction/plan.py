@@ -31,6 +31,7 @@ from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
 from airflow_hive_federation.errors import AcidFormatError, ConfigurationError
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import CompactorWriteIds, ValidWriteIds
+from airflow_hive_federation.storage.filesystem import join
 
 #: ``BucketCodec.V1`` has twelve bits for a bucket.
 MAX_BUCKET = 4095
@@ -147,6 +148,11 @@ class BucketMerge:
     def size_bytes(self) -> int:
         """Length of the files to read."""
         return sum(one.size_bytes for one in (*self.inserts, *self.deletes))
+
+    @property
+    def sources(self) -> list[str]:
+        """URIs of the files to read."""
+        return [join(self.table.location, one.path) for one in (*self.inserts, *self.deletes)]
 
     def to_json(self) -> dict[str, Any]:
         """JSON values; :meth:`from_json` reads them."""

@@ -301,12 +301,7 @@ class _Load:
         for facts in self._manifest["tables"]:
             document = self._directory.read_json(table_file("tables", facts["name"], ".json"))
             for file in dumped_files(self._directory, facts["name"]):
-                yield CopyItem(
-                    source=file.uri,
-                    target=self._layout.file(document, file),
-                    size_bytes=file.size_bytes,
-                    visible_write_ids=document["write_ids"] if file.filtered else None,
-                )
+                yield self._layout.item(document, file)
         for function in self._functions:
             yield from function_items(function, self._layout)
 

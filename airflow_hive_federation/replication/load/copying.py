@@ -95,22 +95,15 @@ def plan_copy(
             continue
         if key not in mended and _is_covered(target, complete, directories):
             continue
+        hidden = None
         staged = _stage(layout, document, file) if visible is not None else None
         if staged and _begins_at_or_below(file.target_path, visible or 0):
             home = target.rpartition("/")[0]
             parent, _, name = canonical(home).rpartition("/")
             if name not in directories.get(parent, ()):
                 copy.staged[staged] = home
-                target = join(staged, file.target_path.partition("/")[2])
-        copy.items.append(
-            CopyItem(
-                source=file.uri,
-                target=target,
-                size_bytes=file.size_bytes,
-                visible_write_ids=document["write_ids"] if file.filtered else None,
-                kept=file.kept or None,
-            )
-        )
+                hidden = join(staged, file.target_path.partition("/")[2])
+        copy.items.append(layout.item(document, file, hidden))
     surplus = there.keys() - wanted
     # A transactional table keeps what was replaced by a compaction: its own readers pass over it.
     copy.extraneous = sorted(surplus.intersection(mended) if transactional else surplus)
