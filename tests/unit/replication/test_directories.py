@@ -155,6 +155,12 @@ def test_managed_tables_share_with_none(location: str, base: str) -> None:
         check_target(policy(external_base=base), MANAGED, entries(location), ["orders"])
 
 
+@pytest.mark.parametrize("location", ["s3a://a/warehouse/shop.db", "s3a://a/warehouse"])
+def test_no_external_table_is_or_contains_the_database_itself(location: str) -> None:
+    with pytest.raises(LocationConflictError, match="target database shop"):
+        check_target(policy(external_base="hdfs://target/"), MANAGED, entries(location), [])
+
+
 def test_an_external_table_goes_back_beside_the_managed_ones() -> None:
     """Where a warehouse holds both, a failover takes external tables back below the database's directory."""
     found = check_target(
