@@ -15,6 +15,9 @@ from airflow_hive_federation.errors import (
     LocationConflictError,
 )
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.replication.dump.contents import VisibleFile
+from airflow_hive_federation.replication.metadata.definitions import TableKind
 from airflow_hive_federation.replication.metadata.directories import (
     Claim,
     check_claims,
@@ -23,13 +26,15 @@ from airflow_hive_federation.replication.metadata.directories import (
     check_target,
     external_claims,
     is_claimed,
+    managed_claims,
     sharing,
 )
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
+from airflow_hive_federation.replication.metadata.layout import TargetLayout
 from airflow_hive_federation.replication.metadata.locations import external_location, relative_to
 from airflow_hive_federation.replication.metadata.places import Places
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.storage.filesystem import canonical, is_below
+from airflow_hive_federation.storage.filesystem import canonical, is_below, join
 
 BASE = "hdfs://target/base"
 MANAGED = "hdfs://target/warehouse/shop.db"
@@ -259,6 +264,55 @@ def test_what_is_let_through_shares_nothing(
         if one.table and is_below(other.target, one.target):
             assert one.source, (one, other)
             assert relative_to(other.source, one.source) == relative_to(other.target, one.target)
+
+
+@given(
+    external=st.booleans(),
+    root=locations,
+    elsewhere=st.none() | locations,
+    path=st.lists(names, min_size=1, max_size=3).map("/".join),
+    prefix=st.none() | locations,
+    authority=st.booleans(),
+    acid=st.booleans(),
+)
+def test_every_file_of_a_plan_lies_below_its_directory(
+    external: bool,
+    root: str,
+    elsewhere: str | None,
+    path: str,
+    prefix: str | None,
+    authority: bool,
+    acid: bool,
+) -> None:
+    """The directories that take after the source's end there, too."""
+    made = policy(external_prefix=prefix, external_authority=authority)
+    layout = TargetLayout(policy=made, managed=MANAGED)
+    kind = TableKind.EXTERNAL if external else TableKind.MANAGED
+    table = types.Table(tableName="t", sd=types.StorageDescriptor(location=root))
+    document = {"table": to_json(table), "kind": kind.value, "write_ids": None}
+    path, target_path = (f"base_0000005_v0000007/{path}", f"base_0000005/{path}") if acid else (path, path)
+    file = VisibleFile(
+        directory=elsewhere or join(root, "p=1"),
+        partition="p=1",
+        path=path,
+        target_path=target_path,
+        size_bytes=1,
+        modified_ns=0,
+    )
+    found = [ExternalEntry(table="t", location=root)]
+    if elsewhere is not None and relative_to(elsewhere, root) is None:
+        found.append(ExternalEntry(table="t", partition="p=1", location=elsewhere))
+    claims = external_claims(made, found) if external else managed_claims(MANAGED, ["t"])
+    item = layout.item(document, file)
+    homes = [claim for claim in claims if is_below(item.target, claim.target)]
+    assert homes
+    assert is_below(item.target, BASE if external else MANAGED)
+    home = "/".join(item.target.split("/")[: -item.target_levels])
+    there = "/".join(item.source.split("/")[: -item.source_levels])
+    assert is_below(canonical(home), canonical(layout.directory(document, file.directory, "p=1"))) or any(
+        canonical(home) == canonical(claim.target) for claim in homes
+    )
+    assert canonical(there) in {canonical(root), canonical(file.directory)}
 
 
 @given(st.lists(locations, max_size=6))
