@@ -103,6 +103,7 @@ def check_external(policy: ReplicationPolicy, entries: Sequence[ExternalEntry]) 
     claims = external_claims(policy, entries)
     _refuse_hidden_base(policy)
     _refuse_several_stores(policy, claims)
+    _refuse_around_prefix(policy, claims)
     check_claims([*claims, *policy_claims(policy)])
 
 
@@ -240,6 +241,22 @@ def _refuse_several_stores(policy: ReplicationPolicy, claims: Sequence[Claim]) -
             tables=[one.table, other.table],
             paths=[one.target, other.target],
         )
+
+
+def _refuse_around_prefix(policy: ReplicationPolicy, claims: Iterable[Claim]) -> None:
+    """A directory that contains the prefix would be torn: partitions below the prefix land elsewhere."""
+    prefix = policy.external_prefix
+    for claim in claims if prefix else ():
+        if relative_to(str(prefix), claim.source):
+            raise LocationConflictError(
+                f"{claim.owner} lies in {claim.source}, which contains external_prefix of policy "
+                f"{policy.name!r}, {prefix}: what lies below the prefix would land outside of the table.",
+                remedy="Set external_prefix to a directory that contains the table or lies beside it, or "
+                "leave the table out (exclude_tables).",
+                policy=policy.name,
+                tables=[claim.table],
+                paths=[claim.target],
+            )
 
 
 def _nest_alike(outer: Claim, inner: Claim) -> bool:

@@ -70,6 +70,8 @@ def entries(*locations: str) -> list[ExternalEntry]:
         # Below the prefix and outside of it.
         (["s3a://a/lake/events", "s3a://a/events"], {"external_prefix": "s3a://a/lake"}),
         (["s3a://a/lake/events", "s3a://a/events/inner"], {"external_prefix": "s3a://a/lake"}),
+        # A table around the prefix.
+        (["s3a://a/lake"], {"external_prefix": "s3a://a/lake/inner"}),
         # A table at a store's root.
         (["s3a://a", "s3a://a2/x"], {}),
         # A partition from another store.
@@ -303,6 +305,10 @@ def test_every_file_of_a_plan_lies_below_its_directory(
     if elsewhere is not None and relative_to(elsewhere, root) is None:
         found.append(ExternalEntry(table="t", partition="p=1", location=elsewhere))
     claims = external_claims(made, found) if external else managed_claims(MANAGED, ["t"])
+    try:
+        check_external(made, found if external else [])
+    except LocationConflictError:
+        return
     item = layout.item(document, file)
     homes = [claim for claim in claims if is_below(item.target, claim.target)]
     assert homes
