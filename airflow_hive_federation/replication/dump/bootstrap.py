@@ -27,11 +27,13 @@ from airflow_hive_federation.replication.dump.contents import (
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.drain import DrainStart, valid_transactions
 from airflow_hive_federation.replication.dump.lease import lease_of_a_dump
+from airflow_hive_federation.replication.dump.left_out import left_out
 from airflow_hive_federation.replication.dump.source_history import note_event
 from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
 from airflow_hive_federation.replication.metadata import external_tables, statistics
 from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
-from airflow_hive_federation.replication.metadata.table_names import named_source, reason_to_skip
+from airflow_hive_federation.replication.metadata.spark_tables import at_its_data
+from airflow_hive_federation.replication.metadata.table_names import named_source
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.progress import counted
 
@@ -165,7 +167,7 @@ class _Dump:
     def _tables(self, client: MetastoreClient) -> tuple[list[Any], dict[str, str]]:
         """The tables to dump, and for each of the others why it is left out."""
         found: list[Any] = list(client.get_tables(self._database, client.list_tables(self._database)))
-        skipped = {table.tableName: why for table in found if (why := reason_to_skip(self._policy, table))}
+        skipped = left_out(self._policy, found)
         for name, why in sorted(skipped.items()):
             self._progress(f"{self._database}.{name} is not replicated: {why}.")
         return [table for table in found if table.tableName not in skipped], skipped
@@ -178,7 +180,9 @@ class _Dump:
         text = write_ids.text() if write_ids else None
         try:
             with self._pool.client() as client:
-                table = client.get_table(self._database, name, with_column_stats=True, valid_write_ids=text)
+                table = at_its_data(
+                    client.get_table(self._database, name, with_column_stats=True, valid_write_ids=text)
+                )
                 constraints = client.get_table_constraints(self._database, name)
                 partitioned = table.partitionKeys and kind.has_files
                 partitions = statistics.iter_partitions(client, table) if partitioned else ()

@@ -48,6 +48,7 @@ from airflow_hive_federation.replication.dump.increment_plan import (
     plan_table,
 )
 from airflow_hive_federation.replication.dump.lease import end_lease, lease_of_a_dump
+from airflow_hive_federation.replication.dump.left_out import left_out
 from airflow_hive_federation.replication.dump.source_history import check_history, is_another, note_event
 from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
 from airflow_hive_federation.replication.load.merging import Merging, leaders
@@ -55,7 +56,8 @@ from airflow_hive_federation.replication.load.unfinished import unfinished_loads
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.database_properties import database_claims
 from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
-from airflow_hive_federation.replication.metadata.table_names import named_event, named_source, reason_to_skip
+from airflow_hive_federation.replication.metadata.spark_tables import at_its_data
+from airflow_hive_federation.replication.metadata.table_names import named_event, named_source
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import policy_changes
 from airflow_hive_federation.replication.progress import counted
@@ -261,7 +263,8 @@ class _Moment:
             database_changed=folded.database_changed and properties != before,
         )
         every: list[Any] = list(client.get_tables(database, client.list_tables(database)))
-        tables = [one for one in every if not reason_to_skip(policy, one)]
+        skipped = left_out(policy, every)
+        tables = [one for one in every if one.tableName not in skipped]
         write_ids = readable_write_ids(client, tables, transactions)
 
         def another(table: Any) -> bool:
@@ -295,7 +298,7 @@ class _Moment:
                 )
                 for one in tables
             },
-            skipped=sorted({one.tableName for one in every} - {one.tableName for one in tables}),
+            skipped=sorted(skipped),
             previous=homes.facts,
             open_before=open_before,
             mend=mend,
@@ -381,7 +384,9 @@ class _Dump:
     def _write_table(self, name: str, plan: TablePlan) -> dict[str, Any]:
         text = plan.write_ids.text() if plan.write_ids else None
         with self._pool.client() as client:
-            table = client.get_table(self._database, name, with_column_stats=True, valid_write_ids=text)
+            table = at_its_data(
+                client.get_table(self._database, name, with_column_stats=True, valid_write_ids=text)
+            )
             kind = table_kind(table)
             constraints = client.get_table_constraints(self._database, name)
             partitions = (
