@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,6 +24,10 @@ from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.replication.dump.directory import DumpDirectory
 from airflow_hive_federation.replication.target.position import loaded_dump
 from tests.integration.incrementing import Cycles, cycles
+from tests.integration.test_table_names import differences
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 #: Answers statements, one JSON line each, in a session on the metastore that the statement names.
 SCRIPT = """
@@ -146,16 +150,17 @@ def test_spark_and_hive_read_the_replica(
     target: EmbeddedMetastore,
     hive_sql_source: HiveSql,
     hive_sql_target: HiveSql,
+    spark: SparkSession,
     tmp_path: Path,
 ) -> None:
     engines = (hive_sql_source, hive_sql_target)
     root = tmp_path / "source"
     with (
         cycles(source, target, engines, tmp_path, source_database="sparks", table_names=NAMES) as one,
-        spark_sql(tmp_path) as spark,
+        spark_sql(tmp_path) as engine,
     ):
         for statement in made_by_spark(root):
-            spark.execute(source, statement)
+            engine.execute(source, statement)
         # Tables of formats that keep names of their own files.
         delta = root / "sparks.db" / "plain_over_delta"
         (delta / "_delta_log").mkdir(parents=True)
@@ -171,30 +176,31 @@ def test_spark_and_hive_read_the_replica(
             "Delta Lake keeps names of its files there",
             "of_delta": "it is a table of Spark's data source delta, which may name its own files",
         }
-        spark.execute(source, "INSERT INTO sparks.as_json VALUES (3, 'new')")
-        spark.execute(source, "INSERT INTO sparks.as_csv VALUES (2, 'new')")
+        engine.execute(source, "INSERT INTO sparks.as_json VALUES (3, 'new')")
+        engine.execute(source, "INSERT INTO sparks.as_csv VALUES (2, 'new')")
         one.cycle()
         assert one.dump().idle
+        assert differences(one, spark) == []
         expected = {
-            (name, engine): read(spark, hive_sql_source, engine, source, f"sparks.{name}")
-            for name, engines in READ.items()
-            for engine in engines
+            (name, reader): read(engine, hive_sql_source, reader, source, f"sparks.{name}")
+            for name, readers in READ.items()
+            for reader in readers
         }
         assert all(expected.values())
         assert len(expected["as_json", "spark"]) == 3
         # What still named the source's directories would find nothing in them.
         shutil.rmtree(root)
-        for (name, engine), rows in expected.items():
+        for (name, reader), rows in expected.items():
             there = f"sparks_copy.{NAMES.get(name, name)}"
-            assert read(spark, hive_sql_target, engine, target, there) == rows, (name, engine)
+            assert read(engine, hive_sql_target, reader, target, there) == rows, (name, reader)
         assert named_places(one) == []
 
 
-def read(spark: SparkSql, hive: HiveSql, engine: str, metastore: EmbeddedMetastore, table: str) -> list[Any]:
+def read(spark: SparkSql, hive: HiveSql, reader: str, metastore: EmbeddedMetastore, table: str) -> list[Any]:
     statement = f"SELECT * FROM {table}"
     return (
         spark.execute(metastore, statement)
-        if engine == "spark"
+        if reader == "spark"
         else sorted(hive.execute(statement), key=repr)
     )
 
