@@ -158,7 +158,7 @@ class ReplicationPolicy:
             external_base=self.external_prefix if back else self.external_base and external_root,
             external_prefix=None if back else self.external_base,
             table_names={target: source for source, target in self.table_names.items()},
-            # What the policy leaves out stays where it is: among it views of tables with other names.
+            # What the policy leaves out stays where it is: among it views that cannot be rewritten.
             into_existing=bool(self.include_tables or self.exclude_tables or self.table_names),
         )
 

@@ -193,6 +193,9 @@ def definition(table: Any) -> dict[str, str]:
         **{f"storage.{name}": storage.get(name) for name in _STORAGE_FIELDS},
         **{f"parameters.{name}": parameters[name] for name in parameters if _lasts(name)},
     }
+    if serde := storage.get("serdeInfo"):
+        properties = spark_tables.comparable_properties(serde.get("parameters") or {})
+        found["storage.serdeInfo"] = {**serde, "parameters": properties}
     if location := spark_tables.data_location(table):
         found["storage.location"] = canonical(location)
     if values.get("tableType") == "VIRTUAL_VIEW":

@@ -116,6 +116,21 @@ def moved_properties(
     return {**properties, **found} if found else None
 
 
+def comparable_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """SerDe properties in which each place has its one spelling (``s3a`` is ``s3``)."""
+    return {
+        key: _canonical(value) if key.lower() in {_PATH, *_PLACES} else value
+        for key, value in properties.items()
+    }
+
+
+def _canonical(value: str) -> str:
+    try:
+        return canonical(value) if "/" in value else value
+    except ConfigurationError:
+        return value
+
+
 def _moved(value: str, source: str, target: str) -> str | None:
     """A place below a directory, or above it, at the same distance from where the directory lies now."""
     try:

@@ -114,6 +114,15 @@ def test_the_data_of_a_table_that_hive_cannot_read_is_at_its_path() -> None:
     assert data_location(other) == "hdfs://a/w/d.db/t-__PLACEHOLDER__"
 
 
+def test_spellings_of_a_place_make_no_difference() -> None:
+    one, other, another = (
+        table(location=f"{scheme}://b/t", path=f"{scheme}://b/{name}") for scheme, name in
+        (("s3a", "t"), ("s3", "t"), ("s3a", "u"))
+    )  # fmt: skip
+    assert definition(one) == definition(other)
+    assert definition(one) != definition(another)
+
+
 def test_places_follow_and_nothing_else_does() -> None:
     options = {"Path": HERE, "basePath": f"{HERE}/x", "header": "true", "quote": "/"}
     found = table(path=None, options=options)
