@@ -26,6 +26,7 @@
     │   ├── TargetNotOursError            the target exists and carries no marker of this policy
     │   ├── TargetChangedError            the target was changed by someone else
     │   ├── CycleRunningError             another cycle of this policy is at work  (retryable)
+    │   │   └── CycleLostError                this cycle's lock is lost; ``reason`` says how   (retryable)
     │   ├── EventCorruptError             a notification event that cannot be read; ``event_id`` names it
     │   ├── UnknownEventError             an event of a type this version does not know
     │   ├── EventsLostError               events a cycle needs are gone, and nothing else tells what they did
@@ -224,6 +225,10 @@ class CycleRunningError(ReplicationError):
     """Another cycle of this policy is at work."""
 
     retryable = True
+
+
+class CycleLostError(CycleRunningError):
+    """This cycle has lost its lock: another may have taken its place, so nothing more is changed."""
 
 
 class EventCorruptError(ReplicationError):
