@@ -113,7 +113,7 @@ def test_a_cycle_whose_lock_was_taken_over_stops(target: EmbeddedMetastore, tmp_
                         lost()
                 assert "overwritten" not in parameters(client)
                 assert read_fence(f"file:{tmp_path}/locked/_fence") == successor.epoch
-        client.drop_database(DATABASE)
+        client.drop_database(DATABASE, delete_data=True)
 
 
 def test_a_higher_epoch_of_the_target_ends_a_cycle(target: EmbeddedMetastore, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_higher_epoch_of_the_target_ends_a_cycle(target: EmbeddedMetastore, tm
                 lock.prove()
         with CycleLock(made, policy) as after:
             assert after.epoch == lock.epoch + 6
-        client.drop_database(DATABASE)
+        client.drop_database(DATABASE, delete_data=True)
 
 
 def test_a_database_of_others_gets_no_epoch(target: EmbeddedMetastore, tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_database_of_others_gets_no_epoch(target: EmbeddedMetastore, tmp_path:
         with CycleLock(made, policy) as lock:
             lock.prove()
         assert client.get_current_notification_event_id() == before
-        client.drop_database(DATABASE)
+        client.drop_database(DATABASE, delete_data=True)
 
 
 def parameters(client: MetastoreClient) -> dict[str, str]:

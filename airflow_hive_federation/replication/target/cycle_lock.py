@@ -34,6 +34,7 @@ import random
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -134,6 +135,7 @@ class CycleLock:
             interval_s=min(_BEAT_S, silence_s / 4),
             silence_s=silence_s,
             since_s=asked_s,
+            clock=boot_time_s,
         ).start()
         try:
             self._claim()
@@ -272,7 +274,8 @@ class CycleLock:
         if answer.state == types.LockState.ACQUIRED:
             self._id = answer.lockid
             return True
-        client.unlock(answer.lockid)
+        with suppress(NoSuchLockError):  # somebody took it for one that a killed process had left
+            client.unlock(answer.lockid)
         return False
 
     def _bury(self, client: MetastoreClient) -> None:

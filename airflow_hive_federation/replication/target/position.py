@@ -42,7 +42,7 @@ def loaded_dump(client: MetastoreClient, policy: ReplicationPolicy) -> str:
     :raises TargetNotOursError: the target database is not this policy's, or not published yet.
     """
     _published_at(client, policy)
-    return str((client.get_database(policy.target_database).parameters or {})[markers.CHECKPOINT])
+    return _checkpoint(client, policy)
 
 
 def read_position(
@@ -58,8 +58,7 @@ def read_position(
     """
     name = policy.target_database
     last_id = _published_at(client, policy)
-    parameters = client.get_database(name).parameters or {}
-    dump = parameters[markers.CHECKPOINT]
+    dump = _checkpoint(client, policy)
     adopted = DumpDirectory(dump, policy.storage_options).manifest().get("adopted", ())
     found: list[Any] = list(client.get_tables(name, client.list_tables(name)))
     foreign = sorted(
@@ -97,6 +96,19 @@ def _high_watermark(
         return write_ids.high_watermark
     # It was a source's before: its last write ids may have been aborted, and forgotten.
     return max(write_ids.high_watermark, max_allocated_write_id(client, table.dbName, table.tableName))
+
+
+def _checkpoint(client: MetastoreClient, policy: ReplicationPolicy) -> str:
+    name = policy.target_database
+    dump = (client.get_database(name).parameters or {}).get(markers.CHECKPOINT)
+    if dump is None:
+        raise TargetNotOursError(
+            f"Target database {name} does not say which dump it was loaded from: it has just been let go.",
+            remedy="Find out whether somebody has failed over, or taken over.",
+            database=name,
+            owner=None,
+        )
+    return dump
 
 
 def _published_at(client: MetastoreClient, policy: ReplicationPolicy) -> int:
