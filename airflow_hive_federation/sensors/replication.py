@@ -93,7 +93,7 @@ class ReplicationLagSensor(BaseSensorOperator):
                     timeout=timedelta(seconds=wait_s + _GRACE_S),
                 )
             while time.time() < trigger.deadline_s:
-                time.sleep(self.poll_interval)
+                time.sleep(min(self.poll_interval, max(0.0, trigger.deadline_s - time.time())))
                 lag = trigger.ask()
                 if trigger.is_near(lag):
                     return lag

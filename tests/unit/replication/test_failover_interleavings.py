@@ -428,6 +428,32 @@ def test_a_source_that_comes_back_after_a_take_over_is_not_opened(
     assert (world.source.is_writable, world.target.is_writable) == (False, True)
 
 
+def test_a_source_that_comes_back_during_a_take_over_is_not_opened_beside_it(
+    make_world: Callable[[str], World],
+) -> None:
+    """A take-over that has asked the source for the last time, and a roll-back that has asked the target."""
+
+    def interrupted(place: int) -> tuple[World, Actor]:
+        world = make_world("started")
+        world.source.is_up = False
+        actor = world.begin("take over")
+        world.advance(actor, place)
+        world.source.is_up = True
+        return world, actor
+
+    for place in itertools.count(1):
+        world, actor = interrupted(place)
+        world.end()
+        if actor.outcome == "done":  # it has asked for the last time
+            break
+    for back in range(count_steps(make_world, "started", "roll back")):
+        world, actor = interrupted(place)
+        opening = world.begin("roll back")
+        world.advance(opening, back)
+        world.advance(actor)
+        world.end()
+
+
 def outcomes(world: World, names: Sequence[str]) -> list[str]:
     for name in names:
         world.advance(world.begin(name))
