@@ -221,6 +221,8 @@ def test_a_call_that_hangs_is_given_up_while_there_is_time_for_others() -> None:
             client.call("heartbeat", types.HeartbeatRequest(lockid=7))
 
         heart = Heartbeat(settings, beat, name="lock 7", interval_s=0.1, silence_s=0.6)
+        for deadline_s in (heart._client.settings.connect_timeout_s, heart._client.settings.call_timeout_s):
+            assert deadline_s <= 0.6 / 6
         assert not heart.send()  # returns: with the client's own deadline it would take ten minutes
         assert heart.loss is None or heart.loss.reason is LossReason.SILENT
         loss = heart.prove()
