@@ -170,7 +170,7 @@ def test_rows_that_never_came_to_the_files_are_not_forgotten(
 
 def test_heartbeats_notice_a_lost_transaction(client: Any) -> None:
     ids = client.open_txns(3)
-    hearts = Heartbeats(client, ids, 0.05)
+    hearts = Heartbeats(client, ids, 0.05, silence_s=300.0)
     client.abort_txns([ids[1]])
     assert wait_until(lambda: ids[1] in hearts.lost, PollPolicy(first_s=0.02, timeout_s=30))
     hearts.stop()
