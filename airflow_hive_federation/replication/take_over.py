@@ -42,7 +42,7 @@ from airflow_hive_federation.replication.target import markers
 from airflow_hive_federation.replication.target.cycle_lock import CycleLock
 from airflow_hive_federation.replication.target.database import find_layout
 from airflow_hive_federation.replication.target.position import loaded_dump
-from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
+from airflow_hive_federation.storage.filesystem import join, open_filesystem, remove_file, storage_errors
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.plan_files import read_outcomes, read_plan
 
@@ -227,9 +227,7 @@ def _remove(policy: ReplicationPolicy, root: str, unwanted: Callable[[str], bool
     listing = list_many([root], options=policy.storage_options, missing_ok=True)
     paths = [entry.path for entries in listing.values() for entry in entries if unwanted(entry.path)]
     for path in paths:
-        filesystem, known_as = open_filesystem(join(root, path), policy.storage_options)
-        with storage_errors(join(root, path)):
-            filesystem.rm_file(known_as)
+        remove_file(join(root, path), policy.storage_options)
     for directory in sorted({posixpath.dirname(path) for path in paths} - {""}, reverse=True):
         filesystem, known_as = open_filesystem(join(root, directory), policy.storage_options)
         with storage_errors(join(root, directory)):

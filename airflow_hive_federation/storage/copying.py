@@ -34,6 +34,7 @@ from airflow_hive_federation.storage.filesystem import (
     publishing,
     remove_quietly,
     rename,
+    replace_local,
     storage_errors,
     temporary_run,
     temporary_uri,
@@ -267,7 +268,7 @@ def _target(uri: str, settings: CopySettings) -> Iterator[_LocalFile | _RemoteFi
         finally:
             file.close()
         with storage_errors(uri):
-            Path(temporary).replace(path)
+            replace_local(temporary, path)
         published = True
     finally:
         if not published:

@@ -267,14 +267,39 @@ def temporary_run(name: str) -> str | None:
 
 
 def rename(filesystem: Any, source: str, target: str) -> None:
-    """Give a file its final name, replacing what has it."""
+    """Give a file or directory its final name, replacing what has it."""
     if "file" in _protocols(filesystem):
-        Path(source).replace(target)
+        replace_local(source, target)
         return
     # HDFS and fsspec's memory refuse or merge where the name is taken.
     if filesystem.exists(target):
         filesystem.rm_file(target)
     filesystem.mv(source, target)
+
+
+def replace_local(source: str, target: str) -> None:
+    """Give a file of this machine its final name, replacing what has it.
+
+    The checksum beside the file that is replaced goes with it: a reader would find it wrong for the new
+    bytes. It goes first, for a file without one is read as it is.
+    """
+    remove_checksum(target)
+    Path(source).replace(target)
+
+
+def remove_checksum(path: str) -> None:
+    """Remove the checksum that Hadoop's local file system has written beside a file of this machine, if any.
+
+    ``.<name>.crc`` (``org.apache.hadoop.fs.ChecksumFileSystem.getChecksumFile``): who reads the file by
+    ``LocalFileSystem`` compares.
+    """
+    folder, _, name = path.rpartition("/")
+    try:
+        Path(f"{folder}/.{name}.crc").unlink()
+    except OSError as error:
+        # There is none; nor can there be one where its name would be too long.
+        if error.errno not in {errno.ENOENT, errno.ENAMETOOLONG}:
+            raise
 
 
 def remove_quietly(filesystem: Any, path: str) -> None:
@@ -294,6 +319,9 @@ def remove_file(uri: str, options: Mapping[str, Any] | None = None) -> bool:
     filesystem, path = open_filesystem(uri, options)
     try:
         with storage_errors(uri):
+            if "file" in _protocols(filesystem):
+                # Left behind, it would be taken for that of the next file of this name.
+                remove_checksum(path)
             filesystem.rm_file(path)
     except FileVanishedError:
         return False
@@ -310,7 +338,7 @@ def _renaming_local(temporary: str, path: str, uri: str) -> Iterator[Any]:
             file = open(temporary, "xb")  # noqa: SIM115, PTH123
         yield from _closing(file, uri)
         with storage_errors(uri):
-            Path(temporary).replace(path)
+            replace_local(temporary, path)
         published = True
     finally:
         if not published:
