@@ -52,11 +52,13 @@ def dump_next_increment(
     :param source: connections to the source.
     :param target: connections to the target.
     :param mend: what is to be mended of the target; then tables of others in it are dropped too.
+    :raises TargetChangedError: somebody else wrote to the target.
     :raises HiveFederationError: as :func:`~.target.position.read_position` and
         :func:`~.dump.increment.dump_increment`.
     """
     with target.client() as client:
         position = read_position(client, policy, also=mend.tables if mend else ())
+    position.refuse_foreign_writes(policy, replaced=mend.replaced if mend else ())
     return dump_increment(source, policy, position, mend=mend, threads=threads, progress=progress)
 
 

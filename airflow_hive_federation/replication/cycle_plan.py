@@ -19,7 +19,7 @@ from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.dump.homes import Homes
 from airflow_hive_federation.replication.dump.increment_plan import TableWork
 from airflow_hive_federation.replication.dump.lease import LeaseKeeper, end_lease
-from airflow_hive_federation.replication.load.copying import TableCopy, plan_copy
+from airflow_hive_federation.replication.load.copying import TableCopy, files_there, plan_copy
 from airflow_hive_federation.replication.metadata.definitions import TableKind
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.target.cycle_history import BOOTSTRAP, IDLE, INCREMENT
@@ -206,10 +206,10 @@ class _Comparison:
             self._directory,
             self._layout,
             document,
+            there=files_there(self._layout, document, self._policy.storage_options),
             visible=state.high_watermark if state else None,
             complete=state.complete if state else 0,
             before={} if new or TableKind(document["kind"]).transactional else self._files_before(name),
-            options=self._policy.storage_options,
         )
 
     def _files_before(self, name: str) -> Mapping[str, tuple[int, int]]:

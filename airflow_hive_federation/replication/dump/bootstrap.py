@@ -34,6 +34,7 @@ from airflow_hive_federation.replication.metadata.definitions import TableKind, 
 from airflow_hive_federation.replication.metadata.table_names import named_source, reason_to_skip
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.progress import counted
+from airflow_hive_federation.replication.target.foreign_writes import names_digest
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
@@ -201,6 +202,7 @@ class _Dump:
                 "kind": kind.value,
                 "constraints": to_json(constraints),
                 "write_ids": text,
+                "places": external_tables.listed_places(kind, places),
             },
         )
         self._progress(
@@ -211,6 +213,8 @@ class _Dump:
             "name": name,
             "kind": kind.value,
             "partitions": places.partitions,
+            "partition_names": names_digest(places.names()),
+            "reached": write_ids.high_watermark if write_ids else 0,
             **asdict(totals),
             "external": external_tables.entries(name, places) if kind is TableKind.EXTERNAL else [],
         }

@@ -59,6 +59,7 @@ from airflow_hive_federation.replication.metadata.table_names import named_event
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import policy_changes
 from airflow_hive_federation.replication.progress import counted
+from airflow_hive_federation.replication.target.foreign_writes import names_digest
 from airflow_hive_federation.replication.target.position import TargetPosition
 from airflow_hive_federation.replication.verification.mends import Mend
 from airflow_hive_federation.storage.filesystem import canonical
@@ -278,6 +279,11 @@ class _Moment:
                 homes.of(name), name, policy.storage_options
             )
 
+        def begun(table: str) -> bool:
+            """Whether a load that was killed has brought the target's table beyond what describes it."""
+            state = position.tables.get(table)
+            return bool(state and table in homes and state.high_watermark > homes.facts[table]["reached"])
+
         return cls(
             transactions=transactions,
             folded=folded,
@@ -290,7 +296,10 @@ class _Moment:
                     position.tables.get(one.tableName),
                     folded,
                     # Foreign keys of others refer to them.
-                    always=bool(changes.renamed) or one.tableName in mend.tables or silent_change(one),
+                    always=bool(changes.renamed)
+                    or one.tableName in mend.tables
+                    or begun(one.tableName)
+                    or silent_change(one),
                     replace=one.tableName in mend.replaced | changes.renamed or another(one),
                 )
                 for one in tables
@@ -404,9 +413,7 @@ class _Dump:
             "kind": kind.value,
             "constraints": to_json(constraints),
             "write_ids": text,
-            "places": [[root.partition, root.location] for root in external_tables.roots(places)]
-            if kind is TableKind.EXTERNAL
-            else [],
+            "places": external_tables.listed_places(kind, places),
         }
         self._directory.write_json(table_file("tables", name, ".json"), document)
         gone = self._moment.folded.partitions_gone.get(name, frozenset())
@@ -422,6 +429,8 @@ class _Dump:
             "work": plan.work.value,
             "seed": plan.seed,
             "writes": len(plan.writes),
+            "reached": plan.reached,
+            "partition_names": names_digest(places.names()),
             "renewed": sorted(gone.intersection(places.names())) if gone else [],
             "external": external_tables.entries(name, places) if kind is TableKind.EXTERNAL else [],
         }

@@ -95,12 +95,14 @@ class TablePlan:
     :param write_ids: what readers of the target may see after the cycle; ``None`` for tables without.
     :param seed: highest write id a new table starts with.
     :param writes: pairs of transaction and write id to replay, contiguous and ascending by write id.
+    :param reached: highest write id of the target's table after the cycle; 0 for tables without.
     """
 
     work: TableWork
     write_ids: ValidWriteIds | None = None
     seed: int = 0
     writes: Sequence[tuple[int, int]] = ()
+    reached: int = 0
 
 
 def check_source(from_id: int, source_id: int) -> None:
@@ -253,7 +255,7 @@ def plan_table(
     seen = _seen(source, reached, folded, name)
     if not (looked_at or known or _ended(target.open_ids, seen)):
         return TablePlan(work=TableWork.NOTHING)
-    return TablePlan(work=TableWork.CONTINUE, write_ids=seen, writes=known)
+    return TablePlan(work=TableWork.CONTINUE, write_ids=seen, writes=known, reached=reached)
 
 
 def lost_ends(plans: Iterable[TablePlan]) -> list[tuple[int, int]]:
@@ -396,7 +398,13 @@ def _new_table(work: TableWork, name: str, source: ValidWriteIds | None, folded:
             table=name,
             event_id=folded.to_id,
         )
-    return TablePlan(work=work, write_ids=_seen(source, reached, folded, name), seed=seed, writes=known)
+    return TablePlan(
+        work=work,
+        write_ids=_seen(source, reached, folded, name),
+        seed=seed,
+        writes=known,
+        reached=reached,
+    )
 
 
 def _seen(source: ValidWriteIds, reached: int, folded: EventFold, name: str) -> ValidWriteIds:

@@ -35,6 +35,8 @@ from airflow_hive_federation.replication.dump.bootstrap import dumped_files
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.homes import Homes
 from airflow_hive_federation.replication.dump.lease import LeaseKeeper, end_lease
+from airflow_hive_federation.replication.load.copying import files_there
+from airflow_hive_federation.replication.load.survey import Survey, is_noted, note_placed
 from airflow_hive_federation.replication.metadata import definitions, statistics
 from airflow_hive_federation.replication.metadata.constraints import (
     add_foreign_keys,
@@ -53,6 +55,7 @@ from airflow_hive_federation.replication.progress import counted
 from airflow_hive_federation.replication.target import database as target
 from airflow_hive_federation.replication.target import markers
 from airflow_hive_federation.replication.target.cycle_history import BOOTSTRAP, CycleRecord
+from airflow_hive_federation.replication.target.foreign_writes import SHOWN, ForeignWrite
 from airflow_hive_federation.replication.target.markers import TargetState
 from airflow_hive_federation.replication.verification.differences import (
     Difference,
@@ -209,6 +212,8 @@ class _Load:
 
     def copy(self, run_copy: CopyRunner) -> None:
         self._on_step("copy_plan")
+        if not self._policy.into_existing:
+            self._refuse_foreign_files()
         count = write_plan(self._copy_plan, self._copy_items(), options=self._policy.storage_options)
         self._on_step("copy")
         if not count:
@@ -261,6 +266,10 @@ class _Load:
                     job.result()
 
     def publish(self) -> None:
+        for facts in self._manifest["tables"]:
+            if is_noted(facts["kind"]):
+                document = self._directory.read_json(table_file("tables", facts["name"], ".json"))
+                note_placed(self._directory, self._layout, document)
         self._on_step("publish")
         with self._pool.client() as client:
             target.publish_target(client, self._policy, self._record())
@@ -322,6 +331,26 @@ class _Load:
                 f"{self._policy.name!r} did not make: {', '.join(sorted(foreign))}.",
                 remedy="Drop or move them, or set into_existing to adopt what is identical.",
                 differences=sorted(foreign),
+            )
+
+    def _refuse_foreign_files(self) -> None:
+        """Files where a new table is to lie would be its rows, or be replaced by them."""
+        foreign: list[ForeignWrite] = []
+        with self._pool.client() as client:
+            survey = Survey(client, self._layout, self._directory, None)
+        for facts in self._manifest["tables"]:
+            if TableKind(facts["kind"]).has_files:
+                document = self._directory.read_json(table_file("tables", facts["name"], ".json"))
+                there = files_there(self._layout, document, self._policy.storage_options)
+                foreign += survey.files(document, there)
+        if foreign:
+            found = sorted(map(str, foreign))
+            raise TargetChangedError(
+                f"Where tables of target database {self._policy.target_database} are to lie, there are files "
+                f"that policy {self._policy.name!r} did not place:\n  " + "\n  ".join(found[:SHOWN]),
+                remedy="Move them elsewhere, or set into_existing to replace what has the name of a file of "
+                "the source.",
+                differences=found,
             )
 
     def _create_table(self, name: str) -> None:

@@ -19,7 +19,7 @@ from airflow_hive_federation.acid.names import (
     is_acid_directory,
     parse_directory,
 )
-from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.model.files import CopyItem, FileEntry
 from airflow_hive_federation.replication.dump.bootstrap import dumped_files
 from airflow_hive_federation.replication.dump.contents import VisibleFile
 from airflow_hive_federation.replication.dump.directory import DumpDirectory
@@ -29,6 +29,7 @@ from airflow_hive_federation.storage.filesystem import (
     canonical,
     join,
     open_filesystem,
+    remove_file,
     rename,
     storage_errors,
 )
@@ -52,37 +53,40 @@ class TableCopy:
     extraneous: list[str] = field(default_factory=list)
 
 
+def files_there(
+    layout: TargetLayout, document: Mapping[str, Any], options: Mapping[str, Any] | None = None
+) -> dict[str, FileEntry]:
+    """List what lies on the target where a dump's table lies, by canonical URI."""
+    listings = list_many(list(_roots(layout, document)), options=options, missing_ok=True)
+    return {
+        canonical(join(root, entry.path)): entry for root, entries in listings.items() for entry in entries
+    }
+
+
 def plan_copy(
     directory: DumpDirectory,
     layout: TargetLayout,
     document: Mapping[str, Any],
     *,
+    there: Mapping[str, FileEntry],
     visible: int | None,
     before: Mapping[str, tuple[int, int]],
     mended: Collection[str] = (),
     complete: int = 0,
-    options: Mapping[str, Any] | None = None,
 ) -> TableCopy:
     """Compare a table's files with what lies on the target.
 
     :param directory: the dump.
     :param layout: where its tables lie on the target.
     :param document: the table's document.
+    :param there: what lies on the target, see :func:`files_there`.
     :param visible: highest write id that readers of the target see; ``None`` for a table that is not there.
     :param before: size and modification time of the source's files when they were copied last, by URI: for
         tables that are not transactional, whose files may change.
     :param complete: write id up to which the target has everything, nothing below it being open.
     :param mended: canonical URIs of files of the target that are not what was copied.
-    :param options: storage options.
     """
     transactional = TableKind(document["kind"]).transactional
-    roots = list(_roots(layout, document))
-    listings = list_many(roots, options=options, missing_ok=True)
-    there = {
-        canonical(join(root, entry.path)): entry.size_bytes
-        for root, entries in listings.items()
-        for entry in entries
-    }
     directories = _directories(there)
     copy = TableCopy()
     wanted = set()
@@ -90,7 +94,8 @@ def plan_copy(
         target = layout.file(document, file)
         key = canonical(target)
         wanted.add(key)
-        same = there.get(key) == file.size_bytes and not file.filtered and key not in mended
+        found = there[key].size_bytes if key in there else None
+        same = found == file.size_bytes and not file.filtered and key not in mended
         if same and (transactional or before.get(file.uri) == (file.size_bytes, file.modified_ns)):
             continue
         if key not in mended and _is_covered(target, complete, directories):
@@ -137,10 +142,7 @@ def place_staged(copy: TableCopy, options: Mapping[str, Any] | None = None) -> N
 def remove_extraneous(copy: TableCopy, options: Mapping[str, Any] | None = None) -> None:
     """Remove files that the source has no more."""
     for uri in copy.extraneous:
-        filesystem, path = open_filesystem(uri, options)
-        with storage_errors(uri):
-            if filesystem.exists(path):
-                filesystem.rm_file(path)
+        remove_file(uri, options)
 
 
 def final_uri(uri: str) -> str:

@@ -2,17 +2,18 @@
 
 Steps, in this order; each can be killed and repeated:
 
-1. tables whose names stand for others now are dropped;
-2. files are copied. What readers could see too early waits in hidden places (see :mod:`.copying`).
+1. what others wrote to the target is looked for: there must be nothing (see :mod:`.survey`);
+2. tables whose names stand for others now are dropped;
+3. files are copied. What readers could see too early waits in hidden places (see :mod:`.copying`).
    Meanwhile, the source's transactions are opened on the target, transactional tables that are there get
    their write ids, and of those that keep their shape is taken back what was said of their rows: readers see
    nothing of it, however long the copy takes to succeed;
-3. functions and tables get their new shape, new tables their write ids;
-4. the transactions end in the source's order: with each, its rows become visible, in all tables at once (see
+4. functions and tables get their new shape, new tables their write ids;
+5. the transactions end in the source's order: with each, its rows become visible, in all tables at once (see
    :mod:`.replay`); those that follow each other and wrote to different tables are one (see :mod:`.merging`);
-5. what the source has no more is dropped: partitions, tables, files;
-6. statistics are written; transactions that dangle are aborted;
-7. ``repl.last.id`` moves: published.
+6. what the source has no more is dropped: partitions, tables, files;
+7. statistics are written; transactions that dangle are aborted;
+8. ``repl.last.id`` moves: published.
 
 Nothing but the last step says that the increment is done, and every step asks the target what is left to do.
 """
@@ -29,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.errors import TargetChangedError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_json
-from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.model.files import CopyItem, FileEntry
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.dump.bootstrap import dumped_files
 from airflow_hive_federation.replication.dump.contents import name_of
@@ -42,6 +43,7 @@ from airflow_hive_federation.replication.load.bootstrap import CopyRunner, LoadS
 from airflow_hive_federation.replication.load.convergence import TableConvergence
 from airflow_hive_federation.replication.load.copying import (
     TableCopy,
+    files_there,
     place_staged,
     plan_copy,
     remove_extraneous,
@@ -49,6 +51,7 @@ from airflow_hive_federation.replication.load.copying import (
 from airflow_hive_federation.replication.load.merging import Merging
 from airflow_hive_federation.replication.load.pairs import Pairs
 from airflow_hive_federation.replication.load.replay import Replay
+from airflow_hive_federation.replication.load.survey import Survey, note_placed
 from airflow_hive_federation.replication.metadata.database_properties import take_properties
 from airflow_hive_federation.replication.metadata.definitions import TableKind
 from airflow_hive_federation.replication.metadata.functions import (
@@ -60,7 +63,8 @@ from airflow_hive_federation.replication.metadata.functions import (
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.target import cycle_history, markers
 from airflow_hive_federation.replication.target.database import find_layout
-from airflow_hive_federation.replication.target.position import read_position
+from airflow_hive_federation.replication.target.foreign_writes import ForeignWrite, refuse_foreign_writes
+from airflow_hive_federation.replication.target.position import read_position, refuse_later_writes
 from airflow_hive_federation.replication.verification.mends import Mend
 from airflow_hive_federation.storage.filesystem import canonical
 from airflow_hive_federation.storage.plan_files import write_plan
@@ -101,6 +105,7 @@ def load_increment(
             progress(f"{policy.target_database} is published at event {manifest['event_id']} already.")
         else:
             with LeaseKeeper(source, manifest["lease"]):
+                load.survey()
                 load.make_room()
                 load.copy(run_copy)
             load.shape()
@@ -159,7 +164,26 @@ class _Load:
                 remedy="Dump the next increment from where the target stands.",
                 differences=[],
             )
+        position.refuse_foreign_writes(self._policy, replaced=self._mend.replaced)
         return False
+
+    def survey(self) -> None:
+        """Look for writes of others before anything is placed or dropped; plan what is copied meanwhile.
+
+        :raises TargetChangedError: there are any.
+        """
+        self._on_step("survey")
+        survey = Survey(self._client, self._layout, self._directory, self._manifest["previous"])
+        foreign: list[ForeignWrite] = []
+        if not (self._mend.database or self._policy.into_existing):
+            functions = self._client.get_functions(self._database)
+            foreign += survey.functions(str(one.functionName) for one in functions)
+        for facts in self._concerned:
+            foreign += self._surveyed(survey, facts)
+        for name in self._manifest["dropped"]:
+            if name not in self._mend.tables:
+                foreign += survey.dropped(name)
+        refuse_foreign_writes(self._database, self._policy.name, foreign)
 
     def make_room(self) -> None:
         """Drop what bears the name of something else now, unless this load has made that already."""
@@ -176,21 +200,9 @@ class _Load:
 
     def copy(self, run_copy: CopyRunner) -> None:
         self._on_step("copy_plan")
-        before = self._files_before()
         for facts in self._concerned:
-            name = facts["name"]
-            if TableKind(facts["kind"]).has_files:
-                state = self._states.get(name)
-                self._copies[name] = plan_copy(
-                    self._directory,
-                    self._layout,
-                    self._documents[name],
-                    visible=state.high_watermark if state else None,
-                    before=before(name),
-                    mended=self._mend.files,
-                    complete=state.complete if state else 0,
-                    options=self._policy.storage_options,
-                )
+            if TableKind(facts["kind"]).has_files and facts["name"] not in self._copies:
+                self._plan_copy(facts["name"], self._files_there(facts["name"]))
         plan = f"{self._directory.uri}/load/copy_plan.jsonl"
         count = write_plan(plan, self._copy_items(), options=self._policy.storage_options)
         self._on_step("copy")
@@ -259,6 +271,7 @@ class _Load:
             if not TableKind(document["kind"]).has_files:
                 continue
             known = {**(before.digests(name) if name in before else {}), **copied}
+            note_placed(self._directory, self._layout, document)
             uris = (
                 canonical(self._layout.file(document, one)) for one in dumped_files(self._directory, name)
             )
@@ -268,6 +281,7 @@ class _Load:
 
     def publish(self) -> None:
         self._on_step("publish")
+        refuse_later_writes(self._client, self._policy, self._directory)
         database: Any = self._client.get_database(self._database)
         source: Any = from_json(types.Database, self._directory.read_json("database.json"))
         take_properties(database, source, adopted=self._policy.into_existing)
@@ -297,6 +311,37 @@ class _Load:
         )
 
     # -- inside ----------------------------------------------------------------------------------------
+
+    def _surveyed(self, survey: Survey, facts: Mapping[str, Any]) -> list[ForeignWrite]:
+        """What others wrote to a table. Its copy is planned by the way, unless room for it is made first."""
+        name, work = facts["name"], facts["work"]
+        foreign: list[ForeignWrite] = []
+        trusted = name in self._mend.tables
+        if name in self._states and not trusted:
+            replaced = work == TableWork.REPLACE.value
+            foreign += survey.dropped(name) if replaced else survey.partitions(name)
+        if TableKind(facts["kind"]).has_files:
+            there = self._files_there(name)
+            foreign += () if trusted else survey.files(self._documents[name], there)
+            if work != TableWork.REPLACE.value and not facts["renewed"]:
+                self._plan_copy(name, there)
+        return foreign
+
+    def _files_there(self, name: str) -> Mapping[str, FileEntry]:
+        return files_there(self._layout, self._documents[name], self._policy.storage_options)
+
+    def _plan_copy(self, name: str, there: Mapping[str, FileEntry]) -> None:
+        state = self._states.get(name)
+        self._copies[name] = plan_copy(
+            self._directory,
+            self._layout,
+            self._documents[name],
+            there=there,
+            visible=state.high_watermark if state else None,
+            before=self._files_before(name),
+            mended=self._mend.files,
+            complete=state.complete if state else 0,
+        )
 
     def _prepare(self) -> None:
         """What can be done while files are copied."""
@@ -394,6 +439,7 @@ class _Load:
         for function in self._functions_to_copy():
             yield from function_items(function, self._layout)
 
+    @cached_property
     def _files_before(self) -> Callable[[str], Mapping[str, tuple[int, int]]]:
         """What the source's files were when they were copied last, by table."""
         options = self._policy.storage_options
