@@ -126,7 +126,7 @@ def test_the_settings_of_the_specification_hold_whatever_the_configuration_says(
     }
     described = builder(MetastoreSettings(uris=(source.uri,)), "settled").with_conf(conf)
     with described.connect() as connection, connection.transaction():
-        connection.write(b"1,a,x\n2,b,y")
+        connection.write_records([b"1,a,x", b"2,b,y"])
         connection.flush()
         (held,) = {
             (lock.type, lock.state, lock.txnid, lock.user) for lock in client.show_locks(database=DATABASE)
@@ -134,7 +134,7 @@ def test_the_settings_of_the_specification_hold_whatever_the_configuration_says(
         (open_txn,) = [
             one for one in client.call("get_open_txns_info").open_txns if one.id == connection.current_txn_id
         ]
-        assert held[:3] == (types.LockType.SHARED_WRITE, types.LockState.ACQUIRED, open_txn.id)
+        assert held[:3] == (types.LockType.SHARED_READ, types.LockState.ACQUIRED, open_txn.id)
     found = sql.execute(f"SELECT a, b, p FROM {DATABASE}.settled ORDER BY a")
     assert [tuple(row) for row in found] == [("1", "a", "x"), ("2", "b", "y")]
     partition: Any = next(iter(client.iter_partitions(DATABASE, "settled")))
