@@ -43,8 +43,7 @@ def end_for(connection: str) -> End:
 
         uris = tuple(uri.strip() for uri in connection.split(",") if uri.strip())
         return End(connection, MetastoreSettings(uris=uris))
-    from airflow.providers.common.compat.sdk import AirflowNotFoundException
-
+    from airflow_hive_federation.hooks.compat import AirflowNotFoundException
     from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 
     hook = HiveMetastoreHook(connection)

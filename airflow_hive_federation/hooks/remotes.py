@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
+from airflow.sdk import BaseHook
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.hooks.compat import AirflowNotFoundException
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowException, BaseHook
+from airflow.sdk import BaseHook
 
 from airflow_hive_federation.errors import (
     ConfigurationError,
@@ -26,6 +26,7 @@ from airflow_hive_federation.errors import (
     JavaNotFoundError,
     SparkJobError,
 )
+from airflow_hive_federation.hooks.compat import AirflowException
 
 if TYPE_CHECKING:
     from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from airflow.providers.common.compat.sdk import Asset, AssetAlias
+from airflow.sdk import Asset, AssetAlias
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage

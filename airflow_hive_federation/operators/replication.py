@@ -6,16 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import (
-    AirflowSkipException,
-    BaseBranchOperator,
-    BaseOperator,
-    TaskGroup,
-    TriggerRule,
-)
+from airflow.sdk import BaseOperator, TaskGroup, TriggerRule
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.hooks.failing import as_airflow_error
+from airflow_hive_federation.hooks.compat import AirflowSkipException, BaseBranchOperator
+from airflow_hive_federation.hooks.failing import airflow_error, as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.operators.ends import EndsOperator, SparkEndsOperator
@@ -47,10 +42,11 @@ class ReplicationBranchOperator(BaseBranchOperator):
     :param target_conn_id: connection of the target's metastore. (templated)
     :param bootstrap_task_id: first task of the bootstrap.
     :param increment_task_id: first task of an increment.
+    :param problem: text of an error that was found in the policy before; the task fails with it. (templated)
     :raises ConfigurationError: the policy has a field that is not known, or lacks one.
     """
 
-    template_fields: Sequence[str] = ("policy", "target_conn_id")
+    template_fields: Sequence[str] = ("policy", "target_conn_id", "problem")
     template_fields_renderers = {"policy": "json"}
     ui_color = "#e8e8e8"
 
@@ -61,6 +57,7 @@ class ReplicationBranchOperator(BaseBranchOperator):
         target_conn_id: str,
         bootstrap_task_id: str,
         increment_task_id: str,
+        problem: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -68,10 +65,13 @@ class ReplicationBranchOperator(BaseBranchOperator):
         self.target_conn_id = target_conn_id
         self.bootstrap_task_id = bootstrap_task_id
         self.increment_task_id = increment_task_id
+        self.problem = problem
 
     def choose_branch(self, context: Context) -> str:
         from airflow_hive_federation.replication.cycle import is_published
 
+        if self.problem:
+            raise airflow_error(self.problem, retryable=False)
         hook = HiveMetastoreHook(self.target_conn_id)
         with as_airflow_error(), hook.client() as client:
             policy = rendered_policy(self.policy, hook.storage_options)
@@ -181,7 +181,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
     be copied, Spark is not started. Tables that the cycle changed update their assets,
     ``hive://host:port/database/table`` of the target, with ``event_id``, ``policy`` and ``source`` in the
     event's extra. Returns ``{"dump", "database", "event_id", "tables", "partitions",
-    "functions", "idle"}``.
+    "functions", "idle"}``. The task is skipped where ``dump`` is a list of tasks that were all skipped.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: connection of the source's metastore. (templated)
@@ -206,6 +206,8 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
             source, target, policy = self.ends()
             spark = self.spark(policy)
             dump = latest_dump(self.dump)
+            if dump is None and self.dump is not None:
+                raise AirflowSkipException("No task before this one has written a dump: nothing is loaded.")
             with source.pool() as source_pool, target.pool() as target_pool:
                 if is_idle(dump):
                     event_id = int(dump["event_id"])
@@ -447,12 +449,14 @@ def cycle_tasks(
     deferrable: bool,
     verify_whole: bool,
     called: str | None = None,
+    problem: Any = None,
 ) -> None:
     """Make the tasks of a cycle in the task group at hand.
 
     :param fields: fields of the policy; values may be templates, or arguments of a mapped task group.
     :param spark: arguments of the tasks that use Spark.
     :param called: in a mapped task group, template of what an instance is called in the UI.
+    :param problem: see :class:`ReplicationBranchOperator`.
     """
     task: dict[str, Any] = {} if called is None else {"map_index_template": called}
     first = task if called is None else {**task, "pre_execute": _skip_unless_chosen}
@@ -477,8 +481,10 @@ def cycle_tasks(
     load = ReplicationLoadOperator(
         task_id="load",
         dump=[dump.output, increment.output],
-        # One of the two is skipped.
-        trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
+        # One of the two is skipped. By a rule that asks for one success, Airflow judges a mapped task without
+        # instances by all instances before it: one that failed would stop the others' loads.
+        # (https://github.com/apache/airflow/issues/39801)
+        trigger_rule=TriggerRule.NONE_FAILED,
         **ends,
         **spark,
     )
@@ -489,6 +495,7 @@ def cycle_tasks(
         target_conn_id=target_conn_id,
         bootstrap_task_id=drain.task_id,
         increment_task_id=increment.task_id,
+        problem=problem,
         **task,
     )
     decide >> drain >> dump >> load >> verify

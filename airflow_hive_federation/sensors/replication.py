@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator
+from airflow.sdk import BaseSensorOperator
 
+from airflow_hive_federation.hooks.compat import AirflowSensorTimeout
 from airflow_hive_federation.hooks.failing import airflow_error, as_airflow_error
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.replication.policy import ReplicationPolicy, duration_s
