@@ -31,7 +31,8 @@
     │   ├── EventsLostError               events a cycle needs are gone, and nothing else tells what they did
     │   ├── SourceWentBackError           the source's events are fewer, or others, than the target has seen
     │   ├── FailoverError                 source and target cannot change places as they are
-    │   └── VerificationError             source and replica differ; ``differences`` names them
+    │   ├── VerificationError             source and replica differ; ``differences`` names them
+    │   └── VerificationIncompleteError   rows cannot be read, and so not be compared; see ``failures``
     ├── RemoteError                   a remote table or database; ``remote`` names it
     │   ├── StatementError                no statement; ``line``, ``column`` and ``expected`` say why
     │   ├── NameTakenError                the local name belongs to something else
@@ -248,6 +249,10 @@ class FailoverError(ReplicationError):
 
 class VerificationError(ReplicationError):
     """Source and replica differ; ``differences`` names every difference."""
+
+
+class VerificationIncompleteError(ReplicationError):
+    """Rows of source or replica cannot be read, and so not be compared; ``failures`` names every table."""
 
 
 class RemoteError(HiveFederationError):

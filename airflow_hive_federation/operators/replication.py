@@ -280,8 +280,8 @@ class VerifyReplicaOperator(_DumpUsingOperator):
                 )
             if self.fail:
                 report.raise_if_different()
-            for difference in report.differences:
-                self.log.warning("%s", difference)
+            for found in (*report.differences, *report.failures):
+                self.log.warning("%s", found)
             return report.to_json()
 
 
@@ -315,7 +315,9 @@ class RepairReplicaOperator(SparkEndsOperator):
         with as_airflow_error():
             source, target, policy = self.ends()
             spark = self.spark(policy)
-            if self.report and not self.report["differing"]:
+            # Tables whose rows could not be read are not mended, but fail the task if they still cannot be.
+            named = {*self.report["differing"], *self.report.get("unread", ())} if self.report else None
+            if named is not None and not named:
                 self.log.info("The report names no difference: nothing is done.")
                 return {**self.report, "mended": [], "mended_tables": [], "replaced_tables": []}
             with source.pool(_DUMP_CONNECTIONS) as source_pool, target.pool() as target_pool:
@@ -325,7 +327,7 @@ class RepairReplicaOperator(SparkEndsOperator):
                     policy,
                     run_copy=spark.copy_runner(policy),
                     run_verify=spark.verify_runner(),
-                    tables=set(self.report["differing"]) if self.report else None,
+                    tables=named,
                     progress=self.log.info,
                 )
             repaired.report.raise_if_different()

@@ -204,6 +204,40 @@ def test_an_event_that_cannot_be_read_has_its_table_compared_anew(
         assert files_of(other) == files_of(one)
 
 
+def test_a_partition_that_has_taken_the_name_of_another_is_found_without_its_events(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files have the names and lengths of those that the target has: nothing else would copy them."""
+    site.bootstrap()
+    with connected(site.source) as client:
+        (before,) = client.get_partitions_of(DATABASE, "acid", ["p=one"])
+        client.drop_partitions(DATABASE, "acid", ["p=one"], delete_data=True)
+        add_partition(client, DATABASE, "one")
+    location = Path(local_path(str(before.sd and before.sd.location)) or "")
+    for write_id in (1, 2):
+        delta = location / f"delta_{write_id:07d}_{write_id:07d}_0000"
+        delta.mkdir(parents=True)
+        (delta / "bucket_00000_0").write_text(f"p=ONE {write_id}", encoding="utf-8")
+
+    def of_tables(events: list[Any]) -> list[Any]:
+        damaged([one for one in events if one.dbName])
+        return events
+
+    with monkeypatch.context() as patch:
+        deliver(patch, of_tables)
+        found = site.cycle()
+    assert "DROP_PARTITION" in "".join(found.unreadable)
+    assert not found.lost
+    texts = [
+        sorted(
+            path.read_text(encoding="utf-8") for path in (warehouse / f"{DATABASE}.db/acid").rglob("bucket_*")
+        )
+        for warehouse in (site.source.warehouse, site.target.warehouse)
+    ]
+    assert texts[0][:2] == ["p=ONE 1", "p=ONE 2"]
+    assert texts[1] == texts[0]
+
+
 def files_of(client: MetastoreClient) -> list[str]:
     """Of the ACID table, below its directory."""
     table: Any = client.get_table(DATABASE, "acid")

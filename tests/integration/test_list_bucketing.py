@@ -78,22 +78,27 @@ def test_list_bucketed_tables_are_replicated_and_disturb_no_other_policy(
     def policy(database: str) -> Any:
         return scheduled(source, target, spark, tmp_path, database)
 
-    with policy("skew") as one, policy("beside") as other:
-        one.cycle()
-        other.cycle()
-        write(hive_sql_source, CHANGES)
-        assert not one.cycle().idle
-        assert other.cycle().idle
-        for query in QUERIES:
-            expected = rows(hive_sql_source, query.format(suffix=""))
-            assert expected, query
-            assert rows(hive_sql_target, query.format(suffix="_copy")) == expected, query
-        with one.source.client() as client, one.target.client() as copy:
-            found = skewed_directories(copy, "skew_copy")
-            expected = skewed_directories(client, "skew")
-        # A renamed partition of Hive's names the directories of its former name. The replica's names none.
-        assert all("/d=a/" in where for _, where in expected.pop("d=c"))
-        assert found.pop("d=c") == []
-        assert found == expected
-        assert found["two"] == [(["484"], "/k=484")]
-        assert one.verify().differences == []
+    try:
+        with policy("skew") as one, policy("beside") as other:
+            one.cycle()
+            other.cycle()
+            write(hive_sql_source, CHANGES)
+            assert not one.cycle().idle
+            assert other.cycle().idle
+            for query in QUERIES:
+                expected = rows(hive_sql_source, query.format(suffix=""))
+                assert expected, query
+                assert rows(hive_sql_target, query.format(suffix="_copy")) == expected, query
+            with one.source.client() as client, one.target.client() as copy:
+                found = skewed_directories(copy, "skew_copy")
+                expected = skewed_directories(client, "skew")
+            # In Hive a renamed partition names the directories of its former name; the replica names none.
+            assert all("/d=a/" in where for _, where in expected.pop("d=c"))
+            assert found.pop("d=c") == []
+            assert found == expected
+            assert found["two"] == [(["484"], "/k=484")]
+            assert one.verify().differences == []
+    finally:
+        for sql in (hive_sql_source, hive_sql_target):
+            for key in SETTINGS:
+                sql.set(key, "false")

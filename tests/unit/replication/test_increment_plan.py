@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -168,7 +169,7 @@ def test_an_event_that_cannot_be_read_concerns_what_its_heading_names() -> None:
 def test_transactions_end_whose_end_cannot_be_read(kind: str) -> None:
     """Which one it is, the source's list of transactions says; where it comes too late, the next cycle's."""
     history = History().allocate("t", (1, 1), (2, 2))
-    history.events.append(unreadable(kind, database=""))
+    history.events.append(replace(unreadable(kind, database=""), event_id=12))
     found = folded(history, open_txns=[2])
     assert (found.lost, found.ends, found.open_writes) == (True, ((1, 1),), {2: {"t": 2}})
     assert folded(History(), open_writes=found.open_writes).ends == ()
