@@ -322,6 +322,7 @@ class TransactionBatch:
                 first_row_id=first_row_id,
                 compression=settings.compression,
                 optimized=settings.optimized,
+                filters=settings.layout.filters,
             )
             first_row_id += group.row_count
             prepared.result()

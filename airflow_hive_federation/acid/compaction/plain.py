@@ -42,7 +42,7 @@ def _orc(merge: BucketMerge, options: Mapping[str, Any] | None, compression: str
         )
         table: pa.Table | None = first
         while table is not None:
-            for stripe in encode(table, compression):
+            for stripe in encode(table, compression, filters=merge.table.filters):
                 made.add(stripe)
             table = next(tables, None)
         return made.rows, made.finish({})

@@ -27,6 +27,7 @@ from airflow_hive_federation.acid.names import (
     parse_directory,
     parse_file,
 )
+from airflow_hive_federation.acid.orc.properties import NO_FILTERS, BloomFilters
 from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
 from airflow_hive_federation.errors import AcidFormatError, ConfigurationError
 from airflow_hive_federation.model.files import FileEntry
@@ -87,6 +88,8 @@ class CompactedTable:
         partition's own may be out of date).
     :param file_format: ``ACID`` for a full ACID table, the files' format for an insert-only one.
     :param bucket_count: buckets of the table; 0 if it is not bucketed.
+    :param compression: of ORC files, by pyarrow's name.
+    :param filters: Bloom filters of ORC files.
     """
 
     name: str
@@ -95,6 +98,8 @@ class CompactedTable:
     columns: tuple[tuple[str, str], ...]
     file_format: FileFormat = FileFormat.ACID
     bucket_count: int = 0
+    compression: str = "zlib"
+    filters: BloomFilters = NO_FILTERS
 
     @property
     def full_name(self) -> str:
@@ -158,6 +163,8 @@ class BucketMerge:
         table = dict(values["table"])
         table["columns"] = tuple((name, kind) for name, kind in table["columns"])
         table["file_format"] = FileFormat(table["file_format"])
+        filters = table["filters"]
+        table["filters"] = BloomFilters(columns=tuple(filters["columns"]), fpp=filters["fpp"])
         inputs = {name: tuple(MergeInput(**one) for one in values[name]) for name in ("inserts", "deletes")}
         return cls(**{**values, **inputs, "table": CompactedTable(**table)})
 

@@ -312,7 +312,13 @@ class _Compaction:
                 f"{_kind_name(request.type)} compaction is not served here: Hive's own worker can."
             )
         try:
-            found = compacted_table(client, request.dbname, request.tablename, request.partitionname)
+            found = compacted_table(
+                client,
+                request.dbname,
+                request.tablename,
+                request.partitionname,
+                properties=request.properties,
+            )
         except NoSuchObjectError as error:
             raise _Refused(f"{error.message} Assuming it was dropped and moving on.") from error
         except ConfigurationError as error:
