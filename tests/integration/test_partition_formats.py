@@ -11,7 +11,6 @@ from airflow_hive_federation.acid.reader import read_table
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import VerificationIncompleteError
-from airflow_hive_federation.replication.verification.differences import ROW_DIGEST
 from airflow_hive_federation.replication.verification.repair import repair_replica
 from airflow_hive_federation.spark.job import run_job
 from airflow_hive_federation.storage.filesystem import local_path
@@ -112,9 +111,6 @@ def differ(one: Scheduled, target: EmbeddedMetastore) -> None:
     """Rows of a partition that is not of its table's format."""
     (file, *_) = sorted(directory(target, "mixed_copy.t").glob("p=text/0*"))
     before = file.read_bytes()
-    file.write_bytes(before.replace(b"007", b"008"))
-    found = one.verify()
-    assert {(each.table, each.what) for each in found.differences} == {("t", "file"), ("t", ROW_DIGEST)}
     file.write_bytes(before.replace(b"007", b"0\n7"))
     found = one.verify()
     assert found.failures == []
