@@ -8,18 +8,19 @@ import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
-from tests.integration.hives_suite import managed
-from tests.integration.hives_suite.run import Failures, Pair, run_scenarios
+from tests.integration.hives_suite import across, managed
+from tests.integration.hives_suite.run import Failures, Pair, chosen, judge, run_scenarios
 from tests.integration.hives_suite.scenario import Scenario
+from tests.integration.hives_suite.waiting import ready
 
 pytestmark = pytest.mark.slow
 
-SCENARIOS = managed.SCENARIOS
+SCENARIOS = ready((*managed.SCENARIOS, *across.SCENARIOS))
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    """Metastores that leave managed tables what they are, the source with a change manager, as in Hive's suite."""
+    """Metastores that leave managed tables what they are; the source has a change manager."""
     plain = {"metastore.metadata.transformer.class": " "}
     kept = tmp_path_factory.mktemp("kept")
     keeping = {
@@ -42,18 +43,9 @@ def failures(
     pair: Pair, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Failures:
     root = tmp_path_factory.mktemp("suite")
-    return run_scenarios(pair, chosen(request), root, database="managed", properties=managed.KEPT)
-
-
-def chosen(request: pytest.FixtureRequest) -> list[Scenario]:
-    """The scenarios whose tests are to run."""
-    items = [one for one in request.session.items if one.path == request.path]
-    names = {one.callspec.params["scenario"].name for one in items if hasattr(one, "callspec")}
-    return [one for one in SCENARIOS if one.name in names]
+    return run_scenarios(pair, chosen(request, SCENARIOS), root, database="managed", properties=managed.KEPT)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
 def test_the_replica_is_what_hives_suite_expects(scenario: Scenario, failures: Failures) -> None:
-    if scenario.name in failures:
-        error = failures[scenario.name]
-        pytest.fail(f"{type(error).__name__}: {error}", pytrace=False)
+    judge(scenario, failures)

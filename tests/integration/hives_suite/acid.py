@@ -251,7 +251,9 @@ def transactional(*names: str) -> Any:
 
 SAME_NAME = Scenario(
     name="same_name",
-    hive=acid_tables("testTxnTblReplWithSameNameAsDroppedNonTxnTbl", "testTxnTblReplWithSameNameAsDroppedExtTbl"),
+    hive=acid_tables(
+        "testTxnTblReplWithSameNameAsDroppedNonTxnTbl", "testTxnTblReplWithSameNameAsDroppedExtTbl"
+    ),
     steps=[
         Step(
             """CREATE TABLE {t}plain (id int);
@@ -538,7 +540,7 @@ OPEN = Scenario(
 
 
 def several_tables_at_once(scene: Scene) -> None:
-    """One transaction that writes to two tables commits, another aborts: ``START TRANSACTION`` in Hive's tests."""
+    """A transaction that writes to two tables commits, another aborts: Hive's ``START TRANSACTION``."""
     side = scene.source
     names = [f"{scene.name}_{one}" for one in ("one", "two")]
     with side.pool.client() as client:
@@ -565,7 +567,10 @@ def copy_delta(directory: Path, write_id: int) -> None:
 
 AT_ONCE = Scenario(
     name="at_once",
-    hive=(*incremental("several statements in a transaction"), *acid_tables("testAbortTxnEvent", "testMultiDBTxn")),
+    hive=(
+        *incremental("several statements in a transaction"),
+        *acid_tables("testAbortTxnEvent", "testMultiDBTxn"),
+    ),
     steps=[
         Step(
             f"""CREATE TABLE {{t}}one (id int) {INSERT_ONLY};
@@ -577,7 +582,10 @@ AT_ONCE = Scenario(
             several_tables_at_once,
             {"SELECT id FROM {t}one": "1 1", "SELECT id FROM {t}two": "2 2"},
         ),
-        Step("INSERT INTO {t}one VALUES (3)", {"SELECT id FROM {t}one": "1 1 3", "SELECT id FROM {t}two": "2 2"}),
+        Step(
+            "INSERT INTO {t}one VALUES (3)",
+            {"SELECT id FROM {t}one": "1 1 3", "SELECT id FROM {t}two": "2 2"},
+        ),
     ],
 )
 

@@ -36,6 +36,15 @@ def files(**content: str) -> Any:
     return run
 
 
+def written(path: str, text: str) -> Any:
+    """Write a file of the scenario, in a directory that Hive has made."""
+
+    def run(scene: Scene) -> None:
+        (scene.files / path).write_text(text, encoding="utf-8")
+
+    return run
+
+
 def below_the_base(*tables: str) -> Check:
     """``/x`` of the source lies at ``<external_base>/x`` of the target: tables and partitions."""
 
@@ -136,7 +145,7 @@ PARTITIONS_ELSEWHERE = Scenario(
         ),
         Step(
             [
-                lambda scene: (scene.files / "t2/country=india/more").write_text("pune\nmumbai\n"),
+                written("t2/country=india/more", "pune\nmumbai\n"),
                 files(partition_data__france="paris\n"),
                 """INSERT INTO {t}t2 PARTITION (country='australia') VALUES ('sydney');
                 ALTER TABLE {t}t2 ADD PARTITION (country='france') LOCATION 'file:{files}/partition_data'""",
@@ -182,15 +191,15 @@ SILENT = Scenario(
         ),
         Step(
             [
-                lambda scene: (scene.files / "t1/country=india/file.txt").write_text("pune\nmumbai\n"),
-                lambda scene: (scene.files / "t1/country=india/file1.txt").write_text("bangalore\n"),
+                written("t1/country=india/file.txt", "pune\nmumbai\n"),
+                written("t1/country=india/file1.txt", "bangalore\n"),
             ],
             {"SELECT place FROM {t}t1": "bangalore mumbai pune"},
         ),
         Step(
             [
                 lambda scene: (scene.files / "t1/country=india/file.txt").unlink(),
-                lambda scene: (scene.files / "t1/country=india/file1.txt").write_text("chennai\n"),
+                written("t1/country=india/file1.txt", "chennai\n"),
             ],
             {"SELECT place FROM {t}t1": "chennai"},
         ),
@@ -279,7 +288,9 @@ INSIDE_AND_OUT = Scenario(
 
 REPLACED = Scenario(
     name="replaced",
-    hive=hive("retryBootstrapExternalTablesFromDifferentDump", "bootstrapExternalTablesDuringIncrementalPhase"),
+    hive=hive(
+        "retryBootstrapExternalTablesFromDifferentDump", "bootstrapExternalTablesDuringIncrementalPhase"
+    ),
     steps=[
         Step(
             """CREATE EXTERNAL TABLE {t}t2 (place string) PARTITIONED BY (country string);
@@ -318,7 +329,9 @@ DROPPED_DATABASE = Scenario(
             "CREATE EXTERNAL TABLE {t}t1 (id int);\nINSERT INTO {t}t1 VALUES (500)",
             {"SELECT id FROM {t}t1": "500"},
         ),
-        Step("INSERT INTO {t}t1 VALUES (600)", {"SELECT id FROM {t}t1": "500 600"}, checks=[drop_the_replica]),
+        Step(
+            "INSERT INTO {t}t1 VALUES (600)", {"SELECT id FROM {t}t1": "500 600"}, checks=[drop_the_replica]
+        ),
     ],
     differs={"t1": "its replica was dropped"},
 )
@@ -435,7 +448,30 @@ CATALOGS = Scenario(
     ],
 )
 
+
+def no_staging(scene: Scene) -> None:
+    root = Path(local_path(scene.table("a", scene.target).sd.location) or "")
+    assert sorted(path.name for path in root.rglob("*") if not path.name.endswith(".crc")) == ["file1"]
+
+
+STAGING = Scenario(
+    name="staging",
+    hive=("TestReplicationScenarios.testDeleteStagingDir",),
+    steps=[
+        Step(
+            [
+                files(**{"a__file1": "1\n", "a__.hive-staging_hive_1__-ext-10000__000000_0": "2\n"}),
+                files(**{"a___tmp.-ext-10000__000000_0": "3\n"}),
+                "CREATE EXTERNAL TABLE {t}a (i int) LOCATION 'file:{files}/a'",
+            ],
+            {"SELECT i FROM {t}a": "1"},
+            checks=[no_staging],
+        )
+    ],
+)
+
 SCENARIOS = (
+    STAGING,
     DEFAULT_PATHS,
     CUSTOM_PATHS,
     PARTITIONS_ELSEWHERE,

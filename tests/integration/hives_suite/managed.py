@@ -1,9 +1,12 @@
-"""Scenarios of TestReplicationScenarios: plain tables, as a metastore without Hive 4's translation has them."""
+"""Scenarios of TestReplicationScenarios: plain tables of a metastore without Hive 4's translation."""
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
+from airflow_hive_federation.storage.filesystem import local_path
 from tests.integration.hives_suite.scenario import Scenario, Scene, Step
 
 ONE, TWO = "thirteen fourteen fifteen", "fifteen sixteen seventeen"
@@ -176,7 +179,9 @@ ALTERS = Scenario(
 
 INSERTS = Scenario(
     name="inserts",
-    hive=hive("testIncrementalInserts", "testMoveOptimizationIncremental", "testIdempotentMoveTaskForInsertFiles"),
+    hive=hive(
+        "testIncrementalInserts", "testMoveOptimizationIncremental", "testIdempotentMoveTaskForInsertFiles"
+    ),
     steps=[
         Step(f"CREATE TABLE {{t}}unptned {TEXT}", {"SELECT * FROM {t}unptned": ""}),
         Step(
@@ -331,7 +336,10 @@ STRANGE_PARTITIONS = Scenario(
             INSERT INTO {t}times PARTITION (b="2017-10-01 01:00:10.1") VALUES ('fourteen');
             CREATE TABLE {t}texts (v string) PARTITIONED BY (p string);
             INSERT INTO {t}texts PARTITION (p="has a space, /, and \\t tab") VALUES ('fourteen')""",
-            {"SELECT a FROM {t}times": "fourteen", "SELECT p FROM {t}texts": [("has a space, /, and \t tab",)]},
+            {
+                "SELECT a FROM {t}times": "fourteen",
+                "SELECT p FROM {t}texts": [("has a space, /, and \t tab",)],
+            },
         ),
         Step(
             """INSERT INTO {t}times PARTITION (b="2017-10-24 00:00:00.0") VALUES ('fifteen');
@@ -505,7 +513,94 @@ CONCATENATE = Scenario(
     ],
 )
 
+KEPT_AT_BOOTSTRAP = Scenario(
+    name="boot_kept",
+    hive=hive("testBasicWithCM", "testBasicWithCMLazyCopy", "testCMConflict"),
+    properties=KEPT,
+    steps=[
+        Step(
+            f"""{FOUR_TABLES.strip()};
+            CREATE TABLE {{t}}twice {TEXT};
+            INSERT INTO {{t}}twice VALUES ('ten');
+            INSERT INTO {{t}}twice VALUES ('ten');
+            {LOADED.strip()}""",
+            {**IN_ALL, "SELECT a FROM {t}twice": "ten ten"},
+            meanwhile="""DROP TABLE {t}unptned;
+            ALTER TABLE {t}ptned DROP PARTITION (b=1);
+            TRUNCATE TABLE {t}twice""",
+        ),
+        Step(rows={**parts("ptned", b1="", b2=TWO), "SELECT a FROM {t}twice": ""}, absent=["unptned"]),
+    ],
+)
+
+
+def move(path: str, *, back: bool = False) -> Any:
+    """Move a directory of the source away, or back, as somebody who knows nothing of Hive."""
+
+    def run(scene: Scene) -> None:
+        table, _, inside = path.partition("/")
+        place = Path(local_path(scene.table(table, scene.source).sd.location) or "") / inside
+        away = scene.files / "away"
+        away.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(*((away, place) if back else (place, away)))
+
+    return run
+
+
+def missing(name: str, table: str, path: str, method: str) -> Scenario:
+    """A dump fails over a directory that is missing, and goes on when it is there again."""
+    return Scenario(
+        name=name,
+        hive=hive(method),
+        properties="",
+        steps=[
+            Step(
+                [
+                    f"CREATE TABLE {{t}}{table};\nINSERT INTO {{t}}normal VALUES ('1', 124)",
+                    move(path),
+                ],
+                fails=path.rpartition("/")[2],
+            ),
+            Step(move(path, back=True), {"SELECT a FROM {t}normal": "1"}),
+        ],
+    )
+
+
+NO_TABLE_DIRECTORY = missing(
+    "no_table_dir", "normal (a string, part int)", "normal", "testDumpWithTableDirMissing"
+)
+NO_PARTITION_DIRECTORY = missing(
+    "no_partition_dir",
+    "normal (a string) PARTITIONED BY (part int)",
+    "normal/part=124",
+    "testDumpWithPartitionDirMissing",
+)
+MOVED_AWAY = Scenario(
+    name="moved_away",
+    hive=hive("testIncrementalLoadFailAndRetry"),
+    properties="",
+    steps=[
+        Step(f"CREATE TABLE {{t}}ptned {PARTITIONED}"),
+        Step(
+            [
+                """INSERT INTO {t}ptned PARTITION (b=1) VALUES ('fifteen');
+                CREATE TABLE {t}ptned_tmp AS SELECT * FROM {t}ptned""",
+                move("ptned/b=1"),
+            ],
+            {"SELECT a FROM {t}ptned": ""},
+            fails="b=1",
+        ),
+        Step(
+            move("ptned/b=1", back=True), {**parts("ptned", b1="fifteen"), **parts("ptned_tmp", b1="fifteen")}
+        ),
+    ],
+)
+
 SCENARIOS = (
+    KEPT_AT_BOOTSTRAP,
+    NO_TABLE_DIRECTORY,
+    NO_PARTITION_DIRECTORY,
+    MOVED_AWAY,
     BASIC,
     ADDS,
     DROPS,

@@ -67,8 +67,9 @@ class Scene:
             self.source.sql.execute(self._with_file(self.text(statement, self.source)))
 
     def rows(self, query: str, side: Side) -> list[Any]:
-        """What Hive answers, sorted."""
-        return sorted(side.sql.execute(self.text(query, side)), key=repr)
+        """What Hive answers, sorted, without the blanks that fill up columns of a description."""
+        found = side.sql.execute(self.text(query, side))
+        return sorted((tuple(value and value.rstrip(" ") for value in row) for row in found), key=repr)
 
     def table(self, name: str, side: Side) -> Any:
         """A table of the scenario, with its column statistics as the metastore has them."""
@@ -99,7 +100,8 @@ class Step:
     :param absent: tables that the target has not.
     :param meanwhile: what happens to the source between the cycle's dump and its load.
     :param checks: further expectations of the target.
-    :param policy: fields of the policy that change with this cycle; for a scenario with a database of its own.
+    :param policy: fields of the policy that change with this cycle; only of a scenario with its own database.
+    :param fails: pattern that the cycle's error matches; ``rows`` then hold of the target only. Likewise.
     """
 
     run: Action | Sequence[Action] = ""
@@ -108,6 +110,7 @@ class Step:
     meanwhile: Action = ""
     checks: Sequence[Check] = ()
     policy: Mapping[str, Any] = field(default_factory=dict)
+    fails: str = ""
 
     @property
     def actions(self) -> Sequence[Action]:
