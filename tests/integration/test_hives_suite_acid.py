@@ -6,14 +6,14 @@ import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
-from tests.integration.hives_suite import acid
+from tests.integration.hives_suite import acid, transactions
 from tests.integration.hives_suite.run import Failures, Pair, chosen, judge, run_scenarios
 from tests.integration.hives_suite.scenario import Scenario
 from tests.integration.hives_suite.waiting import ready
 
 pytestmark = pytest.mark.slow
 
-SCENARIOS = ready(acid.SCENARIOS)
+SCENARIOS = ready((*acid.SCENARIOS, *transactions.SCENARIOS))
 
 
 @pytest.fixture(scope="module")

@@ -8,25 +8,25 @@ import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
-from tests.integration.hives_suite import across, managed
+from tests.integration.hives_suite import across, kept, managed
 from tests.integration.hives_suite.run import Failures, Pair, chosen, judge, run_scenarios
 from tests.integration.hives_suite.scenario import Scenario
 from tests.integration.hives_suite.waiting import ready
 
 pytestmark = pytest.mark.slow
 
-SCENARIOS = ready((*managed.SCENARIOS, *across.SCENARIOS))
+SCENARIOS = ready((*managed.SCENARIOS, *kept.SCENARIOS, *across.SCENARIOS))
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """Metastores that leave managed tables what they are; the source has a change manager."""
     plain = {"metastore.metadata.transformer.class": " "}
-    kept = tmp_path_factory.mktemp("kept")
+    root = tmp_path_factory.mktemp("kept")
     keeping = {
         **plain,
         **dict.fromkeys(("metastore.repl.cm.enabled", "hive.repl.cm.enabled"), "true"),
-        **dict.fromkeys(("metastore.repl.cmrootdir", "hive.repl.cmrootdir"), f"file://{kept}"),
+        **dict.fromkeys(("metastore.repl.cmrootdir", "hive.repl.cmrootdir"), f"file://{root}"),
         "fs.file.checksums": "true",
     }
     with (

@@ -23,6 +23,8 @@ _OWN = {
     "requiredReadCapabilities",
     "requiredWriteCapabilities",
     "colStats",
+    # What somebody typed; Hive reads the expanded text.
+    "viewOriginalText",
     "writeId",
     "isStatsCompliant",
     "fileMetadata",
@@ -80,7 +82,7 @@ def _described(one: Any, side: Side) -> Iterator[tuple[str, Any]]:
             )
         elif field == "sd":
             yield from ((f"sd.{name}", part) for name, part in value.items() if name != "location")
-        elif field in {"viewExpandedText", "viewOriginalText"}:
+        elif field == "viewExpandedText":
             yield field, re.sub(rf"\b{side.database}\b", "DATABASE", value)
         elif field not in _OWN:
             yield field, value

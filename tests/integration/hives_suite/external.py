@@ -245,8 +245,11 @@ INSIDE_AND_OUT = Scenario(
     hive=hive(
         "testDatabaseLevelCopyLazy",
         "testDatabaseLevelCopyDisabled",
-        "testSingleCopyTasks",
-        "testSingleCopyTasksConfiguration",
+        "testDatabaseLevelCopyAtSource",
+        "testSingleCopyTasksAtSource",
+        "testSingleCopyTasksAtTarget",
+        "testSingleCopyTasksConfigurationAtSource",
+        "testSingleCopyTasksConfigurationAtTarget",
     ),
     steps=[
         Step(
