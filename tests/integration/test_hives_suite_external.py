@@ -6,14 +6,26 @@ import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
-from tests.integration.hives_suite import external
+from tests.integration.hives_suite import across, external, managed
 from tests.integration.hives_suite.run import Failures, Pair, chosen, judge, run_scenarios
 from tests.integration.hives_suite.scenario import Scenario
 from tests.integration.hives_suite.waiting import ready
 
 pytestmark = pytest.mark.slow
 
-SCENARIOS = ready(external.SCENARIOS)
+#: Hive 4 makes plain tables external ones that it purges.
+TRANSLATED = (
+    managed.DROPS,
+    managed.ALTERS,
+    managed.RENAMED,
+    managed.EXCHANGE,
+    managed.TRUNCATE,
+    managed.REPEATED,
+    across.DDL,
+    across.RECREATED,
+    across.VIEWS,
+)
+SCENARIOS = ready((*external.SCENARIOS, *TRANSLATED))
 
 
 @pytest.fixture(scope="module")

@@ -251,7 +251,6 @@ CONSTRAINTS = Scenario(
 
 def jar(scene: Scene) -> None:
     """A jar of a function; its class is one that Hive has."""
-    scene.files.mkdir(parents=True, exist_ok=True)
     for name in ("one", "two"):
         with zipfile.ZipFile(scene.files / f"{name}.jar", "w") as archive:
             archive.writestr("META-INF/MANIFEST.MF", f"Manifest-Version: 1.0\nName: {name}\n")

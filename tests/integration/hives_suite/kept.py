@@ -113,7 +113,6 @@ def move(path: str, *, back: bool = False) -> Any:
         table, _, inside = path.partition("/")
         place = Path(local_path(scene.table(table, scene.source).sd.location) or "") / inside
         away = scene.files / "away"
-        away.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(*((away, place) if back else (place, away)))
 
     return run

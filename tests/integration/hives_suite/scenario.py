@@ -81,7 +81,6 @@ class Scene:
         if not match:
             return statement
         values, overwrite, table = match.groups()
-        self.files.mkdir(parents=True, exist_ok=True)
         path = self.files / "_".join(values.split())
         path.write_text("".join(f"{value}\n" for value in values.split()), encoding="utf-8")
         return f"LOAD DATA LOCAL INPATH '{path}' {overwrite or ''}INTO TABLE {table}"

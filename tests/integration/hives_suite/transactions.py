@@ -85,7 +85,7 @@ def open_transactions(scene: Scene) -> None:
                 client.allocate_table_write_ids(database, table, transactions)
                 for one in transactions:
                     client.lock([component(database, table)], txn_id=one)
-            (scene.files.parent / owner).write_text(" ".join(map(str, transactions)), encoding="utf-8")
+            (scene.files / owner).write_text(" ".join(map(str, transactions)), encoding="utf-8")
 
 
 def component(database: str, table: str) -> Any:
@@ -101,7 +101,7 @@ def component(database: str, table: str) -> Any:
 
 def ours_are_aborted(scene: Scene) -> None:
     ours, others = (
-        {int(one) for one in (scene.files.parent / name).read_text(encoding="utf-8").split()}
+        {int(one) for one in (scene.files / name).read_text(encoding="utf-8").split()}
         for name in ("ours", "others")
     )
     with scene.source.pool.client() as client:
