@@ -60,7 +60,7 @@ DML = Scenario(
             INSERT INTO {{t}}ow PARTITION (load_date) VALUES (2, 2, '2016-03-01'), (11, 1, '2016-03-02');
             INSERT OVERWRITE TABLE {{t}}ow SELECT * FROM {{t}}t;
             CREATE TABLE {{t}}both (key int, value int) {ACID};
-            INSERT OVERWRITE TABLE {{t}}both
+            INSERT INTO {{t}}both
              SELECT * FROM {{t}}t_nopart UNION ALL SELECT * FROM {{t}}t_nopart""",
             {
                 **keys("t", "t_nopart", "selected", "ow"),

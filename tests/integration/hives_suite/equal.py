@@ -66,20 +66,23 @@ def _tables(scene: Scene, side: Side) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _table(client: MetastoreClient, side: Side, table: Any) -> Iterator[tuple[str, Any]]:
-    yield from _described(table, side)
+    transactional = (table.parameters or {}).get("transactional") == "true"
+    yield from _described(table, side, transactional)
     yield "constraints", _constraints(client, table)
     if table.partitionKeys and table.tableType != "VIRTUAL_VIEW":
         for one in client.iter_partitions(table.dbName, table.tableName):
-            for field, value in _described(one, side):
+            for field, value in _described(one, side, transactional):
                 yield f"{'/'.join(one.values or ())}: {field}", value
 
 
-def _described(one: Any, side: Side) -> Iterator[tuple[str, Any]]:
+def _described(one: Any, side: Side, transactional: bool) -> Iterator[tuple[str, Any]]:
+    # Of an ACID table readers believe statistics of a write id only, which a partition that was added empty
+    # has not (``ObjectStore.isCurrentStatsValidForTheQuery``).
+    believed = not transactional or (one.writeId or 0) > 0
+    own = _OWN_PARAMETERS | (set() if believed else {"COLUMN_STATS_ACCURATE"})
     for field, value in to_json(one).items():
         if field == "parameters":
-            yield from (
-                (f"parameters.{name}", text) for name, text in value.items() if name not in _OWN_PARAMETERS
-            )
+            yield from ((f"parameters.{name}", text) for name, text in value.items() if name not in own)
         elif field == "sd":
             yield from ((f"sd.{name}", part) for name, part in value.items() if name != "location")
         elif field == "viewExpandedText":

@@ -109,7 +109,7 @@ class _Batch:
             self._prepare(steps)
             try:
                 self._cycle(steps, cut_at=3 + 7 * number)
-            except HiveFederationError as error:
+            except (HiveFederationError, AssertionError) as error:
                 if not self._expected(steps, error):
                     self.failures.update(
                         (one.name, error) for one in self.scenarios if one.name not in self.failures
@@ -119,9 +119,10 @@ class _Batch:
                 self._judge(one, step, last=number == len(one.steps) - 1)
         return self.failures
 
-    def _expected(self, steps: Sequence[tuple[Scenario, Step]], error: HiveFederationError) -> bool:
+    def _expected(self, steps: Sequence[tuple[Scenario, Step]], error: Exception) -> bool:
         patterns = [step.fails for _, step in self._going_on(steps) if step.fails]
-        return len(patterns) == len(steps) == 1 and re.search(patterns[0], str(error)) is not None
+        named = len(patterns) == len(steps) == 1 and not isinstance(error, AssertionError)
+        return named and re.search(patterns[0], str(error)) is not None
 
     def _going_on(self, steps: Iterable[tuple[Scenario, Step]]) -> Iterator[tuple[Scenario, Step]]:
         return ((one, step) for one, step in steps if one.name not in self.failures)
