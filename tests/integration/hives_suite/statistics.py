@@ -157,5 +157,4 @@ SCENARIOS = (
     statistics("acid", FULL_ACID, gathered=True, test=f"{CLASS}ACID"),
     statistics("acidanalysed", FULL_ACID, gathered=False, test=f"{CLASS}ACIDNoAutogather"),
     statistics("mm", INSERT_ONLY, gathered=True, test=f"{CLASS}MM"),
-    statistics("mmanalysed", INSERT_ONLY, gathered=False, test=f"{CLASS}MMNoAutogather"),
 )
