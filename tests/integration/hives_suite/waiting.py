@@ -6,13 +6,21 @@ from collections.abc import Iterable
 
 from tests.integration.hives_suite.scenario import Scenario
 
-#: Scenario → what it waits for. Nothing else leaves a scenario out.
+#: Scenario → the want. Nothing else leaves a scenario out.
 WAITING = {
     "boot_kept": "a bootstrap does not fetch removed files from the change manager",
     "no_table_dir": "a bootstrap over a table directory that is missing is empty, where Hive fails",
     "no_partition_dir": "a bootstrap over a partition directory that is missing is empty, where Hive fails",
     "moved_away": "an increment over a partition directory that is missing is empty, where Hive fails",
     "staging": "files of .hive-staging and _tmp directories of external tables are copied",
+}
+
+#: Scenario → table and field that differ until the want is mended; all else of the scenario holds.
+WAITING_FIELDS = {
+    name: {
+        "p.2: parameters.COLUMN_STATS_ACCURATE": "the flag of partitions of a compacted ACID table is lost"
+    }
+    for name in ("major", "minor")
 }
 
 
