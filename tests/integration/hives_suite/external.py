@@ -429,6 +429,8 @@ def drop_namesakes(scene: Scene) -> None:
     with side.pool.client() as client:
         for table in ("t1", "first"):
             client.call("drop_table", f"@spark#{side.database}", f"{scene.name}_{table}", False)
+        client.call("drop_database", f"@spark#{side.database}", False, True)
+        client.call("drop_catalog", types.DropCatalogRequest(name="spark"))
 
 
 CATALOGS = Scenario(
