@@ -18,7 +18,8 @@ WAITING = {
 #: Scenario → table and field that differ until the want is mended; all else of the scenario holds.
 WAITING_FIELDS = {
     name: {
-        "p.2: parameters.COLUMN_STATS_ACCURATE": "the flag of partitions of a compacted ACID table is lost"
+        "p.2: parameters.COLUMN_STATS_ACCURATE": "at a bootstrap, partitions of ACID tables without column "
+        "statistics lose their write id (-1), so that no reader believes their number of rows"
     }
     for name in ("major", "minor")
 }
