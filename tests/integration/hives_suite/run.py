@@ -29,7 +29,6 @@ from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain, drain
 from tests.integration.hives_suite.equal import unequal
 from tests.integration.hives_suite.scenario import Scenario, Scene, Step, expected
-from tests.integration.hives_suite.waiting import WAITING_FIELDS
 from tests.integration.incrementing import Cycles, cycles, run_copy
 
 Failures = dict[str, BaseException]
@@ -190,8 +189,7 @@ class _Batch:
             for check in step.checks:
                 check(scene)
             if last and not step.meanwhile:
-                differs = {**scenario.differs, **WAITING_FIELDS.get(scenario.name, {})}
-                found = list(islice(unequal(scene, differs), 5))
+                found = list(islice(unequal(scene, scenario.differs), 5))
                 assert not found, "\n".join(found)
 
 
