@@ -17,8 +17,8 @@ WAITING = {
 
 #: Field of tables and partitions that is not compared → the want.
 WAITING_FIELDS = {
-    "statistics are believed": "at a bootstrap, partitions of ACID tables without column statistics lose their "
-    "write id (it is -1), so that no reader believes their number of rows",
+    "statistics are believed": "at a bootstrap, partitions of ACID tables without column statistics lose "
+    "their write id (it is -1), so that no reader believes their number of rows",
 }
 
 
