@@ -4,6 +4,7 @@
 
     HiveFederationError
     ├── ConfigurationError            what the caller asked for cannot be: fix the arguments
+    │   └── HiddenLocationError           Hive's readers would hide everything below a directory
     ├── MetastoreError                a metastore answered with an error, or did not answer
     │   ├── MetastoreUnreachableError     no server behind any URI             (retryable)
     │   ├── MetastoreTimeoutError         no answer within the deadline        (retryable)
@@ -25,6 +26,7 @@
     │   ├── DumpIncompleteError · DumpCorruptError
     │   ├── TargetNotOursError            the target exists and carries no marker of this policy
     │   ├── TargetChangedError            the target was changed by someone else
+    │   ├── LocationConflictError         two tables would share or nest directories of the target
     │   ├── CycleRunningError             another cycle of this policy is at work  (retryable)
     │   ├── EventCorruptError             a notification event that cannot be read; ``event_id`` names it
     │   ├── UnknownEventError             an event of a type this version does not know
@@ -100,6 +102,10 @@ def _rebuild(
 
 class ConfigurationError(HiveFederationError):
     """The arguments, connection or settings cannot work as they are."""
+
+
+class HiddenLocationError(ConfigurationError):
+    """Hive's readers hide a directory that is to hold tables; ``path`` names it."""
 
 
 class MetastoreError(HiveFederationError):
@@ -220,6 +226,10 @@ class TargetNotOursError(ReplicationError):
 
 class TargetChangedError(ReplicationError):
     """The target was changed by someone else; ``differences`` names what."""
+
+
+class LocationConflictError(ReplicationError):
+    """Two tables would share or nest directories of the target; ``tables`` and ``paths`` name them."""
 
 
 class CycleRunningError(ReplicationError):

@@ -30,7 +30,13 @@ from airflow_hive_federation.cli.connecting import common_storage_options, end_f
 from airflow_hive_federation.cli.report import print_report
 from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.replication.policy import BOUNDS, COUNTS, HIVE_OPTIONS, ReplicationPolicy
+from airflow_hive_federation.replication.policy import (
+    BOUNDS,
+    COUNTS,
+    FLAGS,
+    HIVE_OPTIONS,
+    ReplicationPolicy,
+)
 
 if TYPE_CHECKING:
     from airflow_hive_federation.hooks.spark import SparkPipelineHook
@@ -47,7 +53,7 @@ _CONNECTIONS = 8
 #: Keys of a policy file, and the type TOML gives them.
 _KEYS = {
     field.name: {
-        "into_existing": (bool,),
+        **dict.fromkeys(FLAGS, (bool,)),
         **dict.fromkeys((*COUNTS, *BOUNDS), (int,)),
         "open_txn_timeout_s": (str, int, float),
         "table_names": (dict,),

@@ -54,3 +54,14 @@ class CopyOutcome:
     size_bytes: int
     digest: str
     copied: bool
+
+
+def hidden_name(path: str) -> str | None:
+    """The first name in a path or URI that makes Hive hide files below it; ``None`` if there is none.
+
+    For ACID tables Hive tests the whole path from the root on, not only the part below the table, and reads
+    them as empty (``HIDDEN_FILES_FULL_PATH_FILTER`` in ``FileUtils.RemoteIteratorWithFilter``). For other
+    tables it tests names from the table's own directory on: Tez finds no such directory and fails.
+    """
+    names = (name for name in path.split("/") if name not in {".", ".."})
+    return next((name for name in names if name.startswith((".", "_"))), None)

@@ -20,6 +20,7 @@ from airflow_hive_federation.replication.dump.homes import Homes
 from airflow_hive_federation.replication.dump.increment_plan import TableWork
 from airflow_hive_federation.replication.dump.lease import LeaseKeeper, end_lease
 from airflow_hive_federation.replication.load.copying import TableCopy, plan_copy
+from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.metadata.definitions import TableKind
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.target.cycle_history import BOOTSTRAP, IDLE, INCREMENT
@@ -174,6 +175,7 @@ class _Comparison:
         self._directory = directory
         self._manifest = directory.manifest()
         self._layout = find_layout(client, policy)
+        TargetPlaces(directory, self._layout)
         self._position: TargetPosition = read_position(client, policy)
         self._before = Homes(DumpDirectory(self._manifest["previous"], policy.storage_options))
 

@@ -12,6 +12,7 @@ from airflow_hive_federation.errors import ConfigurationError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
 _TABLE_NAME = re.compile(r"\w+")
+_STORE_ROOT = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?)?/*")
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
 _UNITS_S = {
     "": 1.0,
@@ -34,6 +35,8 @@ HIVE_OPTIONS = {
     "hive.exec.parallel.thread.number": "parallel_copies",
     "hive.repl.approx.max.load.tasks": "max_load_tasks",
 }
+#: Fields that are true or false.
+FLAGS = frozenset({"into_existing", "external_authority"})
 #: Fields that are whole numbers, one at least.
 COUNTS = frozenset({"bandwidth_bytes_per_s", "parallel_copies", "max_load_tasks"})
 #: Fields that are whole numbers from 0 on, and their highest value if there is one.
@@ -57,6 +60,9 @@ class ReplicationPolicy:
         (``hive.repl.replica.external.table.base.dir``).
     :param external_prefix: URI of a directory of the source that is left out of that: ``<external_prefix>/x``
         becomes ``<external_base>/x``. For the way back after a failover, see :meth:`reversed`.
+    :param external_authority: the store of an external table is a directory below ``external_base``:
+        ``s3a://a/x`` becomes ``<external_base>/a/x``, and a local file's store is ``file``. Required where
+        external tables of one policy lie in several stores.
     :param functions_root: URI of the directory that receives the jars of permanent functions
         (``hive.repl.replica.functions.root.dir``); ``<dump_root>/functions`` by default.
     :param open_txn_timeout_s: seconds the bootstrap waits for transactions open at its start before it aborts
@@ -82,6 +88,7 @@ class ReplicationPolicy:
     dump_root: str
     external_base: str | None = None
     external_prefix: str | None = None
+    external_authority: bool = False
     functions_root: str | None = None
     open_txn_timeout_s: float = 3600.0
     bandwidth_bytes_per_s: int | None = None
@@ -149,10 +156,22 @@ class ReplicationPolicy:
     def reversed(self, external_root: str | None = None) -> ReplicationPolicy:
         """The policy of the way back, after a failover; reversed once more, it is this one again.
 
+        External tables go back to where they came from, so ``external_base`` and ``external_prefix`` change
+        places; a policy without a prefix has the root of the source's store in its place.
+
         :param external_root: URI of the root of the store that external tables of the source lie in:
             ``file:/``, ``hdfs://namenode:8020/``.
-        :raises ConfigurationError: patterns choose tables that have other names on the target.
+        :raises ConfigurationError: patterns choose tables that have other names on the target, or the policy
+            keeps external tables of several stores apart.
         """
+        if self.external_authority:
+            raise ConfigurationError(
+                f"Policy {self.name!r} has external_authority, so its external tables may come from several "
+                "stores. It has no reverse, because a policy writes external tables into one store only.",
+                remedy="To fail over, replicate the tables of each store by a policy of its own "
+                "(include_tables), without external_authority.",
+                policy=self.name,
+            )
         if self.table_names and (self.include_tables or self.exclude_tables):
             raise ConfigurationError(
                 f"Policy {self.name!r} chooses tables by patterns, which are of names on the source, and "
@@ -166,8 +185,8 @@ class ReplicationPolicy:
             name=self.name.removesuffix(suffix) if back else f"{self.name}{suffix}",
             source_database=self.target_database,
             target_database=self.source_database,
-            external_base=self.external_prefix if back else self.external_base and external_root,
-            external_prefix=None if back else self.external_base,
+            external_base=self.external_prefix or (self.external_base and external_root),
+            external_prefix=None if _is_root(self.external_base) else self.external_base,
             table_names={target: source for source, target in self.table_names.items()},
             # What the policy leaves out stays where it is: among it views of tables with other names.
             into_existing=bool(self.include_tables or self.exclude_tables or self.table_names),
@@ -194,6 +213,11 @@ class ReplicationPolicy:
             name = HIVE_OPTIONS[key]
             fields[name] = _option(name, value)
         return cls(**fields)
+
+
+def _is_root(uri: str | None) -> bool:
+    """Whether a URI is the root of its store: there, a prefix leaves nothing out."""
+    return uri is not None and bool(_STORE_ROOT.fullmatch(uri))
 
 
 def _table_names(policy: str, given: Mapping[str, str]) -> dict[str, str]:

@@ -23,11 +23,13 @@ from typing import Any
 from airflow_hive_federation.errors import (
     ConfigurationError,
     FileVanishedError,
+    HiddenLocationError,
     HiveFederationError,
     StorageError,
     StorageFullError,
     StoragePermissionError,
 )
+from airflow_hive_federation.model.files import hidden_name
 
 #: Hadoop's names of one store, and ours.
 _SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}
@@ -123,6 +125,22 @@ def relative(uri: str, base: str) -> str:
     if not is_below(uri, base):
         raise ConfigurationError(f"{uri} does not lie below {base}.", path=uri)
     return parse_location(uri).path[len(parse_location(base).path.rstrip("/")) :].lstrip("/")
+
+
+def refuse_hidden(uri: str, what: str, *, remedy: str) -> None:
+    """Refuse a directory of tables that Hive would read as empty.
+
+    :param what: the directory in a sentence.
+    :raises HiddenLocationError: a name in its path begins with ``.`` or ``_``.
+    """
+    name = hidden_name(parse_location(uri).path)
+    if name is not None:
+        raise HiddenLocationError(
+            f"Hive would read tables in {what}, {uri}, as empty: it hides paths in which a name begins with "
+            f"'.' or '_', as {name!r} does.",
+            remedy=remedy,
+            path=uri,
+        )
 
 
 def local_path(uri: str) -> str | None:

@@ -33,6 +33,7 @@ from airflow_hive_federation.replication.dump.source_history import note_event
 from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
 from airflow_hive_federation.replication.metadata import external_tables, statistics
 from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
+from airflow_hive_federation.replication.metadata.directories import check_external, check_partitions
 from airflow_hive_federation.replication.metadata.table_names import asked_for, named_source, reason_to_skip
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.progress import counted
@@ -80,6 +81,8 @@ def dump_bootstrap(
     :param progress: told what has been done.
     :raises NoSuchObjectError: the source has no such database.
     :raises SourceDirectoryMissingError: a table's directory is not there: Hive's replication fails then, too.
+    :raises LocationConflictError: tables would share or nest directories of the target.
+    :raises HiddenLocationError: Hive would hide external tables of the target.
     """
     pool = named_source(pool, policy)
     directory = DumpDirectory(f"{policy.directory}/{start.dump_name}", policy.storage_options)
@@ -162,10 +165,10 @@ class _Dump:
             done = [facts for job in jobs if (facts := job.result())]
         missing = {facts["name"]: found for facts in done if (found := facts.pop("missing"))}
         refuse_missing(self._policy, missing)
-        self._directory.write_text(
-            external_tables.FILE_NAME,
-            external_tables.to_text(entry for facts in done for entry in facts.pop("external")),
-        )
+        external = [entry for facts in done for entry in facts.pop("external")]
+        if self._policy.external_base:
+            check_external(self._policy, external)
+        self._directory.write_text(external_tables.FILE_NAME, external_tables.to_text(external))
         return {
             "tables": done,
             "skipped": skipped,
@@ -203,6 +206,8 @@ class _Dump:
             # Its drop is an event after the one increments begin at.
             self._progress(f"{self._database}.{name} was dropped meanwhile and is left out.")
             return None
+        if kind is not TableKind.EXTERNAL:
+            check_partitions(name, places)
         options = self._policy.storage_options
         sightings = Sightings(places)
         files = visible_files(table, places, write_ids, transactions, options=options, sightings=sightings)

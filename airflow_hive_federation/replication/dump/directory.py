@@ -142,6 +142,14 @@ class DumpDirectory:
         except ValueError as error:
             raise self._corrupt(name, f"it is not JSON ({error})") from error
 
+    def read_text(self, name: str) -> str:
+        """One text file of the dump, checked against the manifest.
+
+        :raises DumpCorruptError: as :meth:`read_json`.
+        """
+        self._check(name)
+        return self._read(name)
+
     def read_lines(self, name: str) -> Iterator[Any]:
         """JSON lines of the dump, checked against the manifest.
 

@@ -38,6 +38,7 @@ from airflow_hive_federation.replication.dump.directory import DumpDirectory, ta
 from airflow_hive_federation.replication.dump.drain import valid_transactions
 from airflow_hive_federation.replication.dump.ends import ENDS, ends_of, writes_file
 from airflow_hive_federation.replication.dump.evidence import AbsentTables, judge_tables
+from airflow_hive_federation.replication.dump.external_entries import dumped_entries
 from airflow_hive_federation.replication.dump.homes import Homes
 from airflow_hive_federation.replication.dump.increment_plan import (
     EventFold,
@@ -62,6 +63,8 @@ from airflow_hive_federation.replication.dump.tables import write_files, write_p
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.database_properties import database_claims
 from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
+from airflow_hive_federation.replication.metadata.directories import check_external, check_partitions
+from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
 from airflow_hive_federation.replication.metadata.table_names import (
     asked_for,
     named_event,
@@ -140,6 +143,8 @@ def dump_increment(
     :raises SourceDirectoryMissingError: the directory of a table that is new to the target is not there.
     :raises UnexplainedRemovalError: the source lacks what the target has, no event tells that it was
         removed, and the policy does not allow as much.
+    :raises LocationConflictError: tables would share or nest directories of the target.
+    :raises HiddenLocationError: Hive would hide external tables of the target.
     """
     pool = named_source(pool, policy)
     # Events go through a file: there may be millions, and where their dump is written is known at their end.
@@ -384,6 +389,7 @@ class _Dump:
             jobs = [workers.submit(self._table, table) for table in moment.tables]
             tables = [facts for job in jobs if (facts := job.result())]
         external = [entry for facts in tables for entry in facts.pop("external", ())]
+        self._check_external(tables, external)
         self._directory.write_text(external_tables.FILE_NAME, external_tables.to_text(external))
         names = {facts["name"] for facts in tables}
         vanished = {one.tableName for one in moment.tables if one.tableName in self._position.tables} - names
@@ -400,6 +406,18 @@ class _Dump:
             "functions_gone": self._functions_gone({one["functionName"] for one in functions}),
             "partitions": sum(facts["partitions"] for facts in tables),
         }
+
+    def _check_external(self, tables: Iterable[Mapping[str, Any]], external: Sequence[ExternalEntry]) -> None:
+        """Check the directories of all external tables, those included that an earlier dump describes."""
+        if not self._policy.external_base:
+            return
+        ours = {entry.table for entry in external}
+        homes = {
+            facts["name"]: facts["dump"]
+            for facts in tables
+            if facts["kind"] == TableKind.EXTERNAL.value and facts["name"] not in ours
+        }
+        check_external(self._policy, [*external, *dumped_entries(homes, self._policy.storage_options)])
 
     def write_ends(self) -> int:
         """Write which transactions ended, in their order, and how they are replayed; return how many."""
@@ -437,6 +455,8 @@ class _Dump:
                 table,
                 counted(partitions, f"{self._database}.{name}: partitions read", self._progress),
             )
+        if kind is not TableKind.EXTERNAL:
+            check_partitions(name, places)
         transactions, options = self._moment.transactions, self._policy.storage_options
         sightings = Sightings(places)
         files = visible_files(

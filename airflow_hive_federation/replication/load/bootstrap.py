@@ -35,6 +35,7 @@ from airflow_hive_federation.replication.dump.bootstrap import dumped_files
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.homes import Homes
 from airflow_hive_federation.replication.dump.lease import LeaseKeeper, end_lease
+from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.metadata import definitions, statistics
 from airflow_hive_federation.replication.metadata.constraints import (
     add_foreign_keys,
@@ -113,6 +114,8 @@ def load_bootstrap(
     :raises DumpCorruptError: the dump is not as it was written.
     :raises TargetNotOursError: the target database is not this policy's.
     :raises TargetChangedError: a table there was changed by someone else, or is not ours.
+    :raises LocationConflictError: tables would share or nest directories of the target.
+    :raises HiddenLocationError: Hive would hide tables of the target.
     """
     directory = DumpDirectory(dump, policy.storage_options)
     load = _Load(target_pool, policy, directory, progress=progress, on_step=on_step)
@@ -165,6 +168,7 @@ class _Load:
         self._event_id = int(self._manifest["event_id"])
         self._functions = list(directory.read_lines("functions.jsonl"))
         self._layout = TargetLayout(policy=policy, managed="")
+        self._places: TargetPlaces
         self._began_s = time.time()
 
     @property
@@ -209,10 +213,13 @@ class _Load:
             target.reserve_target(client, self._policy, source, checkpoint=self._directory.uri)
             self._layout = target.find_layout(client, self._policy)
             self._refuse_foreign_tables(client)
+        self._places = TargetPlaces(self._directory, self._layout)
 
     def copy(self, run_copy: CopyRunner) -> None:
         self._on_step("copy_plan")
-        count = write_plan(self._copy_plan, self._copy_items(), options=self._policy.storage_options)
+        count = write_plan(
+            self._copy_plan, self._places.each_once(self._copy_items()), options=self._policy.storage_options
+        )
         self._on_step("copy")
         if not count:
             return

@@ -49,8 +49,10 @@ from airflow_hive_federation.replication.load.copying import (
 from airflow_hive_federation.replication.load.merging import Merging
 from airflow_hive_federation.replication.load.pairs import Pairs
 from airflow_hive_federation.replication.load.replay import Replay
+from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.metadata.database_properties import take_properties
 from airflow_hive_federation.replication.metadata.definitions import TableKind
+from airflow_hive_federation.replication.metadata.directories import tables_with_files
 from airflow_hive_federation.replication.metadata.functions import (
     converge_functions,
     function_claim,
@@ -92,6 +94,8 @@ def load_increment(
     :raises DumpCorruptError: the dump is not as it was written.
     :raises TargetNotOursError: the target database is not this policy's.
     :raises TargetChangedError: the target stands at another event, or somebody wrote to it.
+    :raises LocationConflictError: tables would share or nest directories of the target.
+    :raises HiddenLocationError: Hive would hide tables of the target.
     """
     directory = DumpDirectory(dump, policy.storage_options)
     manifest = directory.manifest()
@@ -100,6 +104,7 @@ def load_increment(
         if load.is_published():
             progress(f"{policy.target_database} is published at event {manifest['event_id']} already.")
         else:
+            load.check_places()
             with LeaseKeeper(source, manifest["lease"]):
                 load.make_room()
                 load.copy(run_copy)
@@ -140,6 +145,7 @@ class _Load:
             facts["name"]: directory.read_json(table_file("tables", facts["name"], ".json"))
             for facts in concerned
         }
+        self._places: TargetPlaces
         self._copies: dict[str, TableCopy] = {}
         self._states: Mapping[str, TableState] = {}
         self._convergences: dict[str, TableConvergence] = {}
@@ -160,6 +166,12 @@ class _Load:
                 differences=[],
             )
         return False
+
+    def check_places(self) -> None:
+        """Refuse a plan by which tables would share or nest directories, before anything is dropped."""
+        before = DumpDirectory(self._manifest["previous"], self._policy.storage_options).manifest()["tables"]
+        leaving = {*self._manifest["dropped"]} & {*tables_with_files(before, external=False)}
+        self._places = TargetPlaces(self._directory, self._layout, leaving)
 
     def make_room(self) -> None:
         """Drop what bears the name of something else now, unless this load has made that already."""
@@ -191,8 +203,10 @@ class _Load:
                     complete=state.complete if state else 0,
                     options=self._policy.storage_options,
                 )
+        self._places.spare_shared(self._copies)
         plan = f"{self._directory.uri}/load/copy_plan.jsonl"
-        count = write_plan(plan, self._copy_items(), options=self._policy.storage_options)
+        items = self._places.each_once(self._copy_items())
+        count = write_plan(plan, items, options=self._policy.storage_options)
         self._on_step("copy")
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="prepare") as beside:
             # The copy job in this thread, where Airflow's context is; it asks nothing of the target.
@@ -388,7 +402,7 @@ class _Load:
             self._client.repl_tbl_writeid_state(self._database, facts["name"], state)
 
     def _drop_table(self, name: str) -> None:
-        self._client.drop_table(self._database, name, delete_data=True, if_exists=True)
+        self._places.drop_table(self._client, name)
 
     def _copy_items(self) -> Iterator[CopyItem]:
         for copy in self._copies.values():

@@ -43,7 +43,11 @@ class TargetLayout:
         name = table["tableName"]
         if document["kind"] == TableKind.EXTERNAL.value:
             return locations.external_location(
-                location, self.policy.external_base, table=name, prefix=self.policy.external_prefix
+                location,
+                self.policy.external_base,
+                table=name,
+                prefix=self.policy.external_prefix,
+                authority=self.policy.external_authority,
             )
         root = locations.managed_table_location(self.managed, name)
         if not partition:

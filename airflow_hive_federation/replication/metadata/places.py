@@ -62,6 +62,12 @@ class Places:
             if relative_to(place.location, self.root) is None:
                 yield place
 
+    def elsewhere(self) -> Iterator[Place]:
+        """Those of partitions that do not lie at their default place: inside the table's directory or not."""
+        for number, name in enumerate(self.names()) if self._elsewhere else ():
+            if number in self._elsewhere:
+                yield Place(partition=name, location=self._elsewhere[number])
+
     @property
     def apart(self) -> bool:
         """Whether no place inside the table's directory can lie inside another, or be another."""
