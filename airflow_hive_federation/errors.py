@@ -28,6 +28,7 @@
     │   ├── TargetChangedError            the target was changed by someone else
     │   ├── LocationConflictError         two tables would share or nest directories of the target
     │   ├── CycleRunningError             another cycle of this policy is at work  (retryable)
+    │   │   └── CycleLostError                this cycle's lock is lost; ``reason`` says how   (retryable)
     │   ├── EventCorruptError             a notification event that cannot be read; ``event_id`` names it
     │   ├── UnknownEventError             an event of a type this version does not know
     │   ├── EventsLostError               events a cycle needs are gone, and nothing else tells what they did
@@ -236,6 +237,10 @@ class CycleRunningError(ReplicationError):
     """Another cycle of this policy is at work."""
 
     retryable = True
+
+
+class CycleLostError(CycleRunningError):
+    """This cycle has lost its lock: another may have taken its place, so nothing more is changed."""
 
 
 class EventCorruptError(ReplicationError):

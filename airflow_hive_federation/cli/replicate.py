@@ -98,6 +98,11 @@ def add_parser(subparsers: Any) -> None:
                 help="take a failover back before its switch",
             )
             action.add_argument(
+                "--target-lost",
+                action="store_true",
+                help="with --roll-back: the target does not answer and will not",
+            )
+            action.add_argument(
                 "--source-lost",
                 action="store_true",
                 help="the source does not answer and will not: let the target go as far as it has got",
@@ -162,7 +167,13 @@ def _fail_over(args: argparse.Namespace, file: PolicyFile, work: _Work) -> int:
     if args.source_lost:
         facts = take_over(work.source, work.target, work.policy, progress=work.story.hear).to_json()
     elif args.roll_back:
-        roll_back_failover(work.source, work.policy, progress=work.story.hear)
+        roll_back_failover(
+            work.source,
+            work.target,
+            work.policy,
+            target_lost=args.target_lost,
+            progress=work.story.hear,
+        )
         facts = {"word": f"{work.policy.source_database} may be written again."}
     else:
         report = work.fail_over()

@@ -79,6 +79,8 @@ def load_dump(
     :param run_copy: carries out a copy plan (URI of the plan, URI of the directory for outcomes).
     :param on_step: told each step before it is taken; tests kill there.
     :raises CycleRunningError: another cycle works on the target, or has published since the dump.
+    :raises CycleLostError: this process had given no sign of life for too long, and another may have taken
+        its place.
     :raises DumpIncompleteError: the dump is not finished, or files that it lists are gone on the source.
     :raises HiveFederationError: as :func:`~.load.bootstrap.load_bootstrap` and
         :func:`~.load.increment.load_increment`.
@@ -89,6 +91,7 @@ def load_dump(
     with CycleLock(target, policy, progress=progress) as lock:
         with target.client() as client:
             _refuse_overtaken(client, policy, dump, previous=manifest["previous"] if increment else None)
+        lock.write_ticket(f"{dump}/load")
 
         def step(name: str) -> None:
             lock.check()
@@ -96,7 +99,16 @@ def load_dump(
 
         load = load_increment if increment else load_bootstrap
         try:
-            summary = load(source, target, policy, dump, run_copy=run_copy, progress=progress, on_step=step)
+            summary = load(
+                source,
+                lock.target,
+                policy,
+                dump,
+                run_copy=run_copy,
+                progress=progress,
+                on_step=step,
+                check=lock.check,
+            )
         except FileVanishedError as error:
             raise DumpIncompleteError(
                 f"Dump {dump} is out of date: {error.message}",
@@ -104,7 +116,8 @@ def load_dump(
                 dump=dump,
                 path=error.facts.get("path"),
             ) from error
-    retention.forget_old_dumps(policy, directory, progress=progress)
+        lock.prove()
+        retention.forget_old_dumps(policy, directory, progress=progress)
     return summary
 
 
@@ -121,7 +134,7 @@ def load_idle(
     :param event_id: the event.
     :raises CycleRunningError: another cycle works on the target.
     """
-    with CycleLock(target, policy, progress=progress), target.client() as client:
+    with CycleLock(target, policy, progress=progress) as lock, lock.target.client() as client:
         position = read_position(client, policy)
         if position.last_id <= event_id:
             record = CycleRecord(kind=IDLE, event_id=event_id, ended_s=int(time.time()))

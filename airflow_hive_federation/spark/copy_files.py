@@ -2,6 +2,8 @@
 
 What was copied is recorded as it is copied; a run after a kill does only what is not recorded, or whose
 target is not as long as recorded. ``_summary.json`` in the outcomes' directory says how the last run ended.
+
+A job that outlives its cycle stops: see :mod:`~airflow_hive_federation.storage.fence`.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from airflow_hive_federation.spark.groups import (
 )
 from airflow_hive_federation.storage.bandwidth import TokenBucket
 from airflow_hive_federation.storage.copying import CopySettings, copy_file, survey_targets
+from airflow_hive_federation.storage.fence import fence_of
 from airflow_hive_federation.storage.filesystem import join, write_atomically
 from airflow_hive_federation.storage.plan_files import read_outcomes, read_plan
 
@@ -78,6 +81,7 @@ class CopyWork:
     settings: CopySettings
 
     def __call__(self, item: CopyItem, bandwidth: TokenBucket | None) -> CopyOutcome:
+        self.settings.fence.check()
         return copy_file(item, self.settings, bandwidth=bandwidth)
 
 
@@ -134,10 +138,13 @@ def copy_plan(
     :raises FileVanishedError: files are gone, or changed while they were copied.
     :raises StorageError: files cannot be read or written. All others were copied, except on a full disk.
     :raises ConfigurationError: two items of the plan have one target.
+    :raises CycleLostError: another cycle has begun; what was not copied by then is not.
     :raises SparkJobError: Spark failed.
     """
     begun_at = time.monotonic()
     context = getattr(spark, "sparkContext", spark)
+    fence = fence_of(plan_uri, options)
+    fence.check()
     items = distinct(read_plan(plan_uri, options=options))
     run_id = new_run_id()
     # Links between processes end here: everything below is found on shared storage again by the next run.
@@ -151,7 +158,7 @@ def copy_plan(
         capped=bandwidth_bytes_per_s is not None,
         at_most=min(bound for bound in (parallel, max_tasks, len(pending) + 1) if bound),
     )
-    settings = CopySettings(options=options, run_id=run_id, sync=sync, rewrite=_rewrite_file)
+    settings = CopySettings(options=options, run_id=run_id, sync=sync, rewrite=_rewrite_file, fence=fence)
     task = GroupTask(
         work=CopyWork(settings=settings),
         records_uri=outcomes_uri,

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
 from airflow_hive_federation.storage.bandwidth import TokenBucket
 from airflow_hive_federation.storage.digests import check_length, digest_file, read_chunks
+from airflow_hive_federation.storage.fence import Fence
 from airflow_hive_federation.storage.filesystem import (
     OBJECT_STORES,
     join,
@@ -53,12 +54,14 @@ class CopySettings:
     :param run_id: marks the temporary names of one run, so that another can tell them from its own.
     :param sync: wait until the bytes are on the disk (``fsync``) before the file gets its name.
     :param rewrite: copies files that hold rows of aborted write ids; without it they are refused.
+    :param fence: asked before a file gets its name: a copy of a cycle that is over publishes nothing.
     """
 
     options: Mapping[str, Any] | None = None
     run_id: str = ""
     sync: bool = False
     rewrite: Rewrite | None = None
+    fence: Fence = field(default_factory=Fence)
 
 
 def copy_file(
@@ -79,6 +82,7 @@ def copy_file(
     :raises StorageFullError: the target's store is full.
     :raises DigestMismatchError: the source's bytes are not those of ``expected_digest``.
     :raises ConfigurationError: the item wants rows left out and ``settings`` has no ``rewrite``.
+    :raises CycleLostError: the copy's cycle is over; see :class:`~.fence.Fence`.
     :raises StorageError: anything else a store refused. In all cases the target is what it was before.
     """
     try:
@@ -111,6 +115,7 @@ def _copy(
         digest = sha.hexdigest()
         if expected_digest is not None and digest != expected_digest:
             raise _mismatch(item.source, expected_digest, digest)
+        settings.fence.check()
     return CopyOutcome(target=item.target, size_bytes=read, digest=digest, copied=True)
 
 
@@ -195,6 +200,7 @@ def _rewrite_file(item: CopyItem, settings: CopySettings) -> CopyOutcome:
             digest_file(item.target, options=settings.options).digest == made.digest
         )
         if not same:
+            settings.fence.check()
             with storage_errors(item.target):
                 rename(filesystem, path, target)
             published = True

@@ -146,7 +146,7 @@ def test_there_and_back_without_a_second_bootstrap(
     sites.write("INSERT INTO {db}.t VALUES (3, 'late')")
     with pytest.raises(FailoverError, match="changed since the last increment"):
         switch_roles(one.source, one.target, one.policy)
-    roll_back_failover(one.source, one.policy)
+    roll_back_failover(one.source, one.target, one.policy)
     with one.source.client() as client:
         assert markers.FAILOVER not in (client.get_database("fo").parameters or {})
 

@@ -89,11 +89,13 @@ def dump_bootstrap(
     if directory.dump_finished:
         progress(f"Dump {directory.uri} is finished already.")
         return _summary(directory)
-    with lease_of_a_dump(pool, policy=policy.name) as lease:
+    with lease_of_a_dump(pool, policy=policy.name) as kept:
+        lease = kept.txn_id
         directory.write_json("_begun.json", {"policy": policy.to_json(), **start.to_json()})
         with pool.client() as client:
             noted = note_event(client, start.event_id)
         totals = _Dump(pool, policy, directory, progress, lease).write(threads)
+        kept.check()
         directory.finish_dump(
             {
                 "kind": "BOOTSTRAP",

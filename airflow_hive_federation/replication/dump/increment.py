@@ -148,7 +148,8 @@ def dump_increment(
     """
     pool = named_source(pool, policy)
     # Events go through a file: there may be millions, and where their dump is written is known at their end.
-    with lease_of_a_dump(pool, policy=policy.name) as lease, TemporaryFile("w+", encoding="utf-8") as spool:
+    with lease_of_a_dump(pool, policy=policy.name) as kept, TemporaryFile("w+", encoding="utf-8") as spool:
+        lease = kept.txn_id
         with pool.client() as client:
             moment = _Moment.read(client, policy, position, lease=lease, mend=mend or Mend(), spool=spool)
         folded = moment.folded
@@ -179,6 +180,7 @@ def dump_increment(
             "adopted": moment.adopted,
             **facts,
         }
+        kept.check()
         directory.finish_dump(manifest)
     return summary_of(uri, manifest)
 

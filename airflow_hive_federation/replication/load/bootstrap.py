@@ -101,6 +101,7 @@ def load_bootstrap(
     threads: int = 4,
     progress: Callable[[str], None] = logger.info,
     on_step: Callable[[str], None] = lambda _: None,
+    check: Callable[[], None] = lambda: None,
 ) -> LoadSummary:
     """Load a finished dump; a load that was published already changes nothing.
 
@@ -110,6 +111,7 @@ def load_bootstrap(
     :param run_copy: carries out a copy plan (URI of the plan, URI of the directory for outcomes).
     :param threads: tables created side by side.
     :param on_step: told each step before it is taken; tests kill there.
+    :param check: is called before each file that is removed; raises if the cycle must end.
     :raises DumpIncompleteError: the dump is not finished, or the source has removed files it lists.
     :raises DumpCorruptError: the dump is not as it was written.
     :raises TargetNotOursError: the target database is not this policy's.
@@ -128,7 +130,7 @@ def load_bootstrap(
         load.reserve()
         with LeaseKeeper(source, load.lease):
             load.copy(run_copy)
-        load.sweep()
+        load.sweep(check)
         load.create(threads)
         load.publish()
     return acknowledge(source, directory, load.lease, load.summary(), on_step=on_step)
@@ -234,7 +236,7 @@ class _Load:
                 path=error.facts.get("path"),
             ) from error
 
-    def sweep(self) -> None:
+    def sweep(self, check: Callable[[], None]) -> None:
         """Remove what earlier loads of this policy planned to copy and this one does not.
 
         Such a load was given up (its dump had gone out of date, say) before it created a table; its files lie
@@ -251,8 +253,10 @@ class _Load:
         wanted = {canonical(item.target) for item in read_plan(ours, options=options)}
         for plan in sorted(plans - {ours}):
             for item in read_plan(plan, options=options):
-                if canonical(item.target) not in wanted and remove_file(item.target, options):
-                    self._progress(f"Removed {item.target}, left by an earlier load")
+                if canonical(item.target) not in wanted:
+                    check()
+                    if remove_file(item.target, options):
+                        self._progress(f"Removed {item.target}, left by an earlier load")
 
     def create(self, threads: int) -> None:
         self._on_step("functions")

@@ -9,7 +9,7 @@ hide what it replaces. Such a directory is copied to a hidden place beside, and 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,9 +117,15 @@ def plan_copy(
     return copy
 
 
-def place_staged(copy: TableCopy, options: Mapping[str, Any] | None = None) -> None:
-    """Move what was copied to hidden places to where readers look, a directory at a time."""
+def place_staged(
+    copy: TableCopy, options: Mapping[str, Any] | None = None, *, check: Callable[[], None] = lambda: None
+) -> None:
+    """Move what was copied to hidden places to where readers look, a directory at a time.
+
+    :param check: is called before each directory; raises if the cycle must end.
+    """
     for staged, home in copy.staged.items():
+        check()
         filesystem, path = open_filesystem(staged, options)
         _, target = open_filesystem(home, options)
         with storage_errors(home):
@@ -128,15 +134,22 @@ def place_staged(copy: TableCopy, options: Mapping[str, Any] | None = None) -> N
                 rename(filesystem, path, target)
     # A partition may have several, so none of the hidden places goes before all have been moved.
     for stage in sorted({staged.rpartition("/")[0] for staged in copy.staged}):
+        check()
         filesystem, path = open_filesystem(stage, options)
         with storage_errors(stage):
             if filesystem.exists(path):
                 filesystem.rm(path, recursive=True)
 
 
-def remove_extraneous(copy: TableCopy, options: Mapping[str, Any] | None = None) -> None:
-    """Remove files that the source has no more."""
+def remove_extraneous(
+    copy: TableCopy, options: Mapping[str, Any] | None = None, *, check: Callable[[], None] = lambda: None
+) -> None:
+    """Remove files that the source has no more.
+
+    :param check: is called before each file; raises if the cycle must end.
+    """
     for uri in copy.extraneous:
+        check()
         filesystem, path = open_filesystem(uri, options)
         with storage_errors(uri):
             if filesystem.exists(path):

@@ -82,6 +82,7 @@ def load_increment(
     run_copy: CopyRunner,
     progress: Callable[[str], None] = logger.info,
     on_step: Callable[[str], None] = lambda _: None,
+    check: Callable[[], None] = lambda: None,
 ) -> LoadSummary:
     """Load a finished incremental dump; one that was published already changes nothing.
 
@@ -90,6 +91,7 @@ def load_increment(
     :param dump: URI of the dump.
     :param run_copy: carries out a copy plan (URI of the plan, URI of the directory for outcomes).
     :param on_step: told each step before it is taken; tests kill there.
+    :param check: is called before each file that is moved or removed; raises if the cycle must end.
     :raises DumpIncompleteError: the dump is not finished.
     :raises DumpCorruptError: the dump is not as it was written.
     :raises TargetNotOursError: the target database is not this policy's.
@@ -100,7 +102,7 @@ def load_increment(
     directory = DumpDirectory(dump, policy.storage_options)
     manifest = directory.manifest()
     with target_pool.client() as client:
-        load = _Load(client, policy, directory, progress=progress, on_step=on_step)
+        load = _Load(client, policy, directory, progress=progress, on_step=on_step, check=check)
         if load.is_published():
             progress(f"{policy.target_database} is published at event {manifest['event_id']} already.")
         else:
@@ -127,7 +129,9 @@ class _Load:
         *,
         progress: Callable[[str], None],
         on_step: Callable[[str], None],
+        check: Callable[[], None],
     ) -> None:
+        self._check = check
         self._client = client
         self._policy = policy
         self._database = policy.target_database
@@ -217,7 +221,7 @@ class _Load:
         for name, copy in self._copies.items():
             if copy.staged:
                 self._on_step(f"place {name}")
-                place_staged(copy, self._policy.storage_options)
+                place_staged(copy, self._policy.storage_options, check=self._check)
         self._progress(f"{self._database}: {count} files copied")
 
     def shape(self) -> None:
@@ -257,7 +261,7 @@ class _Load:
         for name, copy in self._copies.items():
             if copy.extraneous:
                 self._on_step(f"remove files {name}")
-                remove_extraneous(copy, self._policy.storage_options)
+                remove_extraneous(copy, self._policy.storage_options, check=self._check)
 
     def describe(self) -> None:
         for facts in self._concerned:
