@@ -39,6 +39,7 @@ from airflow_hive_federation.replication.dump.directory import DumpDirectory
 from airflow_hive_federation.replication.dump.drain import abort_remaining, begin_drain, has_drained
 from airflow_hive_federation.replication.dump.homes import Homes
 from airflow_hive_federation.replication.dump.lease import end_lease
+from airflow_hive_federation.replication.metadata.spark_tables import data_location
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.target import markers
 from airflow_hive_federation.replication.target.cycle_lock import CycleLock
@@ -232,7 +233,7 @@ def reverse_policy(source: MetastorePool, policy: ReplicationPolicy) -> Replicat
     with source.client() as client:
         tables = client.get_tables(policy.source_database, client.list_tables(policy.source_database))
         roots = {
-            _root(str(one.sd.location))
+            _root(str(data_location(one)))
             for one in tables
             if one.tableType == "EXTERNAL_TABLE"
             and one.sd

@@ -27,6 +27,7 @@ from airflow_hive_federation.replication.dump.contents import (
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.drain import DrainStart, valid_transactions
 from airflow_hive_federation.replication.dump.lease import lease_of_a_dump
+from airflow_hive_federation.replication.dump.left_out import left_out
 from airflow_hive_federation.replication.dump.removals import refuse_missing
 from airflow_hive_federation.replication.dump.source_directories import Sightings, new_directories_missing
 from airflow_hive_federation.replication.dump.source_history import note_event
@@ -34,7 +35,8 @@ from airflow_hive_federation.replication.dump.tables import write_files, write_p
 from airflow_hive_federation.replication.metadata import external_tables, statistics
 from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
 from airflow_hive_federation.replication.metadata.directories import check_external, check_partitions
-from airflow_hive_federation.replication.metadata.table_names import asked_for, named_source, reason_to_skip
+from airflow_hive_federation.replication.metadata.spark_tables import at_its_data
+from airflow_hive_federation.replication.metadata.table_names import asked_for, named_source
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.progress import counted
 
@@ -182,7 +184,7 @@ class _Dump:
     def _tables(self, client: MetastoreClient) -> tuple[list[Any], dict[str, str]]:
         """The tables to dump, and for each of the others why it is left out."""
         found: list[Any] = list(client.get_tables(self._database, client.list_tables(self._database)))
-        skipped = {table.tableName: why for table in found if (why := reason_to_skip(self._policy, table))}
+        skipped = left_out(self._policy, found)
         for name, why in sorted(asked_for(skipped).items()):
             self._progress(f"{self._database}.{name} is not replicated: {why}.")
         return [table for table in found if table.tableName not in skipped], skipped
@@ -195,7 +197,9 @@ class _Dump:
         text = write_ids.text() if write_ids else None
         try:
             with self._pool.client() as client:
-                table = client.get_table(self._database, name, with_column_stats=True, valid_write_ids=text)
+                table = at_its_data(
+                    client.get_table(self._database, name, with_column_stats=True, valid_write_ids=text)
+                )
                 constraints = client.get_table_constraints(self._database, name)
                 partitioned = table.partitionKeys and kind.has_files
                 partitions = statistics.iter_partitions(client, table) if partitioned else ()

@@ -51,6 +51,7 @@ from airflow_hive_federation.replication.dump.increment_plan import (
     plan_table,
 )
 from airflow_hive_federation.replication.dump.lease import end_lease, lease_of_a_dump
+from airflow_hive_federation.replication.dump.left_out import left_out
 from airflow_hive_federation.replication.dump.removals import (
     Unexplained,
     losses_of,
@@ -65,12 +66,8 @@ from airflow_hive_federation.replication.metadata.database_properties import dat
 from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
 from airflow_hive_federation.replication.metadata.directories import check_external, check_partitions
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
-from airflow_hive_federation.replication.metadata.table_names import (
-    asked_for,
-    named_event,
-    named_source,
-    reason_to_skip,
-)
+from airflow_hive_federation.replication.metadata.spark_tables import at_its_data
+from airflow_hive_federation.replication.metadata.table_names import asked_for, named_event, named_source
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import policy_changes
 from airflow_hive_federation.replication.progress import counted
@@ -302,7 +299,7 @@ class _Moment:
             database_changed=folded.database_changed and properties != before,
         )
         every: list[Any] = list(client.get_tables(database, client.list_tables(database)))
-        skipped = {str(one.tableName): why for one in every if (why := reason_to_skip(policy, one))}
+        skipped = left_out(policy, every)
         tables = [one for one in every if one.tableName not in skipped]
         absent = judge_tables(
             position.tables,
@@ -444,7 +441,9 @@ class _Dump:
     def _write_table(self, name: str, plan: TablePlan) -> dict[str, Any]:
         text = plan.write_ids.text() if plan.write_ids else None
         with self._pool.client() as client:
-            table = client.get_table(self._database, name, with_column_stats=True, valid_write_ids=text)
+            table = at_its_data(
+                client.get_table(self._database, name, with_column_stats=True, valid_write_ids=text)
+            )
             kind = table_kind(table)
             constraints = client.get_table_constraints(self._database, name)
             partitions = (

@@ -67,7 +67,11 @@ class TargetLayout:
         placed = source.sd is not None and source.sd.location
         location = self.directory(document, source.sd.location, "") if placed else None  # type: ignore[union-attr,arg-type]
         made = target_table(
-            source, database=self.policy.target_database, location=location, parameters=parameters
+            source,
+            database=self.policy.target_database,
+            location=location,
+            parameters=parameters,
+            table_names=self.policy.table_names,
         )
         made.parameters[markers.DEFINITION] = definition_digest(made)
         return with_honest_statistics(made, document["write_ids"])

@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.replication.metadata.locations import Place, relative_to
+from airflow_hive_federation.replication.metadata.spark_tables import data_location
 
 
 class Places:
@@ -20,7 +21,7 @@ class Places:
     """
 
     def __init__(self, table: Any, partitions: Iterable[Any] = ()) -> None:
-        self.root: str = (table.sd and table.sd.location) or ""
+        self.root: str = data_location(table) or ""
         self._keys = [key.name for key in table.partitionKeys or ()]
         self._names = bytearray()
         self._ends: array[int] = array("q")

@@ -7,7 +7,6 @@ names are translated on the way there, and in what it answers on the way back.
 from __future__ import annotations
 
 import inspect
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.events import Event, TableAltered, TableEvent
-from airflow_hive_federation.replication.metadata.definitions import not_replicated
+from airflow_hive_federation.replication.metadata.definitions import TableKind, not_replicated, table_kind
+from airflow_hive_federation.replication.metadata.view_text import Renaming
+from airflow_hive_federation.replication.metadata.views import reason_to_leave_out
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 if TYPE_CHECKING:
@@ -56,10 +57,8 @@ def reason_to_skip(policy: ReplicationPolicy, table: Any) -> str | None:
     """
     if not policy.replicates(table.tableName):
         return LEFT_OUT
-    read = [name for name in policy.table_names if _reads(table, policy.source_database, name)]
-    if read:
-        # Its text names their columns by them, and aliases look the same.
-        return f"it is a view of tables with other names on the target: {', '.join(sorted(read))}"
+    if table_kind(table) is TableKind.VIEW:
+        return reason_to_leave_out(table, _renaming(policy))
     return not_replicated(table)
 
 
@@ -76,13 +75,22 @@ def is_left_from_before(policy: ReplicationPolicy, table: Any) -> bool:
 
     :param table: wire ``Table`` of the target.
     """
-    names = policy.table_names.values() if policy.into_existing else ()
-    return any(_reads(table, policy.target_database, name) for name in names)
+    if not policy.into_existing or table_kind(table) is not TableKind.VIEW:
+        return False
+    way_here = Renaming(
+        source_database=policy.target_database,
+        target_database=policy.source_database,
+        tables={target: source for source, target in policy.table_names.items()},
+    )
+    return reason_to_leave_out(table, way_here) is not None
 
 
-def _reads(table: Any, database: str, name: str) -> bool:
-    named = rf"`{re.escape(database)}`\s*\.\s*`{re.escape(name)}`"
-    return bool(re.search(named, table.viewExpandedText or "", re.IGNORECASE))
+def _renaming(policy: ReplicationPolicy) -> Renaming:
+    return Renaming(
+        source_database=policy.source_database,
+        target_database=policy.target_database,
+        tables=policy.table_names,
+    )
 
 
 class _NamedPool:

@@ -11,7 +11,6 @@ from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.replication.metadata.definitions import (
     TableKind,
     not_replicated,
-    rename_database,
     table_kind,
     target_partition,
     target_table,
@@ -44,11 +43,6 @@ def test_what_is_left_out_says_why() -> None:
     assert "materialized" in (not_replicated(table("MATERIALIZED_VIEW")) or "")
     assert "Kudu" in (not_replicated(table("EXTERNAL_TABLE", storage_handler="org.KuduStorageHandler")) or "")
     assert "Iceberg" in (not_replicated(table("EXTERNAL_TABLE", table_type="ICEBERG")) or "")
-
-
-def test_a_view_names_the_replica() -> None:
-    text = "select `t`.`a` from `Old`.`t` where `t`.`old` = 'old'"
-    assert rename_database(text, "old", "new") == "select `t`.`a` from `new`.`t` where `t`.`old` = 'old'"
 
 
 def test_statistics_of_rows_that_are_not_copied_do_not_travel() -> None:
