@@ -21,8 +21,9 @@ from airflow_hive_federation.model.events import (
     TableAltered,
     TableEvent,
     TxnEnded,
+    UnreadableEvent,
     WriteIdsAllocated,
-    parse_event,
+    read_event,
 )
 from airflow_hive_federation.replication.cycle_plan import CyclePlan, plan_cycle
 from airflow_hive_federation.replication.dump.increment_plan import check_source
@@ -177,11 +178,13 @@ class _Counted:
         counted = cls(time.time())
         ours: dict[int, set[str]] = {}  # transaction → tables
         for raw in client.iter_notification_events(last_id):
-            event, when = named_event(policy, parse_event(raw)), int(raw.eventTime or 0)
+            event, when = named_event(policy, read_event(raw)), int(raw.eventTime or 0)
             if isinstance(event, WriteIdsAllocated) and event.database == policy.source_database:
                 for txn, _ in event.write_ids:
                     ours.setdefault(txn, set()).add(event.table)
-            if isinstance(event, TxnEnded):
+            if isinstance(event, UnreadableEvent) and event.ends_transaction:
+                counted._add((), when, of_ours=True)  # perhaps
+            elif isinstance(event, TxnEnded):
                 counted._add(ours.get(event.txn_id, ()), when, of_ours=event.txn_id in ours)
             elif event.database == policy.source_database:
                 names = {event.table} if isinstance(event, TableEvent) else set()

@@ -29,7 +29,7 @@ from typing import IO, TYPE_CHECKING, Any
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_json, to_json
-from airflow_hive_federation.model.events import Event, TableEvent, parse_event
+from airflow_hive_federation.model.events import Event, TableEvent, read_event
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.replication.dump import external_changes
 from airflow_hive_federation.replication.dump.change_manager import kept_by_source
@@ -52,6 +52,7 @@ from airflow_hive_federation.replication.dump.increment_plan import (
 )
 from airflow_hive_federation.replication.dump.lease import end_lease, lease_of_a_dump
 from airflow_hive_federation.replication.dump.left_out import left_out
+from airflow_hive_federation.replication.dump.other_partitions import other_partitions
 from airflow_hive_federation.replication.dump.removals import (
     Unexplained,
     losses_of,
@@ -61,11 +62,13 @@ from airflow_hive_federation.replication.dump.removals import (
 from airflow_hive_federation.replication.dump.source_directories import Sightings
 from airflow_hive_federation.replication.dump.source_history import check_history, is_another, note_event
 from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
+from airflow_hive_federation.replication.dump.unreadable_events import described, warn_of_unreadable
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.database_properties import database_claims
 from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
 from airflow_hive_federation.replication.metadata.directories import check_external, check_partitions
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
+from airflow_hive_federation.replication.metadata.places import Places
 from airflow_hive_federation.replication.metadata.spark_tables import at_its_data
 from airflow_hive_federation.replication.metadata.table_names import asked_for, named_event, named_source
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -94,6 +97,7 @@ class IncrementSummary:
     :param tables: tables concerned.
     :param transactions: transactions that ended.
     :param lost: events were missing, so every table was looked at.
+    :param unreadable: events that cannot be read, so that their tables were compared anew: at most 20.
     :param idle: there is nothing to do but to say that the target has got that far; no dump was written.
     :param skipped: tables of the source that are not replicated although the policy asks for them, with the
         reason.
@@ -115,6 +119,7 @@ class IncrementSummary:
     skipped: dict[str, str] = field(default_factory=dict)
     retained: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
+    unreadable: Sequence[str] = ()
 
 
 def dump_increment(
@@ -135,7 +140,7 @@ def dump_increment(
     :param progress: told what has been done.
     :raises NoSuchObjectError: the source database is gone.
     :raises SourceWentBackError: the source knows fewer events than the target has seen.
-    :raises EventCorruptError: an event cannot be read.
+    :raises EventCorruptError: an event cannot be read, and not even its database is known.
     :raises UnknownEventError: an event has a type this version does not know.
     :raises SourceDirectoryMissingError: the directory of a table that is new to the target is not there.
     :raises UnexplainedRemovalError: the source lacks what the target has, no event tells that it was
@@ -173,6 +178,7 @@ def dump_increment(
             "open_writes": [[txn, dict(writes)] for txn, writes in sorted(folded.open_writes.items())],
             "functions_changed": folded.functions_changed,
             "lost": folded.lost,
+            "unreadable": described(folded.unreadable),
             "mend": moment.mend.to_json(),
             "adopted": moment.adopted,
             **facts,
@@ -199,6 +205,7 @@ def summary_of(uri: str, manifest: Mapping[str, Any]) -> IncrementSummary:
         skipped=asked_for(manifest["skipped"]),
         retained=list(manifest["retained"]),
         dropped=list(manifest["dropped"]),
+        unreadable=manifest.get("unreadable", ()),
     )
 
 
@@ -281,14 +288,20 @@ class _Moment:
         check_source(from_id, source_id)
         check_history(client, previous.get("last_event"))
         found = (
-            named_event(policy, parse_event(raw))
+            named_event(policy, read_event(raw))
             for raw in client.iter_notification_events(from_id, up_to=source_id)
         )
         reading = EventReading(found, from_id, transactions, lambda event: spool.write(_event_line(event)))
         open_before = dict(previous.get("open_writes", ()))
         folded = fold(
-            reading, database, source_id=source_id, open_writes=open_before, transactions=transactions
+            reading,
+            database,
+            source_id=source_id,
+            open_writes=open_before,
+            transactions=transactions,
+            lost_before=bool(previous.get("lost")),
         )
+        warn_of_unreadable(folded.unreadable, database, folded.doubtful)
         # Gone, it would look like a database without tables.
         properties = database_claims(client.get_database(database))
         before = database_claims(from_json(types.Database, last.read_json("database.json")))
@@ -316,7 +329,7 @@ class _Moment:
         def another(table: Any) -> bool:
             """Whether a table is another one than was dumped under its name; events would say so."""
             name = table.tableName
-            return folded.lost and name in homes and is_another(table, homes.of(name))
+            return folded.is_doubtful(name) and name in homes and is_another(table, homes.of(name))
 
         def silent_change(table: Any) -> bool:
             """Whether an external table has changed without an event."""
@@ -481,7 +494,6 @@ class _Dump:
             else [],
         }
         self._directory.write_json(table_file("tables", name, ".json"), document)
-        gone = self._moment.folded.partitions_gone.get(name, frozenset())
         self._progress(
             f"{self._database}.{name}: {plan.work.value}, {totals.files} files, {totals.size_bytes} bytes"
         )
@@ -494,7 +506,7 @@ class _Dump:
             "work": plan.work.value,
             "seed": plan.seed,
             "writes": len(plan.writes),
-            "renewed": sorted(gone.intersection(places.names())) if gone else [],
+            "renewed": self._renewed(name, places) if plan.work is TableWork.CONTINUE else [],
             "gone": sorted({*before, *evidence.partitions(name)}.difference(places.names())),
             "losses": losses,
             "external": external_tables.entries(name, places) if kind is TableKind.EXTERNAL else [],
@@ -505,6 +517,15 @@ class _Dump:
         before = self._moment.homes.directory.read_lines("functions.jsonl")
         names = {str(one["functionName"]) for one in before} | self._moment.folded.evidence.functions
         return [one for one in sorted(names - set(there)) if self._moment.folded.evidence.of_function(one)]
+
+    def _renewed(self, name: str, places: Places) -> list[str]:
+        """Partitions whose names stood for others on the target."""
+        folded = self._moment.folded
+        gone = set(folded.partitions_gone.get(name, ()))
+        if folded.is_doubtful(name) and places.partitions:
+            homes = self._moment.homes
+            gone |= other_partitions(homes.of(name), self._directory, name) if name in homes else set()
+        return sorted(gone.intersection(places.names())) if gone else []
 
     def _with_kept(self, files: Iterable[VisibleFile]) -> Iterator[VisibleFile]:
         """Note of each file where the source's change manager keeps it, if it has been removed."""

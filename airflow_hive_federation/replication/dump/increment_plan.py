@@ -16,6 +16,7 @@ from airflow_hive_federation.model import events as ev
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.dump.contents import cut_below_open
 from airflow_hive_federation.replication.dump.evidence import Evidence
+from airflow_hive_federation.replication.dump.unreadable_events import Concern, concern_of
 from airflow_hive_federation.replication.load.pairs import Pairs
 from airflow_hive_federation.storage.filesystem import canonical
 
@@ -43,6 +44,9 @@ class EventFold:
     :param database_changed: the database's own properties changed.
     :param functions_changed: permanent functions were created or dropped.
     :param lost: events of the cycle are gone: everything must be looked at.
+    :param doubtful: tables of which an event cannot be read. They are compared anew, as all are where events
+        are lost.
+    :param unreadable: the events of the database, and of transactions, that cannot be read.
     :param kept: canonical URI of a file of the source → its place in the change manager's root, should it be
         removed before it is copied.
     :param evidence: what the events say has been removed.
@@ -59,8 +63,14 @@ class EventFold:
     database_changed: bool = False
     functions_changed: bool = False
     lost: bool = False
+    doubtful: frozenset[str] = frozenset()
+    unreadable: Sequence[ev.UnreadableEvent] = ()
     kept: Mapping[str, str] = field(default_factory=dict)
     evidence: Evidence = field(default_factory=lambda: Evidence(""))
+
+    def is_doubtful(self, table: str) -> bool:
+        """Whether events of a table may be missing, so that it must be compared anew."""
+        return self.lost or table in self.doubtful
 
 
 class TableWork(Enum):
@@ -197,6 +207,7 @@ def fold(
     source_id: int,
     open_writes: OpenWrites,
     transactions: ValidTxns,
+    lost_before: bool = False,
 ) -> EventFold:
     """Fold the events of a cycle. Where some are missing, transactions whose end is among them ended too.
 
@@ -204,7 +215,10 @@ def fold(
     :param source_id: the source's last event.
     :param open_writes: what earlier cycles left open.
     :param transactions: the source's transactions at the cycle's moment.
+    :param lost_before: events of the previous cycle were lost. Among them may be the end of a transaction
+        that ended after that cycle's moment, which no later event repeats.
     :raises UnknownEventError: events of the database have types this version does not know.
+    :raises EventCorruptError: an event cannot be read, and its heading names no database.
     """
     folding = _Folding(database, open_writes)
     for event in reading:
@@ -216,8 +230,8 @@ def fold(
             remedy="Update airflow-hive-federation; until then the replica stays at its last event.",
             event_types=sorted(folding.unknown),
         )
-    lost = reading.has_gap(source_id)
-    if lost:
+    lost = reading.has_gap(source_id) or folding.lost
+    if lost or lost_before:
         folding.end_unseen(transactions)
     return folding.result(reading.from_id, reading.to_id(source_id), lost=lost)
 
@@ -243,11 +257,11 @@ def plan_table(
         return _new_table(TableWork.CREATE, name, source, folded)
     if replace or folded.created.get(name, 0) > target.loaded_id:
         return _new_table(TableWork.REPLACE, name, source, folded)
-    looked_at = always or folded.lost or name in folded.looked_at
+    looked_at = always or folded.is_doubtful(name) or name in folded.looked_at
     if source is None:
         return TablePlan(work=TableWork.CONTINUE if looked_at else TableWork.NOTHING)
     writes = _above(target.high_watermark, folded.writes.get(name, ()))
-    if folded.lost:
+    if folded.is_doubtful(name):
         writes = _with_lost(writes, target.high_watermark, source)
     known = _contiguous(writes, target.high_watermark)
     reached = known[-1][1] if known else target.high_watermark
@@ -302,12 +316,17 @@ class _Folding:
         self._database_changed = self._functions_changed = False
         self._kept: dict[str, str] = {}
         self._evidence = Evidence(database)
+        self._doubtful: set[str] = set()
+        self._unreadable: list[ev.UnreadableEvent] = []
         self.unknown: set[str] = set()
+        self.lost = False
 
     def add(self, event: ev.Event) -> None:
         self._kept.update((canonical(uri), place) for uri, place in event.kept)
         self._evidence.add(event)
-        if isinstance(event, ev.TxnEnded):
+        if isinstance(event, ev.UnreadableEvent):
+            self._cannot_read(event)
+        elif isinstance(event, ev.TxnEnded):
             if event.txn_id in self._open:
                 del self._open[event.txn_id]
                 self._ends.append(event.txn_id, int(event.committed))
@@ -340,9 +359,20 @@ class _Folding:
             database_changed=self._database_changed or lost,
             functions_changed=self._functions_changed or lost,
             lost=lost,
+            doubtful=frozenset(self._doubtful),
+            unreadable=self._unreadable,
             kept=self._kept,
             evidence=self._evidence,
         )
+
+    def _cannot_read(self, event: ev.UnreadableEvent) -> None:
+        concern = concern_of(event, self._database)
+        if concern is not Concern.NOTHING:
+            self._unreadable.append(event)
+        if concern is Concern.TABLE:
+            self._doubtful.add(event.table)
+        self._functions_changed = self._functions_changed or concern is Concern.FUNCTIONS
+        self.lost = self.lost or concern is Concern.DATABASE
 
     def _of_ours(self, event: ev.Event) -> None:
         if isinstance(event, ev.WriteIdsAllocated):

@@ -234,12 +234,15 @@ def _move_storage(storage: Any, source_location: str | None, location: str | Non
         storage.serdeInfo.parameters = moved
     skewed = storage.skewedInfo
     if skewed is not None and skewed.skewedColValueLocationMaps and source_location and location:
-        skewed.skewedColValueLocationMaps = {
-            values: _moved(directory, source_location, location)
+        inside = {
+            values: locations.relative_to(directory, source_location)
             for values, directory in skewed.skewedColValueLocationMaps.items()
         }
-
-
-def _moved(directory: str, source: str, target: str) -> str:
-    inside = locations.relative_to(directory, source)
-    return directory if inside is None else join(target, inside)
+        # Hive lets them point elsewhere: a partition that was renamed names its former directories. A replica
+        # must not read there; without any, Hive reads all of the partition (``ListBucketingPrunerUtils``).
+        whole = all(path is not None for path in inside.values())
+        skewed.skewedColValueLocationMaps = (
+            {values: join(location, path) for values, path in inside.items() if path is not None}
+            if whole
+            else {}
+        )

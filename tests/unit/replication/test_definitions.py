@@ -70,3 +70,18 @@ def test_what_the_target_gets_is_made_without_changing_the_sources(make: Any) ->
     assert made.parameters == {"a": "b", "c": "d"}
     assert made.sd.location == "file:/target/t"
     assert made.sd.skewedInfo.skewedColValueLocationMaps == {("x",): "file:/target/t/x"}
+
+
+@pytest.mark.parametrize("make", [target_table, target_partition])
+def test_a_replica_of_a_list_bucketed_table_never_names_directories_of_the_source(make: Any) -> None:
+    """Without any directory, Hive reads all of the table; with some of them, only those."""
+    places = {("x",): "file:/source/t/d=b/x", ("y",): "file:/source/t/d=a/y"}
+    skewed = types.SkewedInfo(skewedColValueLocationMaps=places)
+    found = (types.Table if make is target_table else types.Partition)(
+        dbName="d",
+        tableName="t",
+        parameters={},
+        sd=types.StorageDescriptor(location="file:/source/t/d=b", skewedInfo=skewed),
+    )
+    made = make(found, database="e", location="file:/target/t/d=b", parameters={})
+    assert made.sd.skewedInfo.skewedColValueLocationMaps == {}

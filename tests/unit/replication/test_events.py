@@ -119,13 +119,43 @@ def test_types_that_no_statement_wrote_here() -> None:
         made("ALLOC_WRITE_ID_EVENT", {"txnIdList": [1, 2], "writeIdList": [1]}),
         made("CREATE_TABLE", table=None),
         made("ADD_FOREIGNKEY", {"foreignKeyListJson": []}),
+        made("ALTER_TABLE", {"tableObjBeforeJson": '{["str",1,"x":"file:/"}'}),
+        made("ALTER_TABLE", "[" * 1_000_000),
     ],
-    ids=range(12),
+    ids=range(14),
 )
 def test_what_cannot_be_read_is_named(raw: NotificationEvent) -> None:
     with pytest.raises(EventCorruptError, match="event 7") as caught:
         ev.parse_event(raw)
     assert pickle.loads(pickle.dumps(caught.value)).event_id == 7
+    # Its heading stands outside of its message.
+    event = ev.read_event(raw)
+    assert isinstance(event, ev.UnreadableEvent)
+    assert (event.event_type, event.database, event.table) == (raw.eventType, "db", raw.tableName or "")
+
+
+def test_a_message_that_unpacks_to_gigabytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = base64.b64encode(gzip.compress(b'{"txnid": 1}' + b" " * 10_000)).decode()
+    raw = made("COMMIT_TXN", packed, form=ev.GZIP_FORMAT)
+    assert isinstance(ev.read_event(raw), ev.TxnEnded)
+    monkeypatch.setattr(ev, "_LONGEST_MESSAGE", 10_000)
+    event = ev.read_event(raw)
+    assert isinstance(event, ev.UnreadableEvent)
+    assert "10000 bytes" in event.reason
+
+
+def test_a_list_bucketed_table_is_read() -> None:
+    """Hive writes where its skewed values lie as a map with lists for keys."""
+    skewed = '{"11":{"rec":{"3":{"map":["lst","str",1,{["str",1,"484"]:"file:/w/t/k=484"}]}}}}'
+    table = f'{{"1":{{"str":"Two"}},"2":{{"str":"Db"}},"7":{{"rec":{skewed}}}}}'
+    altered = ev.read_event(made("ALTER_TABLE", {"tableObjBeforeJson": table}, table="two"))
+    assert isinstance(altered, ev.TableAltered)
+    assert (altered.old_database, altered.old_table, altered.renamed) == ("db", "two", False)
+    before, after = (f'{{"1":{{"lst":["str",1,"{value}"]}},"6":{{"rec":{skewed}}}}}' for value in "ab")
+    message = {"keyValues": {"d": "a"}, "partitionObjBeforeJson": before, "partitionObjAfterJson": after}
+    renamed = ev.read_event(made("ALTER_PARTITION", message))
+    assert isinstance(renamed, ev.PartitionsChanged)
+    assert renamed.gone == ("d=a",)
 
 
 def test_where_the_change_manager_keeps_the_files_of_an_event() -> None:
