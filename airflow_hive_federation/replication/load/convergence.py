@@ -33,6 +33,7 @@ from airflow_hive_federation.replication.metadata.definitions import TableKind, 
 from airflow_hive_federation.replication.metadata.layout import TargetLayout
 from airflow_hive_federation.replication.progress import counted
 from airflow_hive_federation.replication.target import markers
+from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
@@ -171,6 +172,7 @@ class TableConvergence:
         altered = copy.deepcopy(wanted)
         altered.parameters = _keeping_ours(altered.parameters, found.parameters)
         altered.id = found.id
+        self._make_place(wanted, found)
         self._client.alter_table(self._database, self._name, altered, environment=statistics.KEEP_STATISTICS)
 
     def _describe_table(self, wanted: Any, valid: str | None) -> None:
@@ -224,11 +226,13 @@ class TableConvergence:
             if new:
                 self._client.add_partitions(new, if_not_exists=True, environment=statistics.KEEP_STATISTICS)
             changed = [
-                _without_statistics(_kept(one, found))
+                (one, found)
                 for _, one, found in some
                 if found is not None and not _same(one, found, columns=False)
             ]
-            self._alter_partitions(changed)
+            for one, found in changed:
+                self._make_place(one, found)
+            self._alter_partitions([_without_statistics(_kept(one, found)) for one, found in changed])
         self._surplus = sorted(surplus)
 
     def _stale_partitions(self) -> set[str] | None:
@@ -286,6 +290,19 @@ class TableConvergence:
             valid_write_ids=valid if write_id else None,
             write_id=write_id,
         )
+
+    def _make_place(self, wanted: Any, found: Any) -> None:
+        """Make the directory that a table or partition moves to.
+
+        A metastore makes those of new ones, not those of altered ones (``HiveAlterHandler``). Without files,
+        the directory would not come into being by the copy either, and Hive's jobs fail on one that is not
+        there (``FileInputFormat``).
+        """
+        place = wanted.sd.location if wanted.sd is not None else None
+        if place and found.sd is not None and place != found.sd.location:
+            filesystem, path = open_filesystem(place, self._layout.policy.storage_options)
+            with storage_errors(place):
+                filesystem.makedirs(path, exist_ok=True)
 
     def _names_there(self) -> set[str]:
         return set(self._client.list_partition_names(self._database, self._name))

@@ -1,0 +1,1 @@
+"""Hive's own replication suite, re-enacted: see README.md."""
