@@ -79,8 +79,12 @@ def message(status: int, text: bytes = b"") -> bytes:
     return struct.pack("!BI", status, len(text)) + text
 
 
+def settings(authentication: PlainSettings | KerberosSettings) -> MetastoreSettings:
+    return MetastoreSettings(uris=(f"thrift://{ENDPOINT.host}",), authentication=authentication)
+
+
 def channel(server: Server) -> SaslChannel:
-    return SaslChannel(server, ENDPOINT, PLAIN, Deadline(5))  # type: ignore[arg-type]
+    return SaslChannel(server, ENDPOINT, settings(PLAIN), Deadline(5))  # type: ignore[arg-type]
 
 
 def test_plain() -> None:
@@ -118,4 +122,4 @@ def test_without_gssapi(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "gssapi", None)
     kerberos = KerberosSettings(server_principal="hive/_HOST@A")
     with pytest.raises(ConfigurationError, match="needs the package gssapi"):
-        SaslChannel(SimpleNamespace(), ENDPOINT, kerberos, Deadline(5))  # type: ignore[arg-type]
+        SaslChannel(SimpleNamespace(), ENDPOINT, settings(kerberos), Deadline(5))  # type: ignore[arg-type]
