@@ -229,6 +229,21 @@ class MetastoreSettings:
                 remedy="Use thrift:// or http://: the tunnel is encrypted up to its last hop.",
             )
         self._check_authentication(endpoints)
+        self._check_http(endpoints)
+
+    def _check_http(self, endpoints: tuple[Endpoint, ...]) -> None:
+        plain = [one for one in endpoints if one.scheme == "http"]
+        if self.tls is not None and plain:
+            raise ConfigurationError(
+                f"There are TLS files for {plain[0]}, which does without TLS.",
+                remedy="Write https://, or remove the TLS files.",
+            )
+        exposed = [one for one in plain if one.host not in _LOOPBACK]
+        if self.http_headers and self.dialer is None and exposed:
+            raise ConfigurationError(
+                f"The HTTP headers, a bearer token perhaps, would travel to {exposed[0]} unencrypted.",
+                remedy="Use https:// URIs, or an SSH route.",
+            )
 
     def _check_authentication(self, endpoints: tuple[Endpoint, ...]) -> None:
         if self.authentication is None:
