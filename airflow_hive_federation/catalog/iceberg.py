@@ -6,6 +6,7 @@ metadata. Iceberg has no events; a refresh takes the newest metadata over.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,9 +14,16 @@ from functools import cached_property
 from typing import Any
 
 from airflow_hive_federation.catalog.factories import CONNECTION, Factory, Opening
-from airflow_hive_federation.errors import ConfigurationError, MetastoreUnreachableError, NoSuchObjectError
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    InvalidObjectError,
+    MetastoreUnreachableError,
+    NoSuchObjectError,
+)
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.listing import list_directory
+
+log = logging.getLogger(__name__)
 
 PATH = "iceberg.table.path"
 PREFIX = "iceberg.catalog."
@@ -101,7 +109,7 @@ class IcebergCatalog(IcebergTableCatalog):
     def get_database(self, name: str) -> types.Database:
         """See :meth:`.roles.Reader.get_database`."""
         with _translated(f"namespace {name}"):
-            found = self._catalog.load_namespace_properties(name)
+            found = self._catalog.load_namespace_properties(self._namespace(name))
         return types.Database(
             name=name.lower(),
             description=found.get("comment"),
@@ -110,22 +118,78 @@ class IcebergCatalog(IcebergTableCatalog):
         )
 
     def list_tables(self, database: str) -> list[str]:
-        """See :meth:`.roles.Reader.list_tables`."""
+        """See :meth:`.roles.Reader.list_tables`; names are in lower case, as Hive's are.
+
+        :raises InvalidObjectError: two tables whose names Hive cannot tell apart.
+        """
         try:
-            with _translated(f"namespace {database}"):
-                return sorted(str(one[-1]) for one in self._catalog.list_tables(database))
+            return sorted(self._tables(database))
         except NoSuchObjectError:
             return []
 
     def get_table(self, database: str, table: str) -> types.Table:
         """See :meth:`.roles.Reader.get_table`."""
-        with _translated(f"{database}.{table}"):
-            return _entry(database, table, self._catalog.load_table((database, table)))
+        named = self._tables(database).get(table.lower())
+        if named is None:
+            raise NoSuchObjectError(f"Iceberg has no table {database}.{table}.")
+        return self._entry(database, table, named)
 
     def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
         """See :meth:`.roles.Reader.get_tables`."""
-        there = set(self.list_tables(database))
-        return [self.get_table(database, name) for name in names if name in there]
+        there = self._tables(database)
+        named = [(name, there[name.lower()]) for name in names if name.lower() in there]
+        return [self._entry(database, name, one) for name, one in named]
+
+    def _entry(self, database: str, table: str, named: tuple[str, ...]) -> types.Table:
+        with _translated(f"{database}.{table}"):
+            return _entry(database, table, self._catalog.load_table(named))
+
+    def _tables(self, database: str) -> dict[str, tuple[str, ...]]:
+        """Iceberg's names of a namespace's tables, by their names in lower case.
+
+        :raises NoSuchObjectError: if there is no such namespace.
+        :raises InvalidObjectError: two tables whose names Hive cannot tell apart.
+        """
+        found: dict[str, tuple[str, ...]] = {}
+        with _translated(f"namespace {database}"):
+            namespace = self._namespace(database)
+            for one in self._catalog.list_tables(namespace):
+                lower = str(one[-1]).lower()
+                if lower in found:
+                    raise InvalidObjectError(
+                        f"Iceberg's namespace {database} has tables {found[lower][-1]} and {one[-1]}, whose "
+                        "names are one to Hive.",
+                        remedy="Rename one of them, or link the other tables one by one.",
+                    )
+                found[lower] = tuple(map(str, one))
+            self._name_nested(database, namespace)
+        return found
+
+    def _namespace(self, database: str) -> tuple[str, ...]:
+        """Iceberg's name of a namespace, whose levels are parted by dots and which may have upper case."""
+        found: tuple[str, ...] = ()
+        for level in database.split("."):
+            below = [str(one[-1]) for one in self._catalog.list_namespaces(found)]
+            alike = [one for one in below if one.lower() == level.lower()]
+            if level not in alike and len(alike) != 1:
+                if alike:
+                    raise InvalidObjectError(
+                        f"Iceberg has namespaces {', '.join(sorted(alike))}, whose names are one to Hive.",
+                        remedy="Rename one of them.",
+                    )
+                raise NoSuchObjectError(f"Iceberg has no namespace {database}.")
+            found = (*found, level if level in alike else alike[0])
+        return found
+
+    def _name_nested(self, database: str, namespace: tuple[str, ...]) -> None:
+        nested = sorted(".".join(map(str, one)) for one in self._catalog.list_namespaces(namespace))
+        if nested:
+            log.warning(
+                "%s: tables of the nested namespaces %s are not among its tables; each can be a remote "
+                "database of its own.",
+                database,
+                ", ".join(nested),
+            )
 
     @cached_property
     def _catalog(self) -> Any:

@@ -42,9 +42,8 @@ class Listening(http.server.BaseHTTPRequestHandler):
     def answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.heard.append(f"{self.command} {self.path}\n{self.headers}\n{body!r}")
-        answer = json.dumps(
-            {"defaults": {}, "overrides": self.overrides, "identifiers": [], "TableList": []}
-        ).encode()
+        nothing = {"defaults": {}, "identifiers": [], "namespaces": [["d"]], "TableList": []}
+        answer = json.dumps({**nothing, "overrides": self.overrides}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(answer)))

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_hive_federation.catalog.iceberg import newest_metadata
 from airflow_hive_federation.catalog.open import Catalogs
-from airflow_hive_federation.errors import ConfigurationError, NoSuchObjectError
+from airflow_hive_federation.errors import ConfigurationError, InvalidObjectError, NoSuchObjectError
 from airflow_hive_federation.remotes import definitions
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
@@ -81,6 +81,34 @@ def test_by_catalog(table: Any, properties: dict[str, str]) -> None:
                 catalog.get_table(*missing)
         with pytest.raises(NoSuchObjectError):
             catalog.get_database("nothing")
+
+
+def test_names_of_any_case_and_depth(properties: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    theirs = SqlCatalog("theirs", **properties)
+    schema = pa.schema([("id", pa.int64())])
+    for namespace, name in (("Sales", "Orders"), ("Sales", "returns"), ("Sales.EU", "Taxes")):
+        theirs.create_namespace_if_not_exists(namespace)
+        theirs.create_table(f"{namespace}.{name}", schema=schema)
+    given = {f"iceberg.catalog.{name}": value for name, value in {**properties, "name": "theirs"}.items()}
+    with Catalogs() as catalogs:
+        catalog, _ = catalogs.open("iceberg", given, remote="r")
+        assert catalog.list_tables("sales") == ["orders", "returns"]
+        assert "Sales.EU" in caplog.text
+        assert [one.tableName for one in catalog.get_tables("sales", ["orders", "returns"])] == [
+            "orders",
+            "returns",
+        ]
+        assert catalog.get_table("sales", "orders").tableName == "orders"
+        assert catalog.get_database("sales").name == "sales"
+        assert catalog.list_tables("sales.eu") == ["taxes"]
+        assert catalog.get_table("sales.eu", "taxes").dbName == "sales.eu"
+        theirs.create_table("Sales.ORDERS", schema=schema)
+        for ask in (lambda: catalog.list_tables("sales"), lambda: catalog.get_table("sales", "returns")):
+            with pytest.raises(InvalidObjectError, match=r"Orders and ORDERS|ORDERS and Orders"):
+                ask()
+    theirs.close()
 
 
 def test_the_newest_metadata_is_of_the_highest_number(tmp_path: Path) -> None:
