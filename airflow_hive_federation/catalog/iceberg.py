@@ -123,7 +123,10 @@ class IcebergCatalog(IcebergTableCatalog):
         :raises InvalidObjectError: two tables whose names Hive cannot tell apart.
         """
         try:
-            return sorted(self._tables(database))
+            found = self._tables(database)
+            with _translated(f"namespace {database}"):
+                self._name_nested(database, self._namespace(database))
+            return sorted(found)
         except NoSuchObjectError:
             return []
 
@@ -152,8 +155,7 @@ class IcebergCatalog(IcebergTableCatalog):
         """
         found: dict[str, tuple[str, ...]] = {}
         with _translated(f"namespace {database}"):
-            namespace = self._namespace(database)
-            for one in self._catalog.list_tables(namespace):
+            for one in self._catalog.list_tables(self._namespace(database)):
                 lower = str(one[-1]).lower()
                 if lower in found:
                     raise InvalidObjectError(
@@ -162,7 +164,6 @@ class IcebergCatalog(IcebergTableCatalog):
                         remedy="Rename one of them, or link the other tables one by one.",
                     )
                 found[lower] = tuple(map(str, one))
-            self._name_nested(database, namespace)
         return found
 
     def _namespace(self, database: str) -> tuple[str, ...]:
