@@ -93,6 +93,9 @@ class _LateConnections:
     def session(self, connection_id: str) -> Mapping[str, Any]:
         return self._airflow().session(connection_id)
 
+    def iceberg(self, connection_id: str) -> Mapping[str, str]:
+        return self._airflow().iceberg(connection_id)
+
     def _airflow(self) -> AirflowConnections:
         from airflow_hive_federation.hooks.remotes import AirflowConnections
 

@@ -50,7 +50,7 @@ class Description:
     dead_letters: DeadLetterHandler | None = None
     dead_letter_limit: int | None = None
     position_key: str | None = None
-    storage_options: Mapping[str, Any] | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     lock_policy: PollPolicy = LOCK_POLICY
     at: Callable[[str], None] = lambda _step: None
 

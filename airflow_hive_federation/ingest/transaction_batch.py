@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -74,7 +74,7 @@ class BatchSettings:
     buffer_bytes: int
     heartbeat_interval_s: float
     fence: types.LockComponent | None = None
-    storage_options: Any = None
+    storage_options: Any = field(default=None, repr=False)
     lock_policy: PollPolicy = LOCK_POLICY
     at: Callable[[str], None] = lambda _step: None
     on_lost: Callable[[Collection[int]], None] = lambda _txn_ids: None

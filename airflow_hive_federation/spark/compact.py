@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from airflow_hive_federation.acid.compaction.merge import MergeOutcome
@@ -69,7 +69,7 @@ def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None 
 class MergeTask:
     """The function of a Spark task."""
 
-    options: Mapping[str, Any] | None
+    options: Mapping[str, Any] | None = field(repr=False)
     compression: str
     threads: int
 

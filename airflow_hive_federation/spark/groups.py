@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from airflow_hive_federation.errors import (
@@ -100,7 +100,7 @@ class GroupTask:
     run_id: str
     threads: int = 1
     bytes_per_s: float | None = None
-    options: Mapping[str, Any] | None = None
+    options: Mapping[str, Any] | None = field(default=None, repr=False)
     files_done: Counter
     bytes_done: Counter
 

@@ -57,7 +57,7 @@ class CopySettings:
     :param fence: asked before a file gets its name: a copy of a cycle that is over publishes nothing.
     """
 
-    options: Mapping[str, Any] | None = None
+    options: Mapping[str, Any] | None = field(default=None, repr=False)
     run_id: str = ""
     sync: bool = False
     rewrite: Rewrite | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ class Writing:
     """
 
     staging: str
-    storage_options: Mapping[str, Any] | None
+    storage_options: Mapping[str, Any] | None = field(repr=False)
     purpose: str
     file_format: str
     columns: tuple[Column, ...]
