@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from airflow_hive_federation.model import events as ev
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -39,7 +40,7 @@ class Evidence:
             self._tables.add(event.old_table)
         if event.database != self._database:
             return
-        if isinstance(event, ev.TableDropped):
+        if isinstance(event, ev.TableDropped) or _is_unreadable_drop(event):
             self._tables.add(event.table)
         elif isinstance(event, ev.PartitionsChanged):
             self._partitions[event.table].update(event.gone)
@@ -82,6 +83,11 @@ class Evidence:
     def partitions(self, table: str) -> Collection[str]:
         """Names of the partitions of a table that were dropped or renamed."""
         return self._partitions.get(table, frozenset())
+
+
+def _is_unreadable_drop(event: ev.Event) -> TypeGuard[ev.UnreadableEvent]:
+    """Whether an event says by its heading alone that a table was dropped."""
+    return isinstance(event, ev.UnreadableEvent) and event.event_type == "DROP_TABLE" and bool(event.table)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,7 +66,7 @@ class EventFold:
     doubtful: frozenset[str] = frozenset()
     unreadable: Sequence[ev.UnreadableEvent] = ()
     kept: Mapping[str, str] = field(default_factory=dict)
-    evidence: Evidence = field(default_factory=lambda: Evidence(""))
+    evidence: Evidence = field(default_factory=lambda: Evidence(""), compare=False)
 
     def is_doubtful(self, table: str) -> bool:
         """Whether events of a table may be missing, so that it must be compared anew."""
