@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
@@ -22,6 +23,7 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from airflow_hive_federation.replication.metadata.reference_scan import scanned_tables
 
+_Kind = TypeVar("_Kind", exp.Table, exp.Column, exp.Dot)
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE)
 _LITERALS = frozenset({TokenType.STRING, TokenType.NUMBER, TokenType.RAW_STRING})
 #: Engines that accept ``database.table.column``; Hive 4.2 refuses it (``TypeCheckProcFactory``).
@@ -123,11 +125,11 @@ class _Text:
 
     def rewritten(self) -> str:
         self._aliases = {_lower(one.this) for one in self._tree.find_all(exp.TableAlias) if one.this}
-        for table in self._tree.find_all(exp.Table):
+        for table in _all(self._tree, exp.Table):
             self._table(table)
-        for column in self._tree.find_all(exp.Column):
+        for column in _all(self._tree, exp.Column):
             self._column(column)
-        for dot in self._tree.find_all(exp.Dot):
+        for dot in _all(self._tree, exp.Dot):
             self._function(dot)
         self._cross_check()
         made, at = [], 0
@@ -195,7 +197,7 @@ class _Text:
 
     def _keep_alias(self, table: exp.Table, name: exp.Identifier, new: str) -> None:
         """Let the former name of a table be its alias, or take away such an alias where it is not needed."""
-        last = self._at[_start(name)]
+        last = self._number_of(name)
         alias = self._tokens[last + 1] if last + 1 < len(self._tokens) else None
         quote = self._context.quote
         if not table.alias:
@@ -270,12 +272,24 @@ class _Text:
 
     def _replace(self, identifier: exp.Expr, new: str) -> None:
         """Write another name in an identifier's place, quoted as it was, or where it must be."""
-        start, end = _start(identifier), identifier.meta["end"] + 1
         if _lower(identifier) == new:
             return
+        token = self._tokens[self._number_of(identifier)]
+        start, end = token.start, token.end + 1
         quote = self._context.quote
         quoted = self._sql[start] == quote or not _is_plain(new, self._context.dialect)
         self._edits[start] = _Edit(start, end, f"{quote}{new}{quote}" if quoted else new)
+
+    def _number_of(self, identifier: exp.Expr) -> int:
+        """Which token an identifier is.
+
+        :raises UnreadableViewError: there is another token in its place, or none.
+        """
+        start = _start(identifier)
+        number = self._at.get(start)
+        if number is None or self._tokens[number].text.lower() != _lower(identifier):
+            raise UnreadableViewError(f"the place of {identifier.name} in its text is not certain")
+        return number
 
     # -- the second reading ----------------------------------------------------------------------------
 
@@ -292,7 +306,7 @@ class _Text:
                 raise _disagreement(self._sql, token)
         parsed = {
             _start(table.parts[0]): [_lower(part) for part in table.parts]
-            for table in self._tree.find_all(exp.Table)
+            for table in _all(self._tree, exp.Table)
             if isinstance(table.this, exp.Identifier)
         }
         scanned = {
@@ -377,10 +391,15 @@ def _common_names(expressions: Sequence[exp.Expr]) -> set[str]:
     return {one.alias.lower() for one in expressions}
 
 
+def _all(tree: exp.Expr, kind: type[_Kind]) -> Iterator[_Kind]:
+    """Every expression of a kind, but for those in hints: a name there that is nobody's changes no rows."""
+    return (one for one in tree.find_all(kind) if one.find_ancestor(exp.Hint) is None)
+
+
 def _references(tree: exp.Expr) -> list[tuple[str, ...]]:
     return [
         tuple(_lower(table.args.get(part)) for part in ("catalog", "db", "this"))
-        for table in tree.find_all(exp.Table)
+        for table in _all(tree, exp.Table)
         if isinstance(table.this, exp.Identifier)
     ]
 

@@ -41,7 +41,7 @@ def reason_to_leave_out(view: Any, renaming: Renaming) -> str | None:
     :param view: wire ``Table`` of the source.
     """
     try:
-        _Rewriting(view, renaming).result()
+        _Rewriting(view, renaming).check()
     except UnreadableViewError as error:
         return str(error)
     return None
@@ -89,8 +89,16 @@ class _Rewriting:
         self._renaming = renaming
         self._is_trinos = _is_trinos(view)
         self._parameters: Mapping[str, str] = view.parameters or {}
+        self._is_sparks = f"{_NAMESPACE}numParts" in self._parameters or _DEFAULT_DATABASE in self._parameters
         self._expanded: str | None = view.viewExpandedText
         self._original: str | None = view.viewOriginalText
+
+    def check(self) -> None:
+        """Rewrite what may fail: each cycle asks this of each view."""
+        if not self._renaming.changes_nothing and not (self._is_trinos or self._is_sparks):
+            rewritten(self._expanded or "", self._renaming, SqlContext(dialect="hive"))
+        else:
+            self.result()
 
     def result(self) -> tuple[str | None, str | None, dict[str, str]]:
         parameters = dict(self._parameters)
@@ -98,7 +106,7 @@ class _Rewriting:
             return self._expanded, self._original, parameters
         if self._is_trinos:
             return self._expanded, self._of_trino(self._original or ""), parameters
-        if f"{_NAMESPACE}numParts" in parameters or _DEFAULT_DATABASE in parameters:
+        if self._is_sparks:
             return self._of_spark()
         return (*self._of_hive(), parameters)
 
@@ -124,14 +132,15 @@ class _Rewriting:
         context = SqlContext(
             dialect="spark", catalogs=frozenset({_SPARKS_CATALOG}), database=database.lower()
         )
-        texts = (self._expanded, self._original)
-        for text in texts:
+        made: dict[str | None, str | None] = {}
+        # Spark writes the same text twice.
+        for text in {self._expanded, self._original}:
             self._check_spark(text or "")
-        expanded, original = (text and rewritten(text, self._renaming, context) for text in texts)
+            made[text] = text and rewritten(text, self._renaming, context)
         if context.database == self._renaming.source_database:
             key = _DEFAULT_DATABASE if _DEFAULT_DATABASE in parameters else f"{_NAMESPACE}part.1"
             parameters[key] = self._renaming.target_database
-        return expanded, original, parameters
+        return made[self._expanded], made[self._original], parameters
 
     def _namespace(self) -> list[str]:
         """Catalog and database that names without them mean."""

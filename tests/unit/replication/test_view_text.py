@@ -75,6 +75,9 @@ BACK = Renaming(source_database="far", target_database="sales", tables={"new": "
         (SPARK, "select spark_catalog.sales.t.id from t", "select spark_catalog.far.t.id from t"),
         (SPARK, "select sales.t.x from (select sales from sales.t) q",
          "select far.t.x from (select sales from far.t) q"),
+        # The parser counts positions in a hint from the hint's begin.
+        (SPARK, "select /*+ BROADCAST(orders) */ 1 from orders join sales.u",
+         "select /*+ BROADCAST(orders) */ 1 from new `orders` join far.u"),
         (SPARK, "select sales.a.b from other.sales", "select sales.a.b from other.sales"),
         (SPARK, "with orders as (select * from orders) select * from orders",
          "with orders as (select * from new `orders`) select * from orders"),
@@ -116,6 +119,18 @@ def test_a_reference_that_one_reading_misses_is_refused(monkeypatch: pytest.Monk
     monkeypatch.setattr(view_text, "scanned_tables", lambda tokens: iter(()))
     with pytest.raises(UnreadableViewError, match="for certain at character 15"):
         rewritten(text, THERE, HIVE)
+
+
+def test_a_qualifier_that_no_reading_understands_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view_text._Text, "_function", lambda self, dot: None)
+    with pytest.raises(UnreadableViewError, match="for certain at character 8"):
+        rewritten("SELECT sales.f(1) FROM `other`.`t`", THERE, HIVE)
+
+
+def test_a_text_that_means_other_tables_afterwards_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view_text._Text, "_replace", lambda self, identifier, new: None)
+    with pytest.raises(UnreadableViewError, match="means other tables"):
+        rewritten("SELECT 1 FROM `sales`.`t`", THERE, HIVE)
 
 
 # -- any query -------------------------------------------------------------------------------------------
