@@ -255,7 +255,8 @@ class CycleLock:
         found = int(parameters.get(markers.EPOCH, 0))
         if found < self._epoch and parameters.get(markers.POLICY) == self._policy.name:
             database.parameters = {**parameters, markers.EPOCH: str(self._epoch)}
-            client.alter_database(self._policy.target_database, database)
+            with client.guarded(lambda _: self._refuse(self._held.loss)):
+                client.alter_database(self._policy.target_database, database)
         return found
 
     def _take(self, client: MetastoreClient) -> bool:

@@ -231,9 +231,12 @@ def test_a_call_that_hangs_is_given_up_while_there_is_time_for_others() -> None:
 
 def test_a_pool_that_is_used_up_does_not_starve_it() -> None:
     confirmed = threading.Event()
-    with MetastorePool(SETTINGS, 1, wait_timeout_s=600.0) as pool, pool.client():
-        with Heartbeat(pool.settings, lambda _: confirmed.set(), name="x", interval_s=0.001, silence_s=30.0):
-            assert confirmed.wait(30)
+    with (
+        MetastorePool(SETTINGS, 1, wait_timeout_s=600.0) as pool,
+        pool.client(),
+        Heartbeat(pool.settings, lambda _: confirmed.set(), name="x", interval_s=0.001, silence_s=30.0),
+    ):
+        assert confirmed.wait(30)
 
 
 def test_a_guarded_pool_asks_before_calls_that_write_only() -> None:
