@@ -79,7 +79,7 @@ class Location:
 def parse_location(uri: str) -> Location:
     """Take a URI, or a bare local path, apart and normalise it.
 
-    :raises ConfigurationError: it is no URI, or a ``file`` URI of another host.
+    :raises ConfigurationError: it is no URI, a ``file`` URI of another host, or has a name ``.`` or ``..``.
     """
     match = _URI.fullmatch(uri)
     if match is None:
@@ -87,7 +87,9 @@ def parse_location(uri: str) -> Location:
             raise ConfigurationError(
                 f"{uri!r} is not a URI.", remedy="Write scheme://authority/path, or a path."
             )
-        return Location(scheme="file", authority="", path=_clean(str(Path(uri).absolute())))
+        # Somebody's own: their shell writes them relative.
+        path = uri if uri.startswith("/") else os.path.abspath(uri)  # noqa: PTH100 - Path keeps '..'
+        return Location(scheme="file", authority="", path=_clean(path))
     scheme = match["scheme"].lower()
     authority = (match["authority"] or "").lower()
     if scheme == "file" and authority not in {"", "localhost"}:
@@ -113,7 +115,12 @@ def is_below(uri: str, base: str) -> bool:
 
 
 def join(uri: str, *parts: str) -> str:
-    """Append path parts, each relative and with ``/`` between names."""
+    """Append path parts, each relative and with ``/`` between names.
+
+    :raises ConfigurationError: a part has a name ``.`` or ``..``, which would lead elsewhere.
+    """
+    for part in parts:
+        _refuse_dots(part)
     return "/".join([uri.rstrip("/"), *(part.strip("/") for part in parts if part.strip("/"))])
 
 
@@ -397,7 +404,22 @@ def _key(location: Location) -> str:
     return f"{location.authority}{location.path}".rstrip("/")
 
 
+def _refuse_dots(path: str) -> None:
+    """Refuse paths with names ``.`` or ``..``.
+
+    Hadoop's ``Path`` has none: it resolves them. Whoever writes one into a metastore or a dump by other means
+    would have files read, written or removed outside the directories that these belong to.
+    """
+    if "." in path and not {".", ".."}.isdisjoint(path.split("/")):
+        raise ConfigurationError(
+            f"The path {path!r} has a name '.' or '..', by which it would leave its directory.",
+            remedy="Write the path without them. If a metastore or a dump has it, find out who wrote it.",
+            path=path,
+        )
+
+
 def _clean(path: str) -> str:
+    _refuse_dots(path)
     collapsed = re.sub(r"/{2,}", "/", path)
     return collapsed.rstrip("/") or "/"
 
