@@ -4,6 +4,7 @@
 
     HiveFederationError
     ├── ConfigurationError            what the caller asked for cannot be: fix the arguments
+    │   └── HiddenLocationError           Hive's readers would hide everything below a directory
     ├── MetastoreError                a metastore answered with an error, or did not answer
     │   ├── MetastoreUnreachableError     no server behind any URI             (retryable)
     │   ├── MetastoreTimeoutError         no answer within the deadline        (retryable)
@@ -25,13 +26,18 @@
     │   ├── DumpIncompleteError · DumpCorruptError
     │   ├── TargetNotOursError            the target exists and carries no marker of this policy
     │   ├── TargetChangedError            the target was changed by someone else
+    │   ├── LocationConflictError         two tables would share or nest directories of the target
     │   ├── CycleRunningError             another cycle of this policy is at work  (retryable)
+    │   │   └── CycleLostError                this cycle's lock is lost; ``reason`` says how   (retryable)
     │   ├── EventCorruptError             a notification event that cannot be read; ``event_id`` names it
     │   ├── UnknownEventError             an event of a type this version does not know
     │   ├── EventsLostError               events a cycle needs are gone, and nothing else tells what they did
     │   ├── SourceWentBackError           the source's events are fewer, or others, than the target has seen
+    │   ├── SourceDirectoryMissingError   a table's directory is not there; ``directories`` names it
+    │   ├── UnexplainedRemovalError       the source lacks what the target has, and no event tells why
     │   ├── FailoverError                 source and target cannot change places as they are
-    │   └── VerificationError             source and replica differ; ``differences`` names them
+    │   ├── VerificationError             source and replica differ; ``differences`` names them
+    │   └── VerificationIncompleteError   rows cannot be read, and so not be compared; see ``failures``
     ├── RemoteError                   a remote table or database; ``remote`` names it
     │   ├── StatementError                no statement; ``line``, ``column`` and ``expected`` say why
     │   ├── NameTakenError                the local name belongs to something else
@@ -98,6 +104,10 @@ def _rebuild(
 
 class ConfigurationError(HiveFederationError):
     """The arguments, connection or settings cannot work as they are."""
+
+
+class HiddenLocationError(ConfigurationError):
+    """Hive's readers hide a directory that is to hold tables; ``path`` names it."""
 
 
 class MetastoreError(HiveFederationError):
@@ -220,10 +230,18 @@ class TargetChangedError(ReplicationError):
     """The target was changed by someone else; ``differences`` names what."""
 
 
+class LocationConflictError(ReplicationError):
+    """Two tables would share or nest directories of the target; ``tables`` and ``paths`` name them."""
+
+
 class CycleRunningError(ReplicationError):
     """Another cycle of this policy is at work."""
 
     retryable = True
+
+
+class CycleLostError(CycleRunningError):
+    """This cycle has lost its lock: another may have taken its place, so nothing more is changed."""
 
 
 class EventCorruptError(ReplicationError):
@@ -242,12 +260,27 @@ class SourceWentBackError(ReplicationError):
     """The source's events are fewer, or others, than the target has seen: it was restored, or is another."""
 
 
+class SourceDirectoryMissingError(ReplicationError):
+    """Directories of tables to replicate are not there; ``directories`` names them by table."""
+
+
+class UnexplainedRemovalError(ReplicationError):
+    """The source lacks what the target has, and no event of the source tells that it was removed.
+
+    ``tables``, ``partitions`` (by table) and ``directories`` (by table) name what the target would lose.
+    """
+
+
 class FailoverError(ReplicationError):
     """Source and target cannot change places as they are."""
 
 
 class VerificationError(ReplicationError):
     """Source and replica differ; ``differences`` names every difference."""
+
+
+class VerificationIncompleteError(ReplicationError):
+    """Rows of source or replica cannot be read, and so not be compared; ``failures`` names every table."""
 
 
 class RemoteError(HiveFederationError):

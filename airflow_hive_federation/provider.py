@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_hive_federation import __version__
+from airflow_hive_federation.hooks.connection_form import CONNECTION_TYPE
 
 _PACKAGE = "airflow_hive_federation"
 
@@ -36,7 +37,7 @@ def get_provider_info() -> dict[str, Any]:
         "sensors": [_modules("sensors.transactions", "sensors.remote", "sensors.replication")],
         "hooks": [_modules("hooks.metastore", "hooks.spark", "hooks.tunnel")],
         "triggers": [_modules("triggers.transactions", "triggers.remote", "triggers.replication")],
-        "connection-types": [_CONNECTION_TYPE],
+        "connection-types": [CONNECTION_TYPE],
     }
 
 
@@ -45,75 +46,3 @@ def _modules(*names: str) -> dict[str, Any]:
         "integration-name": "Hive Federation",
         "python-modules": [f"{_PACKAGE}.{name}" for name in names],
     }
-
-
-def _field(label: str, description: str, kind: str = "string", **schema: Any) -> dict[str, Any]:
-    return {"label": label, "description": description, "schema": {"type": [kind, "null"], **schema}}
-
-
-# The fields of the connection's form; HiveMetastoreHook says what they mean (its EXTRAS are these and
-# http_headers). Airflow hides what is secret by the field's name; the format only hides it while it is typed.
-_CONNECTION_TYPE = {
-    "connection-type": "hive_federation",
-    "hook-class-name": f"{_PACKAGE}.hooks.metastore.HiveMetastoreHook",
-    "hook-name": "Hive metastore (federation)",
-    "ui-field-behaviour": {
-        "hidden-fields": ["schema"],
-        "relabeling": {"host": "Host", "login": "User"},
-        "placeholders": {
-            "host": "metastore.example.com",
-            "port": "9083",
-            "login": "in whose name to act; by default the operating system's user",
-            "password": "where the metastore asks for one (LDAP, PAM, custom)",
-        },
-    },
-    "conn-fields": {
-        "uris": _field(
-            "URIs",
-            "Instead of host and port, several servers of one metastore, comma-separated: "
-            "thrift://a:9083,thrift://b:9083",
-        ),
-        "transport": _field(
-            "Transport",
-            "How the metastore at host and port is spoken to",
-            enum=["thrift", "thrift+tls", "http", "https"],
-            default="thrift",
-        ),
-        "catalog": _field("Catalog", "Hive catalog that is meant where none is named", default="hive"),
-        "connect_timeout_s": _field(
-            "Connect timeout", "Seconds to connect to one server (10)", "number", minimum=0
-        ),
-        "call_timeout_s": _field("Call timeout", "Seconds one call may take (600)", "number", minimum=0),
-        "tls_ca_file": _field("TLS authorities", "PEM file of the authorities to trust"),
-        "tls_cert_file": _field("TLS client certificate", "PEM file, where the server asks for one"),
-        "tls_key_file": _field("TLS client key", "PEM file, where the key is not beside the certificate"),
-        "tls_key_password": _field("TLS key password", "Password of the client key", format="password"),
-        "kerberos_principal": _field("Kerberos server", "The metastore's principal: hive/_HOST@EXAMPLE.COM"),
-        "kerberos_client_principal": _field(
-            "Kerberos client", "Our principal; by default the keytab's first, or the ticket's"
-        ),
-        "kerberos_keytab": _field("Kerberos keytab", "File with our keys; without one, the ticket of kinit"),
-        "http_path": _field("HTTP path", "Path of the HTTP transport (/metastore)"),
-        "http_bearer_token": _field(
-            "HTTP bearer token", "Sent with every request of the HTTP transport", format="password"
-        ),
-        "ssh_route": _field("SSH route", "user@host -> user@host, as many hops as there are"),
-        "ssh_key_files": _field(
-            "SSH key files", "Files of private keys, comma-separated: one for each hop, or one for all"
-        ),
-        "ssh_known_hosts": _field("SSH known hosts", "Files of known host keys (~/.ssh/known_hosts)"),
-        "ssh_timeout_s": _field("SSH timeout", "Seconds to connect one hop (60)", "number", minimum=0),
-        "ssh_passphrase": _field("SSH passphrase", "Of the private keys", format="password"),
-        "storage_options": _field(
-            "Storage options",
-            'Options of the file systems, as fsspec takes them: {"endpoint_url": "https://…"}; where they '
-            'differ by store, {"s3://bucket": {…}}. Shown to everybody.',
-            format="multiline",
-        ),
-        "secret_storage_options": _field(
-            "Secret storage options",
-            'Keys of the file systems, in the same form: {"key": "…", "secret": "…"}. Never shown again.',
-            format="password",
-        ),
-    },
-}

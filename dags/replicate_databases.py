@@ -2,7 +2,7 @@
 ## Replicate several Hive databases
 
 Keeps databases in step between two Hive metastores, every quarter of an hour. Each database has an instance
-of the task group of its own: one that fails holds up no other.
+of the task group of its own, whose tasks wait for no other database: one that fails holds up no other.
 
 | Task | What it does |
 |---|---|

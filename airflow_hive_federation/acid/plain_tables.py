@@ -16,9 +16,9 @@ from airflow_hive_federation.acid import scan
 from airflow_hive_federation.acid.parquet_tables import parquet_rows
 from airflow_hive_federation.acid.places import PartitionState, Place, no_rows, shown, with_partition_values
 from airflow_hive_federation.acid.spark_types import spark_schema, spark_type
-from airflow_hive_federation.acid.text_tables import TextForm, text_form
+from airflow_hive_federation.acid.text_tables import TextForm, parsed_types, text_form
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.model.types import Column
+from airflow_hive_federation.model.types import Column, HiveType
 
 _FORMATS = {
     "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat": "orc",
@@ -38,10 +38,12 @@ class _Form:
 
     :param file_format: Spark's name of the format.
     :param text: how lines are made, of text.
+    :param types: the type by which each column is parsed, of text; ``None`` if lines do not have it.
     """
 
     file_format: str
-    text: TextForm | None
+    text: TextForm | None = None
+    types: tuple[HiveType | None, ...] = ()
 
 
 def plain_table(
@@ -62,7 +64,7 @@ def plain_table(
     schema = spark_schema(columns)
     places: defaultdict[_Form, list[Place]] = defaultdict(list)
     for one in directories:
-        places[_form(table, one.storage, columns)].append(Place.of(spark, one))
+        places[_form(table, one, columns)].append(Place.of(spark, one))
     frames = []
     for form, alike in places.items():
         # Spark passes over files of no bytes; the others may be asked for their footers. One that lies in a
@@ -80,16 +82,25 @@ def plain_table(
     return scan.union([scan.Rows(frame=frame, columns=selected).made() for frame in frames])
 
 
-def _form(table: Any, storage: Any | None, columns: Sequence[Column]) -> _Form:
-    """How files of a table are; ``ALTER TABLE`` changes what the partitions made later are like."""
+def _form(table: Any, one: PartitionState, columns: Sequence[Column]) -> _Form:
+    """How files of a table are; ``ALTER TABLE`` changes what the partitions made later are like.
+
+    Columns of ORC and Parquet are the table's (``Utilities.isInputFileFormatSelfDescribing``); those of text
+    are the partition's.
+    """
+    storage = one.storage
     input_format = (storage or table.sd).inputFormat
     file_format = _FORMATS.get(input_format)
     if file_format is None:
         raise ConfigurationError(
-            f"{table.dbName}.{table.tableName} is in a format that is not read here: {input_format}.",
+            f"{table.dbName}.{table.tableName} is in a format that is not read here: {input_format} "
+            f"({one.location}).",
             remedy="ORC, Parquet and delimited text are.",
         )
-    return _Form(file_format, text_form(table, columns, storage) if file_format == "text" else None)
+    if file_format != "text":
+        return _Form(file_format)
+    own = [Column.of(field.name, field.type) for field in (storage and storage.cols) or ()] or columns
+    return _Form(file_format, text_form(table, own, storage), tuple(parsed_types(own, columns)))
 
 
 def _rows(
@@ -102,29 +113,34 @@ def _rows(
     if not paths:
         return []
     if form.text is not None:
-        return [_text_rows(spark, paths, schema, form.text)]
+        return [_text_rows(spark, paths, schema, form.text, form.types)]
     if form.file_format == "parquet":
         return parquet_rows(spark, paths, schema, storage_options)
     return [scan.plain_rows(spark, paths, schema, form.file_format)]
 
 
 def _text_rows(
-    spark: SparkSession, paths: Sequence[str], schema: spark_types.StructType, form: TextForm
+    spark: SparkSession,
+    paths: Sequence[str],
+    schema: spark_types.StructType,
+    form: TextForm,
+    types: Sequence[HiveType | None],
 ) -> DataFrame:
     parts = fn.split(fn.col("value"), f"\\Q{form.delimiter}\\E", -1)
     # Without lineSep, Spark ends lines as Hive does: by Hadoop's LineReader, at \n, \r and \r\n.
     lines = spark.read.options(**scan.STRICT).text(scan.escaped(paths))
     session_zone, zone = str(spark.conf.get("spark.sql.session.timeZone")), scan.jvm_zone(spark)
     values = []
-    for index, field in enumerate(schema.fields):
+    for index, (field, kind) in enumerate(zip(schema.fields, types, strict=True)):
         text = fn.get(fn.col("parts"), fn.lit(index))
-        text = fn.when(text != form.null, text)
-        value = text.try_cast(field.dataType)
-        if field.dataType == spark_types.BinaryType():
+        text = fn.when(text != form.null, text) if kind else fn.lit(None).cast("string")
+        parsed = spark_type(kind) if kind else field.dataType
+        value = text.try_cast(parsed)
+        if parsed == spark_types.BinaryType():
             value = _bytes(text)
-        if field.dataType == spark_types.TimestampType():
+        if parsed == spark_types.TimestampType():
             value = scan.at_same_clock(value, session_zone, zone)
-        values.append(value.alias(field.name))
+        values.append(value.cast(field.dataType).alias(field.name))
     file = fn.col("_metadata.file_path").alias(scan.FILE)
     return lines.select(parts.alias("parts"), file).select(*values, scan.FILE)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -243,7 +243,7 @@ class _Reading:
     spark: SparkSession
     schema: spark_types.StructType
     write_ids: ValidWriteIds
-    storage_options: Mapping[str, Any] | None
+    storage_options: Mapping[str, Any] | None = field(repr=False)
     as_a_whole: bool
     """Every column of the schema is asked for: they may be read by position, without those of identities."""
 

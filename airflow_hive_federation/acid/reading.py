@@ -46,7 +46,7 @@ class Tables:
     client: MetastoreClient
     names: tuple[str, ...]
     snapshots: Mapping[str, Snapshot]
-    storage_options: Mapping[str, Any] | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     _views: list[str] = field(default_factory=list)
 
     @property

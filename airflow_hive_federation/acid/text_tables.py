@@ -21,6 +21,8 @@ _SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 _DELIMITER, _NULL = "\x01", "\\N"
 _UNUSUAL = {"escape.delim", "serialization.last.column.takes.rest", "line.delim"}
 _LINE_ENDS = ("\n", "\r")
+_TEXTS = ("string", "varchar", "char")
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +76,52 @@ def text_form(table: Any, columns: Sequence[Column], storage: Any | None = None)
             columns=unfit,
         )
     return TextForm(delimiter=delimiter, null=settings.get("serialization.null.format", _NULL))
+
+
+def parsed_types(own: Sequence[Column], columns: Sequence[Column]) -> list[HiveType | None]:
+    """Say by which types the fields of lines are parsed, to be shown as a table's columns.
+
+    Hive parses a partition's lines by the columns that the partition had when it was made, and converts the
+    values to those of the table (``MapOperator``, ``ObjectInspectorConverters``). Columns are matched by
+    position; a column that the partition does not have is null, whatever its lines hold.
+
+    :param own: columns of the partition.
+    :param columns: columns of the table.
+    :return: a type for each of the table's columns; ``None`` for one that the partition does not have.
+    :raises ConfigurationError: a conversion is not known to give the same here as in Hive.
+    """
+    unfit = [
+        f"{mine.name}: {mine.type} to {column.type}"
+        for mine, column in zip(own, columns, strict=False)
+        if not _converts(mine.type, column.type)
+    ]
+    if unfit:
+        raise ConfigurationError(
+            f"A partition has columns of other types than its table, which are not converted here: "
+            f"{', '.join(unfit)}.",
+            remedy="Write the partition anew (INSERT OVERWRITE), so that it has the types of its table.",
+            columns=unfit,
+        )
+    types = [
+        column.type if _is_text(mine.type) else mine.type for mine, column in zip(own, columns, strict=False)
+    ]
+    return [*types, *[None] * (len(columns) - len(types))]
+
+
+def _converts(mine: HiveType, wanted: HiveType) -> bool:
+    if mine == wanted or _is_text(mine):
+        return True
+    if mine.name in _INTEGERS:
+        wider = _INTEGERS[_INTEGERS.index(mine.name) :]
+        return wanted.name in {*wider, "double", "decimal"} or _is_text(wanted)
+    if mine.name == wanted.name == "decimal":
+        (precision, scale), (others, other_scale) = mine.arguments, wanted.arguments
+        return scale <= other_scale and precision - scale <= others - other_scale
+    return (mine.name, wanted.name) == ("float", "double") or (mine.name == "date" and _is_text(wanted))
+
+
+def _is_text(one: HiveType) -> bool:
+    return one.name in _TEXTS
 
 
 def _delimiter(text: str) -> str:

@@ -11,7 +11,6 @@ is false, which is not its default: two updates of one row would both be kept, a
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -39,16 +38,15 @@ from airflow_hive_federation.errors import (
     TransactionAbortedError,
 )
 from airflow_hive_federation.metastore import MetastoreClient
-from airflow_hive_federation.metastore.doctor import parse_duration_s
+from airflow_hive_federation.metastore.heartbeat import SILENCE_SHARE, Heartbeat, transaction_timeout_s
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.waiting import PollPolicy, wait_until
+from airflow_hive_federation.waiting import PollPolicy, boot_time_s, wait_until
 
 log = logging.getLogger(__name__)
 
 LOCK_POLICY = PollPolicy(first_s=0.1, factor=1.5, longest_s=5.0, timeout_s=300.0)
 MAX_STATEMENT_ID = 0xFFF
 """The row ids of Hive have 12 bits for the statement (``BucketCodec.V1``)."""
-_DEFAULT_TIMEOUT_S = 300.0
 _COMMIT_PAUSES_S = (0.5, 2.0, 5.0)
 
 
@@ -87,7 +85,7 @@ class Transaction:
         self._shared_writes = shared_writes
         self._id: int | None = None
         self._state = TransactionState.NEW
-        self._heart: _Heart | None = None
+        self._heart: Heartbeat | None = None
         self._doomed: str | None = None
         self._write_ids: dict[str, int] = {}
         self._statements: Counter[str] = Counter()
@@ -113,9 +111,13 @@ class Transaction:
     def __enter__(self) -> Self:
         if self._state is not TransactionState.NEW:
             raise ConfigurationError(f"The transaction was used before: it is {self._state}.")
+        timeout_s = transaction_timeout_s(self._client)
+        since_s = boot_time_s()
         self._id = self._client.open_txns(kind=self._kind)[0]
         self._state = TransactionState.OPEN
-        self._heart = _Heart(self._client, self._id, heartbeat_interval_s(self._client))
+        self._heart = transaction_heartbeat(
+            self._client, self._id, timeout_s=timeout_s, since_s=since_s
+        ).start()
         return self
 
     def __exit__(
@@ -245,18 +247,18 @@ class Transaction:
     def check(self) -> None:
         """Make sure that the transaction is open.
 
-        :raises TransactionAbortedError: if it was aborted under us, or must not be committed any more.
+        :raises TransactionAbortedError: if it was aborted under us, if the metastore may abort it because no
+            heartbeat came through for too long, or if it must not be committed any more.
         """
         if self._state is not TransactionState.OPEN:
             raise ConfigurationError(f"The transaction is not open: it is {self._state}.")
-        lost = self._heart is not None and self._heart.lost.is_set()
-        if lost or self._doomed:
+        loss = self._heart.loss if self._heart is not None else None
+        if loss is not None or self._doomed:
             raise TransactionAbortedError(
-                f"Transaction {self.id} cannot be committed: "
-                f"{self._doomed or 'the metastore has aborted it, by its timeout or by request'}.",
+                f"Transaction {self.id} cannot be committed: {self._doomed or (loss and loss.word)}.",
                 remedy="Run the whole transaction again.",
                 txn_id=self.id,
-            )
+            ) from (loss.cause if loss else None)
 
     def doom(self, reason: str) -> None:
         """Let it be aborted whatever comes: a statement failed half-way."""
@@ -357,37 +359,32 @@ def joined(client: MetastoreClient, transaction: Transaction | None) -> Iterator
 
 def heartbeat_interval_s(client: MetastoreClient) -> float:
     """Return how often to tell the metastore that we are alive: half its ``hive.txn.timeout``, in seconds."""
-    told = client.get_config_value("metastore.txn.timeout", f"{_DEFAULT_TIMEOUT_S:.0f}s")
-    return (parse_duration_s(told) or _DEFAULT_TIMEOUT_S) / 2
+    return transaction_timeout_s(client) / 2
 
 
-class _Heart:
-    """Tells the metastore, from a thread, that a transaction is alive."""
+def transaction_heartbeat(
+    client: MetastoreClient, txn_id: int, *, timeout_s: float, since_s: float
+) -> Heartbeat:
+    """Heartbeats of one transaction, which is lost to us before the metastore may abort it.
 
-    def __init__(self, client: MetastoreClient, txn_id: int, interval_s: float) -> None:
-        self.lost = threading.Event()
-        self._client = MetastoreClient(client.settings)
-        self._txn_id = txn_id
-        self._interval_s = interval_s
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name=f"hive-txn-{txn_id}", daemon=True)
-        self._thread.start()
+    :param client: a client of the metastore; heartbeats have a connection of their own.
+    :param timeout_s: the metastore's ``hive.txn.timeout``.
+    :param since_s: moment (:func:`boot_time_s`) before the transaction was opened.
+    """
 
-    def stop(self) -> None:
-        self._stopped.set()
-        self._thread.join()
+    def beat(own: MetastoreClient) -> None:
+        answer = own.heartbeat_txn_range(txn_id, txn_id)
+        if txn_id in {*(answer.aborted or ()), *(answer.nosuch or ())}:
+            raise TransactionAbortedError(
+                f"The metastore has aborted transaction {txn_id}, by its timeout or by request.",
+                txn_id=txn_id,
+            )
 
-    def _beat(self) -> None:
-        pause_s = self._interval_s
-        with self._client:
-            while not self._stopped.wait(pause_s) and not self.lost.is_set():
-                try:
-                    answer = self._client.heartbeat_txn_range(self._txn_id, self._txn_id)
-                except MetastoreError as error:
-                    # The transaction lives on until its timeout: ask again soon.
-                    log.warning("heartbeat of transaction %d: %s", self._txn_id, error)
-                    pause_s = self._interval_s / 10
-                    continue
-                pause_s = self._interval_s
-                if self._txn_id in {*(answer.aborted or ()), *(answer.nosuch or ())}:
-                    self.lost.set()
+    return Heartbeat(
+        client.settings,
+        beat,
+        name=f"transaction {txn_id}",
+        interval_s=timeout_s / 2,
+        silence_s=timeout_s * SILENCE_SHARE,
+        since_s=since_s,
+    )

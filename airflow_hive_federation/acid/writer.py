@@ -432,6 +432,7 @@ def _written(
         bucketed=bool(layout.bucket_count) or placed or statement.deletes,
         zone=work.zone,
         compression=layout.compression,
+        filters=layout.filters,
         write_id=statement.write_id,
         statement_id=statement.statement_id,
         text=layout.text,

@@ -44,7 +44,13 @@ class Connections(Protocol):
         """
 
     def session(self, connection_id: str) -> Mapping[str, Any]:
-        """Keyword arguments of a ``boto3`` session.
+        """Keyword arguments of a ``boto3`` session, and the ``endpoint_url`` of the connection's services.
+
+        :raises ConfigurationError: if there is no such connection.
+        """
+
+    def iceberg(self, connection_id: str) -> Mapping[str, str]:
+        """Properties of an Iceberg catalog as pyiceberg knows them, secret ones included.
 
         :raises ConfigurationError: if there is no such connection.
         """
@@ -63,6 +69,10 @@ class NoConnections:
 
     def session(self, connection_id: str) -> Mapping[str, Any]:
         """See :meth:`Connections.session`."""
+        raise self._none(connection_id)
+
+    def iceberg(self, connection_id: str) -> Mapping[str, str]:
+        """See :meth:`Connections.iceberg`."""
         raise self._none(connection_id)
 
     def _none(self, connection_id: str) -> ConfigurationError:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
+from airflow_hive_federation.catalog.allowed import check_endpoint
 from airflow_hive_federation.catalog.factories import CONNECTION, Factory, Opening
 from airflow_hive_federation.catalog.glue_expressions import glue_expression
 from airflow_hive_federation.catalog.glue_statistics import hive_statistics
@@ -343,7 +344,8 @@ def _open(opening: Opening) -> GlueCatalog:
                 "Glue needs boto3.", remedy="pip install 'airflow-hive-federation[glue]'."
             ) from error
         properties = opening.properties
-        given = opening.connections.session(properties[CONNECTION]) if CONNECTION in properties else {}
+        given = dict(opening.connections.session(properties[CONNECTION])) if CONNECTION in properties else {}
+        endpoint = _endpoint(properties, given.pop("endpoint_url", None))
         region = properties.get(REGION)
         read_s = duration_s(properties, TIMEOUT) if TIMEOUT in properties else _READ_TIMEOUT_S
         config = Config(
@@ -356,9 +358,17 @@ def _open(opening: Opening) -> GlueCatalog:
             session = boto3.Session(**{**given, **({"region_name": region} if region else {})})
             if ROLE in properties:
                 session = _in_role(session, properties[ROLE])
-            return session.client("glue", endpoint_url=properties.get(ENDPOINT), config=config)
+            return session.client("glue", endpoint_url=endpoint, config=config)
 
     return GlueCatalog(connect, catalog_id=opening.properties.get(CATALOG_ID))
+
+
+def _endpoint(properties: Mapping[str, str], of_connection: str | None) -> str | None:
+    """The endpoint to sign requests for: of the connection, or one that an administrator allows."""
+    named = properties.get(ENDPOINT)
+    if named and named != of_connection:
+        check_endpoint(ENDPOINT, named)
+    return named or of_connection
 
 
 def _in_role(session: Any, role: str) -> Any:

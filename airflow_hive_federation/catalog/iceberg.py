@@ -6,20 +6,32 @@ metadata. Iceberg has no events; a refresh takes the newest metadata over.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from airflow_hive_federation.catalog.factories import Factory, Opening
-from airflow_hive_federation.errors import ConfigurationError, MetastoreUnreachableError, NoSuchObjectError
+from airflow_hive_federation.catalog.factories import CONNECTION, Factory, Opening
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    InvalidObjectError,
+    MetastoreUnreachableError,
+    NoSuchObjectError,
+)
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.listing import list_directory
+
+log = logging.getLogger(__name__)
 
 PATH = "iceberg.table.path"
 PREFIX = "iceberg.catalog."
 TYPE = f"{PREFIX}type"
+URI = f"{PREFIX}uri"
+
+#: Kinds of catalogs that are asked without credentials, or with those of the worker at the kind's own hosts.
+_OPEN_KINDS = frozenset({"rest", "hive", "sql", "glue"})
 
 _METADATA = ".metadata.json"
 _NUMBERED = re.compile(r"v?(\d+)(?:-[\w-]+)?(?:\.gz)?\.metadata\.json")
@@ -84,6 +96,9 @@ class IcebergTableCatalog:
 class IcebergCatalog(IcebergTableCatalog):
     """The tables of a catalog that pyiceberg opens by these properties: REST, SQL, Hive, Glue, ….
 
+    Its own configuration of catalogs (``PYICEBERG_CATALOG__…``, ``.pyiceberg.yaml``) is not looked at: by the
+    name of a catalog that is configured there, its secrets would go to another server.
+
     :param properties: pyiceberg's, without their prefix.
     """
 
@@ -94,7 +109,7 @@ class IcebergCatalog(IcebergTableCatalog):
     def get_database(self, name: str) -> types.Database:
         """See :meth:`.roles.Reader.get_database`."""
         with _translated(f"namespace {name}"):
-            found = self._catalog.load_namespace_properties(name)
+            found = self._catalog.load_namespace_properties(self._namespace(name))
         return types.Database(
             name=name.lower(),
             description=found.get("comment"),
@@ -103,30 +118,96 @@ class IcebergCatalog(IcebergTableCatalog):
         )
 
     def list_tables(self, database: str) -> list[str]:
-        """See :meth:`.roles.Reader.list_tables`."""
+        """See :meth:`.roles.Reader.list_tables`; names are in lower case, as Hive's are.
+
+        :raises InvalidObjectError: two tables whose names Hive cannot tell apart.
+        """
         try:
+            found = self._tables(database)
             with _translated(f"namespace {database}"):
-                return sorted(str(one[-1]) for one in self._catalog.list_tables(database))
+                self._name_nested(database, self._namespace(database))
+            return sorted(found)
         except NoSuchObjectError:
             return []
 
     def get_table(self, database: str, table: str) -> types.Table:
         """See :meth:`.roles.Reader.get_table`."""
-        with _translated(f"{database}.{table}"):
-            return _entry(database, table, self._catalog.load_table((database, table)))
+        named = self._tables(database).get(table.lower())
+        if named is None:
+            raise NoSuchObjectError(f"Iceberg has no table {database}.{table}.")
+        return self._entry(database, table, named)
 
     def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
         """See :meth:`.roles.Reader.get_tables`."""
-        there = set(self.list_tables(database))
-        return [self.get_table(database, name) for name in names if name in there]
+        there = self._tables(database)
+        named = [(name, there[name.lower()]) for name in names if name.lower() in there]
+        return [self._entry(database, name, one) for name, one in named]
+
+    def _entry(self, database: str, table: str, named: tuple[str, ...]) -> types.Table:
+        with _translated(f"{database}.{table}"):
+            return _entry(database, table, self._catalog.load_table(named))
+
+    def _tables(self, database: str) -> dict[str, tuple[str, ...]]:
+        """Iceberg's names of a namespace's tables, by their names in lower case.
+
+        :raises NoSuchObjectError: if there is no such namespace.
+        :raises InvalidObjectError: two tables whose names Hive cannot tell apart.
+        """
+        found: dict[str, tuple[str, ...]] = {}
+        with _translated(f"namespace {database}"):
+            for one in self._catalog.list_tables(self._namespace(database)):
+                lower = str(one[-1]).lower()
+                if lower in found:
+                    raise InvalidObjectError(
+                        f"Iceberg's namespace {database} has tables {found[lower][-1]} and {one[-1]}, whose "
+                        "names are one to Hive.",
+                        remedy="Rename one of them, or link the other tables one by one.",
+                    )
+                found[lower] = tuple(map(str, one))
+        return found
+
+    def _namespace(self, database: str) -> tuple[str, ...]:
+        """Iceberg's name of a namespace, whose levels are parted by dots and which may have upper case."""
+        found: tuple[str, ...] = ()
+        for level in database.split("."):
+            below = [str(one[-1]) for one in self._catalog.list_namespaces(found)]
+            alike = [one for one in below if one.lower() == level.lower()]
+            if level not in alike and len(alike) != 1:
+                if alike:
+                    raise InvalidObjectError(
+                        f"Iceberg has namespaces {', '.join(sorted(alike))}, whose names are one to Hive.",
+                        remedy="Rename one of them.",
+                    )
+                raise NoSuchObjectError(f"Iceberg has no namespace {database}.")
+            found = (*found, level if level in alike else alike[0])
+        return found
+
+    def _name_nested(self, database: str, namespace: tuple[str, ...]) -> None:
+        nested = sorted(".".join(map(str, one)) for one in self._catalog.list_namespaces(namespace))
+        if nested:
+            log.warning(
+                "%s: tables of the nested namespaces %s are not among its tables; each can be a remote "
+                "database of its own.",
+                database,
+                ", ".join(nested),
+            )
 
     @cached_property
     def _catalog(self) -> Any:
-        from pyiceberg.catalog import load_catalog
+        from pyiceberg.catalog import AVAILABLE_CATALOGS, CatalogType, infer_catalog_type
+
+        from airflow_hive_federation.catalog.iceberg_rest import ConfinedRestCatalog
 
         with _translated("the catalog"):
             properties = {key: value for key, value in self._properties.items() if key != "name"}
-            return load_catalog(self._properties.get("name", "remote"), **properties)
+            name = self._properties.get("name", "remote")
+            kind = properties.get("type")
+            # Without a type, it is the scheme of the URI that says which.
+            inferred: Any = dict(properties)
+            found: Any = CatalogType(kind.lower()) if kind else infer_catalog_type(name, inferred)
+            if found is CatalogType.REST:
+                return ConfinedRestCatalog(name, **properties)
+            return AVAILABLE_CATALOGS[found](name, properties)
 
 
 def newest_metadata(path: str) -> str:
@@ -223,7 +304,44 @@ def _open(opening: Opening) -> IcebergTableCatalog:
         for name, value in opening.properties.items()
         if name.startswith(PREFIX)
     }
+    if CONNECTION in opening.properties:
+        return IcebergCatalog(_by_connection(opening, given))
+    _check_open(given)
     return IcebergCatalog(given)
+
+
+def _by_connection(opening: Opening, given: dict[str, str]) -> dict[str, str]:
+    """The properties of a connection, and those of the remote that the connection leaves to it."""
+    connection_id = opening.properties[CONNECTION]
+    found = dict(opening.connections.iceberg(connection_id))
+    others = sorted(name for name in given if given[name] != found.get(name, given[name]))
+    if "uri" in given and "uri" not in found:
+        others.append("uri")
+    if others:
+        raise ConfigurationError(
+            f"Remote {opening.remote} has its own {', '.join(f'{PREFIX}{name}' for name in others)} beside "
+            f"connection {connection_id!r}, whose secrets would go there.",
+            remedy="Leave it out: the connection has it. Another catalog needs a connection of its own.",
+        )
+    return {**given, **found}
+
+
+def _check_open(given: dict[str, str]) -> None:
+    """Refuse catalogs that take credentials from the worker's environment, and send them where the URI says.
+
+    :raises ConfigurationError: a database server finds passwords there, and further kinds their keys.
+    """
+    kind, uri = given.get("type", "").lower(), given.get("uri", "")
+    server = not uri.startswith("sqlite:") and (kind == "sql" or uri.startswith("postgresql"))
+    if server or (kind and kind not in _OPEN_KINDS):
+        raise ConfigurationError(
+            f"A catalog of type {kind or 'sql'!r}"
+            + (f" at {uri!r}" if uri else "")
+            + " is not opened without "
+            "a connection.",
+            remedy=f"Put its properties into an Airflow connection, and name that one: '{CONNECTION}' = '…'. "
+            f"Without one, these types can be opened: {', '.join(sorted(_OPEN_KINDS))} (of SQL: SQLite).",
+        )
 
 
 ICEBERG = Factory(
@@ -231,12 +349,12 @@ ICEBERG = Factory(
     class_names=("IcebergTableHiveClientFactory",),
     properties={
         PATH: "directory of one table, or one of its metadata files",
+        CONNECTION: "id of an Airflow connection with the catalog's properties and credentials",
         TYPE: "kind of a catalog: rest, sql, hive, glue, …",
-        f"{PREFIX}uri": "where the catalog is",
+        URI: "where the catalog is",
         f"{PREFIX}name": "its name, where one place holds several (sql)",
         f"{PREFIX}warehouse": "its warehouse",
     },
-    prefixes=(PREFIX,),
-    required=((PATH, TYPE, f"{PREFIX}uri"),),
+    required=((PATH, TYPE, URI, CONNECTION),),
     open=_open,
 )

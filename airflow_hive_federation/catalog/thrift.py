@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from airflow_hive_federation.catalog.allowed import check_ssh_file
 from airflow_hive_federation.catalog.factories import CONNECTION, Factory, Opening
 from airflow_hive_federation.catalog.hive import HiveCatalog
 from airflow_hive_federation.errors import ConfigurationError
@@ -25,6 +26,8 @@ SASL = "hive.metastore.sasl.enabled"
 TIMEOUT = "hive.metastore.client.socket.timeout"
 ROUTE = "ssh.tunnel.route"
 SSH_CONNECTION = "ssh.tunnel.connection"
+#: Properties that name files of the worker.
+SSH_FILES = ("ssh.tunnel.private.keys", "ssh.tunnel.known.hosts", "ssh.tunnel.config")
 #: A remote must not hold up its callers as long as the own metastore may.
 CALL_TIMEOUT_S = 120.0
 
@@ -98,6 +101,9 @@ def tunnel_settings(opening: Opening) -> TunnelSettings:
     :raises ConfigurationError: if a property has no possible value.
     """
     properties = opening.properties
+    for name in SSH_FILES:
+        for path in _listed(properties.get(name, "")):
+            check_ssh_file(name, path)
     keys = _listed(properties.get("ssh.tunnel.private.keys", ""))
     hops = parse_route(properties[ROUTE], keys)
     known = _listed(properties.get("ssh.tunnel.known.hosts", "")) or (KNOWN_HOSTS,)

@@ -23,7 +23,7 @@ def retold(story: Story) -> Iterator[None]:
     import structlog
 
     # Importing it configures Airflow's logging, which must not happen after ours.
-    from airflow.providers.common.compat.sdk import redact
+    from airflow_hive_federation.hooks.compat import redact
 
     def tell(_logger: Any, level: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         text = str(redact(str(entry.get("event", ""))))

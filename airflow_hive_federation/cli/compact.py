@@ -31,7 +31,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--partition", action="append", metavar="NAME", help="day=2026-01-01/hour=7; several times for more"
     )
-    parser.add_argument("--compression", default="zlib", help="of ORC files: zlib, zstd, snappy, lz4")
+    parser.add_argument(
+        "--compression", help="of ORC files: zlib, zstd, snappy, lz4; each table's own by default"
+    )
     parser.add_argument("--threads", type=int, help="bucket files side by side (default: one a core)")
     parser.add_argument("--spark-conn-id", help="merge by Spark jobs over this Airflow connection")
     parser.add_argument("--pool", help="worker: pool to serve; by default, the requests that name none")

@@ -43,8 +43,7 @@ def end_for(connection: str) -> End:
 
         uris = tuple(uri.strip() for uri in connection.split(",") if uri.strip())
         return End(connection, MetastoreSettings(uris=uris))
-    from airflow.providers.common.compat.sdk import AirflowNotFoundException
-
+    from airflow_hive_federation.hooks.compat import AirflowNotFoundException
     from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 
     hook = HiveMetastoreHook(connection)
@@ -92,6 +91,9 @@ class _LateConnections:
 
     def session(self, connection_id: str) -> Mapping[str, Any]:
         return self._airflow().session(connection_id)
+
+    def iceberg(self, connection_id: str) -> Mapping[str, str]:
+        return self._airflow().iceberg(connection_id)
 
     def _airflow(self) -> AirflowConnections:
         from airflow_hive_federation.hooks.remotes import AirflowConnections

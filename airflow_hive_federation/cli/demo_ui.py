@@ -20,8 +20,8 @@ from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 
-#: For the start, and for the whole DAG run.
-_TIMEOUT_S = 300.0
+#: For the start, and for the whole DAG run, on a machine that is busy with ten other things.
+_TIMEOUT_S = 600.0
 _STOP_TIMEOUT_S = 10.0
 _CREATE_TIMEOUT_S = 60.0
 #: The open transaction is committed this long after the drain task was seen deferred: time to look at it.

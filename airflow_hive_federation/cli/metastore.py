@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from airflow_hive_federation.embedded.cache import cache_directory
+from airflow_hive_federation.embedded.cache import DATA_VARIABLE, data_directory
 from airflow_hive_federation.embedded.metastore import (
     EmbeddedMetastore,
     RunningMetastore,
@@ -29,7 +29,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
     start = actions.add_parser("start", parents=[json_option], help="start one that stays when this ends")
     start.add_argument("name", metavar="NAME")
-    start.add_argument("--directory", type=Path, help="where it lives (default: in the cache, by its name)")
+    start.add_argument(
+        "--directory",
+        type=Path,
+        help=f"where it lives (default: metastores/NAME in ${DATA_VARIABLE} or ~/airflow-hive-federation)",
+    )
     start.add_argument("--port", type=int, default=0, help="Thrift port on 127.0.0.1 (default: a free one)")
     start.set_defaults(metastore_run=_start)
 
@@ -58,7 +62,7 @@ def _start(args: argparse.Namespace) -> int:
         if running.name == args.name:
             _print(args, [running], f"{args.name} is running already: {running.uri}", single=True)
             return 0
-    directory = args.directory or cache_directory() / "metastores" / args.name
+    directory = args.directory or data_directory() / "metastores" / args.name
     started = EmbeddedMetastore.start(args.name, directory=directory, tied_to_parent=False, port=args.port)
     text = (
         f"{args.name}: {started.uri}\ndirectory: {started.directory}\nlog: {started.log_path}\n"

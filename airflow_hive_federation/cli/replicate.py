@@ -30,7 +30,13 @@ from airflow_hive_federation.cli.connecting import common_storage_options, end_f
 from airflow_hive_federation.cli.report import print_report
 from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.replication.policy import COUNTS, HIVE_OPTIONS, ReplicationPolicy
+from airflow_hive_federation.replication.policy import (
+    BOUNDS,
+    COUNTS,
+    FLAGS,
+    HIVE_OPTIONS,
+    ReplicationPolicy,
+)
 
 if TYPE_CHECKING:
     from airflow_hive_federation.hooks.spark import SparkPipelineHook
@@ -47,8 +53,8 @@ _CONNECTIONS = 8
 #: Keys of a policy file, and the type TOML gives them.
 _KEYS = {
     field.name: {
-        "into_existing": (bool,),
-        **dict.fromkeys(COUNTS, (int,)),
+        **dict.fromkeys(FLAGS, (bool,)),
+        **dict.fromkeys((*COUNTS, *BOUNDS), (int,)),
         "open_txn_timeout_s": (str, int, float),
         "table_names": (dict,),
     }.get(field.name, (str,))
@@ -90,6 +96,11 @@ def add_parser(subparsers: Any) -> None:
                 "--roll-back",
                 action="store_true",
                 help="take a failover back before its switch",
+            )
+            action.add_argument(
+                "--target-lost",
+                action="store_true",
+                help="with --roll-back: the target does not answer and will not",
             )
             action.add_argument(
                 "--source-lost",
@@ -156,7 +167,13 @@ def _fail_over(args: argparse.Namespace, file: PolicyFile, work: _Work) -> int:
     if args.source_lost:
         facts = take_over(work.source, work.target, work.policy, progress=work.story.hear).to_json()
     elif args.roll_back:
-        roll_back_failover(work.source, work.policy, progress=work.story.hear)
+        roll_back_failover(
+            work.source,
+            work.target,
+            work.policy,
+            target_lost=args.target_lost,
+            progress=work.story.hear,
+        )
         facts = {"word": f"{work.policy.source_database} may be written again."}
     else:
         report = work.fail_over()

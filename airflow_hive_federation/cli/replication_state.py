@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -71,6 +71,7 @@ def print_plan(plan: CyclePlan) -> None:
         "idle": f"is up to date at event {plan.event_id}: nothing to do",
     }
     print(f"Database {plan.database} {told[plan.kind]}")
+    _print_skipped(plan.skipped, plan.retained)
     if plan.waits_for:
         print(f"It would wait for transactions {', '.join(map(str, plan.waits_for))}")
     if plan.tables:
@@ -106,6 +107,9 @@ def print_status(status: ReplicationStatus) -> None:
         print(f"A cycle is at work: {status.running}")
     if status.source_error:
         print(f"The source does not answer: {status.source_error}")
+    if status.blocked:
+        print(f"The next cycle would stop: {status.blocked}")
+    _print_skipped(status.skipped, status.retained)
     if status.lag:
         print(
             f"The source is at event {status.source_event_id}; behind by {status.lag.events} events, "
@@ -133,6 +137,11 @@ def print_status(status: ReplicationStatus) -> None:
                 for one in status.cycles
             ),
         )
+
+
+def _print_skipped(skipped: Mapping[str, str], retained: Collection[str]) -> None:
+    for name, why in sorted(skipped.items()):
+        print(f"Not replicated: {name}: {why}" + ("; its replica is kept" if name in retained else ""))
 
 
 def _several(what: str, names: Sequence[str]) -> str:

@@ -34,6 +34,8 @@ def print_report(report: Mapping[str, Any], *, title: str) -> None:
         )
     console = Console(width=None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL, highlight=False)
     console.print(table)
+    for name, why in sorted(report["not_compared"].items()):
+        console.print(f"{name} is not compared, because {why}.", markup=False)
 
 
 def _number(value: int | None) -> str:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 CACHE_VARIABLE = "AIRFLOW_HIVE_FEDERATION_CACHE"
+DATA_VARIABLE = "AIRFLOW_HIVE_FEDERATION_DATA"
 _NAME = "airflow-hive-federation"
 
 
@@ -26,6 +27,18 @@ def cache_directory(environ: Mapping[str, str] = os.environ, platform: str = sys
         return Path(base) / _NAME
     home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
     return (home / "Library" / "Caches" if platform == "darwin" else home / ".cache") / _NAME
+
+
+def data_directory(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the directory of the metastores that the command line starts (not created yet).
+
+    ``AIRFLOW_HIVE_FEDERATION_DATA`` names it outright; else it is ``airflow-hive-federation`` in the home
+    directory. It is not in the cache, nor in ``XDG_DATA_HOME`` (``~/.local/share``), because Hive reads ACID
+    tables below a directory whose name begins with a dot as empty.
+    """
+    if named := environ.get(DATA_VARIABLE):
+        return Path(named).expanduser().absolute()
+    return (Path(environ["HOME"]) if environ.get("HOME") else Path.home()) / _NAME
 
 
 @contextmanager

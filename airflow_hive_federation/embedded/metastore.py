@@ -18,12 +18,17 @@ from types import TracebackType
 from typing import Self
 
 from airflow_hive_federation.embedded.cache import (
+    DATA_VARIABLE,
     cache_directory,
     is_locked,
     short_digest,
     write_atomically,
 )
-from airflow_hive_federation.embedded.configuration import metastore_settings, site_xml
+from airflow_hive_federation.embedded.configuration import (
+    metastore_settings,
+    site_xml,
+    warehouse_settings,
+)
 from airflow_hive_federation.embedded.jars import metastore_jars
 from airflow_hive_federation.embedded.java import find_java
 from airflow_hive_federation.embedded.jvm import (
@@ -34,6 +39,7 @@ from airflow_hive_federation.embedded.jvm import (
 )
 from airflow_hive_federation.embedded.schema import put_database
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError, MetastoreStartError
+from airflow_hive_federation.storage.filesystem import refuse_hidden
 
 _START_TIMEOUT_S = 90.0
 _STOP_TIMEOUT_S = 10.0
@@ -123,6 +129,7 @@ class EmbeddedMetastore:
         :param port: the Thrift port; 0 takes a free one.
         :param settings: Hive settings that replace ours.
         :raises ConfigurationError: a name that cannot be a file name, or a directory in use.
+        :raises HiddenLocationError: Hive would read tables in that directory as empty.
         :raises EmbeddedError: the launchers do not compile against the jars.
         :raises JavaNotFoundError: no Java runtime that fits.
         :raises JarDownloadError: the jars could not be fetched.
@@ -292,6 +299,15 @@ def _start(
             f"a metastore is running on {directory}.",
             remedy="stop it (hive-federation metastore list), or name another directory.",
         )
+    settings = metastore_settings(directory, options.settings)
+    for kind in warehouse_settings(directory):
+        refuse_hidden(
+            settings[kind],
+            f"the warehouse of metastore {options.name!r} ({kind})",
+            remedy="Name a directory that is not hidden: --directory of hive-federation metastore start, "
+            f"directory of EmbeddedMetastore.start, the environment variable {DATA_VARIABLE}, or TMPDIR for "
+            "temporary ones.",
+        )
     java = find_java()
     jars = metastore_jars(java)
     for folder in ("conf", "warehouse", "external", "repl", "cmroot", "scratch"):
@@ -299,7 +315,7 @@ def _start(
     put_database(java, directory / "metastore_db")
     write_atomically(
         directory / "conf" / "metastore-site.xml",
-        site_xml(metastore_settings(directory, options.settings)).encode(),
+        site_xml(settings).encode(),
     )
     announcement = _register() / f"{options.name}-{short_digest(str(directory).encode())}.json"
     announcement.parent.mkdir(parents=True, exist_ok=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
-
 from airflow_hive_federation.errors import HiveFederationError
+from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException
 
 
 @contextmanager

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseHook, mask_secret, redact
+from airflow.sdk import BaseHook
 
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
+from airflow_hive_federation.hooks.compat import mask_secret, redact
+from airflow_hive_federation.hooks.connection_form import field_behaviour, form_widgets
 from airflow_hive_federation.hooks.tunnel import tunnel_settings
 
 if TYPE_CHECKING:
@@ -71,6 +73,16 @@ class HiveMetastoreHook(BaseHook):
     default_conn_name = "hive_federation_default"
     conn_type = "hive_federation"
     hook_name = "Hive metastore (federation)"
+
+    @classmethod
+    def get_connection_form_widgets(cls) -> dict[str, Any]:
+        """Fields of the connection's form, for Airflow 3.1; later ones read the provider's metadata."""
+        return form_widgets()
+
+    @classmethod
+    def get_ui_field_behaviour(cls) -> dict[str, Any]:
+        """Labels and placeholders of the form, for Airflow 3.1; later ones read the provider's metadata."""
+        return field_behaviour()
 
     def __init__(self, metastore_conn_id: str = default_conn_name, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-from airflow.providers.common.compat.sdk import AirflowNotFoundException, Connection
+from airflow.sdk import Connection
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.hooks.compat import AirflowNotFoundException
 from airflow_hive_federation.spark.failures import RESULT_MARK
 
 #: The master where the default connection is not defined.

@@ -11,7 +11,7 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.replication.policy import COUNTS, ReplicationPolicy
+from airflow_hive_federation.replication.policy import BOUNDS, COUNTS, FLAGS, ReplicationPolicy
 
 #: Fields of a policy that an operator takes. Storage options are the connections' business: what an operator
 #: is given is shown in Airflow's UI.
@@ -64,7 +64,7 @@ def _rendered(name: str, value: Any) -> Any:
     text = "" if value is None else str(value).strip()
     if text in {"", "None"}:
         return None
-    if name == "into_existing":
+    if name in FLAGS:
         if text.lower() not in _TRUTH:
             raise ConfigurationError(
                 f"{name} of the replication policy is {text!r}.", remedy="Give true or false."
@@ -79,6 +79,9 @@ def _rendered(name: str, value: Any) -> Any:
                 remedy="Give a whole number, one at least.",
             )
         return int(text)
+    if name in BOUNDS:
+        # The policy itself says what is wrong with another text.
+        return int(text) if text.isdecimal() else text
     return text
 
 

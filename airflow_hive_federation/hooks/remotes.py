@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
+from airflow.sdk import BaseHook
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.hooks.compat import AirflowNotFoundException, mask_secret
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class AirflowConnections:
         return password
 
     def session(self, connection_id: str) -> Mapping[str, Any]:
-        """Keyword arguments of a ``boto3`` session, from a connection of type ``aws``.
+        """Keyword arguments of a ``boto3`` session, and ``endpoint_url``, from a connection of type ``aws``.
 
         :raises ConfigurationError: if there is no such connection.
         """
@@ -47,8 +48,30 @@ class AirflowConnections:
             "aws_session_token": extras.get("aws_session_token"),
             "region_name": extras.get("region_name"),
             "profile_name": extras.get("profile_name"),
+            "endpoint_url": extras.get("endpoint_url"),
         }
         return {name: value for name, value in found.items() if value}
+
+    def iceberg(self, connection_id: str) -> Mapping[str, str]:
+        """Properties of an Iceberg catalog, from a connection of any type.
+
+        The extras are pyiceberg's properties, ``type`` and ``warehouse`` for instance. The host is the
+        catalog's ``uri``. User and password are its ``credential``, a password alone is its ``token``.
+
+        :raises ConfigurationError: if there is no such connection.
+        """
+        connection = _found(connection_id)
+        found = {str(name): str(value) for name, value in connection.extra_dejson.items() if value}
+        if connection.host:
+            found.setdefault("uri", _uri(connection))
+        if connection.password:
+            credential = f"{connection.login}:{connection.password}"
+            found["credential" if connection.login else "token"] = (
+                credential if connection.login else connection.password
+            )
+        for name in found.keys() - {"type", "uri", "warehouse", "name"}:
+            mask_secret(found[name])
+        return found
 
 
 def remotes_of(metastore_conn_id: str, *, database: str = "default") -> Remotes:
@@ -61,6 +84,13 @@ def remotes_of(metastore_conn_id: str, *, database: str = "default") -> Remotes:
 
     settings = HiveMetastoreHook(metastore_conn_id).settings
     return Remotes(settings, connections=AirflowConnections(), database=database)
+
+
+def _uri(connection: Any) -> str:
+    if "://" in connection.host:
+        return str(connection.host)
+    port = f":{connection.port}" if connection.port else ""
+    return f"{connection.schema or 'https'}://{connection.host}{port}"
 
 
 def _found(connection_id: str) -> Any:

@@ -9,6 +9,7 @@ and leave the options empty; anything else is refused.
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -18,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowException, BaseHook
+from airflow.sdk import BaseHook
 
 from airflow_hive_federation.errors import (
     ConfigurationError,
@@ -26,6 +27,7 @@ from airflow_hive_federation.errors import (
     JavaNotFoundError,
     SparkJobError,
 )
+from airflow_hive_federation.hooks.compat import AirflowException
 
 if TYPE_CHECKING:
     from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
@@ -267,6 +269,7 @@ def spark_environment(
     :param storage_options: put into a variable as JSON.
     :param local: the master is a local one.
     :raises JavaNotFoundError: there is no Java for a local master.
+    :raises ConfigurationError: the installed pyspark is mixed of two versions.
     """
     from airflow_hive_federation.spark.job import OPTIONS_VARIABLE
 
@@ -280,6 +283,7 @@ def spark_environment(
         # The launcher is a JVM of its own that lives for half a second.
         made.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     if "SPARK_HOME" not in made and (home := _pyspark_home()):
+        refuse_mixed_pyspark(_installed_version("pyspark"), _installed_version("pyspark-client"))
         made["SPARK_HOME"] = home
     if "JAVA_HOME" not in extra and (java_home := _java_home(made, needed=local)):
         made["JAVA_HOME"] = java_home
@@ -293,6 +297,31 @@ def _pyspark_home() -> str | None:
     spec = importlib.util.find_spec("pyspark")
     homes = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
     return next((str(home) for home in homes if (home / "bin" / "spark-submit").is_file()), None)
+
+
+def refuse_mixed_pyspark(pyspark: str | None, client: str | None) -> None:
+    """Refuse a pyspark whose files pyspark-client may have overwritten with those of another version.
+
+    Both install into one folder, and no installer minds.
+
+    :param pyspark: version of the distribution ``pyspark``; ``None`` if it is not installed.
+    :param client: version of ``pyspark-client``, which the Spark provider needs from its version 6 on.
+    :raises ConfigurationError: they differ.
+    """
+    if pyspark and client and pyspark != client:
+        raise ConfigurationError(
+            f"pyspark {pyspark} and pyspark-client {client} are installed into one folder, where each has "
+            "overwritten files of the other.",
+            remedy="Install both in one version, with --force-reinstall: "
+            f"'pyspark=={client}' 'pyspark-client=={client}'.",
+        )
+
+
+def _installed_version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _java_home(environ: Mapping[str, str], *, needed: bool) -> str | None:
@@ -312,5 +341,7 @@ def _copy_bounds(policy: ReplicationPolicy) -> list[str]:
         "--bandwidth": policy.bandwidth_bytes_per_s,
         "--parallel": policy.parallel_copies,
         "--max-tasks": policy.max_load_tasks,
+        "--preserve": policy.preserve,
     }
-    return [part for name, bound in bounds.items() if bound for part in (name, str(bound))]
+    leniently = [] if policy.preserve_strictly else ["--preserve-leniently"]
+    return [part for name, bound in bounds.items() if bound for part in (name, str(bound))] + leniently

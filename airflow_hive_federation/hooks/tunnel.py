@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseHook, mask_secret
+from airflow.sdk import BaseHook
 
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
+from airflow_hive_federation.hooks.compat import mask_secret
 
 if TYPE_CHECKING:
     from airflow_hive_federation.tunnel.route import TunnelSettings

@@ -11,7 +11,7 @@ from airflow_hive_federation.acid.write.plan import TableLayout, table_layout
 from airflow_hive_federation.errors import ConfigurationError, NoSuchObjectError
 from airflow_hive_federation.ingest.dead_letters import DeadLetterFile, DeadLetterHandler
 from airflow_hive_federation.ingest.errors import InvalidConnection, InvalidTable, metastore_errors
-from airflow_hive_federation.ingest.hive_conf import metastore_settings, site_settings
+from airflow_hive_federation.ingest.hive_conf import metastore_settings, site_settings, warn_of_overridden
 from airflow_hive_federation.ingest.writers import AbstractRecordWriter
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
@@ -21,16 +21,6 @@ from airflow_hive_federation.waiting import PollPolicy
 if TYPE_CHECKING:
     from airflow_hive_federation.ingest.connection import HiveStreamingConnection
 
-#: What the connection sets whatever the caller says (``HiveStreamingConnection.overrideConfSettings``).
-OVERRIDDEN: Mapping[str, str] = {
-    "hive.txn.manager": "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager",
-    "hive.support.concurrency": "true",
-    "hive.metastore.execute.setugi": "true",
-    "hive.exec.dynamic.partition.mode": "nonstrict",
-    "hive.exec.orc.delta.streaming.optimizations.enabled": "true",
-    "hive.metastore.client.cache.enabled": "false",
-}
-_OPTIMIZATIONS = "hive.exec.orc.delta.streaming.optimizations.enabled"
 _BUFFER_BYTES = 128 << 20
 
 
@@ -42,7 +32,6 @@ class Description:
     table: str = ""
     writer: AbstractRecordWriter | None = None
     settings: MetastoreSettings | None = None
-    conf: Mapping[str, str] = field(default_factory=lambda: dict(OVERRIDDEN))
     static: tuple[str, ...] = ()
     agent_info: str = "airflow-hive-federation"
     batch_size: int = 1
@@ -50,14 +39,11 @@ class Description:
     dead_letters: DeadLetterHandler | None = None
     dead_letter_limit: int | None = None
     position_key: str | None = None
-    storage_options: Mapping[str, Any] | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     lock_policy: PollPolicy = LOCK_POLICY
     at: Callable[[str], None] = lambda _step: None
-
-    @property
-    def optimized(self) -> bool:
-        """Whether files are made for quick writing."""
-        return self.conf.get(_OPTIMIZATIONS, "true") == "true"
+    #: Files are made for quick writing.
+    optimized: bool = True
 
 
 class StreamingConnectionBuilder:
@@ -92,14 +78,15 @@ class StreamingConnectionBuilder:
         """Say where the metastore is.
 
         :param conf: settings of a client; or Hive's own settings, with ``metastore.thrift.uris`` among them;
-            or ``None`` for those of ``hive-site.xml`` in ``HIVE_CONF_DIR``. What :data:`OVERRIDDEN` names is
-            overridden.
+            or ``None`` for those of ``hive-site.xml`` in ``HIVE_CONF_DIR``. Those that
+            :data:`~.hive_conf.OVERRIDDEN` names have no other value here; one that is given is logged.
         :raises InvalidConnection: no metastore is named.
         """
         if isinstance(conf, MetastoreSettings):
             return self._with(settings=conf)
         told = site_settings() if conf is None else conf
-        return self._with(settings=metastore_settings(told), conf={**told, **OVERRIDDEN})
+        warn_of_overridden(told)
+        return self._with(settings=metastore_settings(told))
 
     def with_transaction_batch_size(self, size: int) -> Self:
         """Say how many transactions are opened together, and share files (1)."""
@@ -110,7 +97,7 @@ class StreamingConnectionBuilder:
 
         Compaction adds them.
         """
-        return self._with(conf={**self._said.conf, _OPTIMIZATIONS: str(enabled).lower()})
+        return self._with(optimized=enabled)
 
     def with_dead_letters(self, to: str | DeadLetterHandler, *, limit: int | None = None) -> Self:
         """Put bad records aside instead of raising.

@@ -92,11 +92,6 @@ class HiveStreamingConnection:
         return self._state
 
     @property
-    def conf(self) -> dict[str, str]:
-        """The settings in force, overridden ones included."""
-        return dict(self._said.conf)
-
-    @property
     def record_columns(self) -> tuple[Column, ...]:
         """The columns that records have: the table's, then the keys of dynamic partitions."""
         return self._columns

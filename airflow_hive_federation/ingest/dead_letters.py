@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from airflow_hive_federation.ingest.columns import BadRecord
 from airflow_hive_federation.ingest.errors import DeadLetterLimitExceeded, SerializationError
 from airflow_hive_federation.storage.filesystem import (
+    PRIVATE_FILE,
     local_path,
+    make_parents,
     open_filesystem,
     storage_errors,
     write_atomically,
@@ -52,6 +54,8 @@ DeadLetterHandler = Callable[[DeadLetter], None]
 class DeadLetterFile:
     """Appends dead letters to a file, one JSON object a line.
 
+    On this machine's file systems, only its owner may read the file: it holds records as they were.
+
     :param uri: where; in a store that cannot append, the file is written anew with what it has, so that only
         one process may use it.
     :param storage_options: options of that store.
@@ -84,8 +88,8 @@ class DeadLetterFile:
             write_atomically(self._uri, [*self._present(), *self._lines], self._options)
         else:
             with storage_errors(self._uri):
-                Path(local).parent.mkdir(parents=True, exist_ok=True)
-                with Path(local).open("ab") as file:
+                make_parents(local, private=True)
+                with open(local, "ab", opener=_open_privately) as file:
                     file.writelines(self._lines)
         self._lines, self._size_bytes = [], 0
 
@@ -148,6 +152,10 @@ class BadRecords:
             self.count += 1
             if self._handler is not None:
                 self._handler(letter)
+
+
+def _open_privately(path: str, flags: int) -> int:
+    return os.open(path, flags, PRIVATE_FILE)
 
 
 def _refused(letters: Sequence[DeadLetter]) -> SerializationError:

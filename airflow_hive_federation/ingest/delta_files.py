@@ -31,6 +31,7 @@ from airflow_hive_federation.acid.orc.assembly import (
     type_messages,
 )
 from airflow_hive_federation.acid.orc.plain import columns_of, constant, counting, plain_stripe, structs
+from airflow_hive_federation.acid.orc.properties import NO_FILTERS, BloomFilters
 from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
 from airflow_hive_federation.acid.write.plan import TableLayout
 from airflow_hive_federation.model.types import Field, HiveType
@@ -51,12 +52,20 @@ def acid_types(layout: TableLayout) -> list[bytes]:
 
 
 def encoded(
-    rows: pa.RecordBatch, *, bucket: int, write_id: int, first_row_id: int, compression: str, optimized: bool
+    rows: pa.RecordBatch,
+    *,
+    bucket: int,
+    write_id: int,
+    first_row_id: int,
+    compression: str,
+    optimized: bool,
+    filters: BloomFilters = NO_FILTERS,
 ) -> list[Stripe]:
     """Encode rows of one bucket with their row ids; needs no interpreter lock for most of it.
 
     :param optimized: for quick writing, without indexes, dictionaries and compression; a major compaction
         makes up for it.
+    :param filters: Bloom filters, of files with indexes.
     """
     if optimized:
         return [_acid_stripe(rows, bucket, write_id, first_row_id)]
@@ -73,7 +82,7 @@ def encoded(
         ],
         names=list(ACID_COLUMNS),
     )
-    return encode(table, compression)
+    return encode(table, compression, filters=filters)
 
 
 def _acid_stripe(rows: pa.RecordBatch, bucket: int, write_id: int, first_row_id: int) -> Stripe:

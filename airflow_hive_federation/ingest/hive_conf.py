@@ -6,6 +6,7 @@ counts (``MetastoreConf.ConfVars``).
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,31 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.ingest.errors import InvalidConnection
 from airflow_hive_federation.metastore import KerberosSettings, MetastoreSettings, TlsSettings
 from airflow_hive_federation.metastore.doctor import parse_duration_s
+
+logger = logging.getLogger(__name__)
+
+#: What a streaming connection does whatever the caller's configuration says
+#: (``HiveStreamingConnection.overrideConfSettings``), and how it is done otherwise here, if it can be.
+OVERRIDDEN: Mapping[str, tuple[str, str]] = {
+    "hive.txn.manager": (
+        "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager",
+        "the metastore's transactions are the only ones",
+    ),
+    "hive.support.concurrency": ("true", "each transaction holds locks in the metastore"),
+    "hive.metastore.execute.setugi": (
+        "true",
+        "the metastore is told the user wherever nobody authenticates (MetastoreSettings.user)",
+    ),
+    "hive.exec.dynamic.partition.mode": (
+        "nonstrict",
+        "records name all of their partition; with_static_partition_values names one for all records",
+    ),
+    "hive.exec.orc.delta.streaming.optimizations.enabled": (
+        "true",
+        "with_streaming_optimizations(False) writes thorough files",
+    ),
+    "hive.metastore.client.cache.enabled": ("false", "the client keeps no answer of the metastore"),
+}
 
 _SITE = "hive-site.xml"
 _DIRECTORY = "HIVE_CONF_DIR"
@@ -46,6 +72,20 @@ def metastore_settings(conf: Mapping[str, str]) -> MetastoreSettings:
         return MetastoreSettings(**taken)
     except ConfigurationError as error:
         raise InvalidConnection(error.message, remedy=error.remedy) from error
+
+
+def warn_of_overridden(conf: Mapping[str, str]) -> None:
+    """Log each setting that a streaming connection does not heed because it has one value only."""
+    for name, (value, instead) in OVERRIDDEN.items():
+        given = str(conf.get(name, value)).strip()
+        if given.lower() != value.lower():
+            logger.warning(
+                "%s=%s is not heeded: a streaming connection works as with %s; %s.",
+                name,
+                given,
+                value,
+                instead,
+            )
 
 
 def site_settings() -> dict[str, str]:

@@ -25,6 +25,12 @@ from airflow_hive_federation.model.types import HiveType
 
 # Types of which Arrow's reader takes what we take, or fails.
 _AT_ONCE = {"boolean", "tinyint", "smallint", "int", "bigint", "double", "string", "varchar", "char"}
+#: Behind a brace: more than the rest of an object, so perhaps a second value in one record.
+_MORE = re.compile(rb"\}[ \t\r\n]*[^ \t\r\n,}\]{]")
+#: Numbers to Arrow's reader, and none in JSON.
+_NO_NUMBER = re.compile(rb"NaN|Inf")
+#: A whole number to Jackson, so that a double of it is 0; Arrow's reader makes it -0.
+_MINUS_ZERO = re.compile(rb"-0[ \t\r\n,}]")
 _EXPONENT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)[eE][+-]?\d{1,3}\Z", re.ASCII)
 _TEXTS = {"string", "char", "varchar"}
 _ESCAPES = {code: f"\\u{code:04X}" for code in range(32)} | {
@@ -48,6 +54,8 @@ class StrictJsonWriter(AbstractRecordWriter):
             raise ValueError(f"byte {error.start} is not UTF-8 ({error.reason})") from error
         except RecursionError as error:
             raise ValueError("it is nested too deep") from error
+        except ArithmeticError as error:
+            raise ValueError("it holds a number with an exponent that is too large") from error
         if not isinstance(found, dict):
             raise ValueError("it is no JSON object")
         by_name = {key.lower(): value for key, value in found.items()}
@@ -62,6 +70,8 @@ class StrictJsonWriter(AbstractRecordWriter):
         if any(column.type.name not in _AT_ONCE for column in self.columns):
             return None
         blob = b"\n".join(records)
+        if _MINUS_ZERO.search(blob) or not _is_an_object_each(records, blob):
+            return None
         schema = pa.schema([(column.name, arrow_type(column.type)) for column in self.columns])
         try:
             table = arrow_json.read_json(
@@ -121,6 +131,28 @@ class StrictJsonWriterBuilder:
         return StrictJsonWriter(line_delimiter=self._line, malformed=self._malformed)
 
 
+def _is_an_object_each(records: Sequence[bytes], blob: bytes) -> bool:
+    """Whether each record is sure to be one object, if all of them together are as many values.
+
+    Arrow's reader sees them one after the other. An object that one record begins and the next one ends would
+    be a row; a value that is no object makes a row of nulls, or ends the process. No object goes on between
+    a record that ends with a brace and one that begins with a brace.
+
+    :param blob: the records, lines of it.
+    """
+    doubtful = [one for one in records if not (one.startswith(b"{") and one.endswith(b"}"))]
+    if _MORE.search(blob) or _NO_NUMBER.search(blob):
+        doubtful += [one for one in records if _MORE.search(one) or _NO_NUMBER.search(one)]
+    return all(map(_is_an_object, doubtful)) and not any(b"\n" in one for one in doubtful)
+
+
+def _is_an_object(record: bytes) -> bool:
+    try:
+        return isinstance(json.loads(record.decode(), parse_constant=_no_constant), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
@@ -156,7 +188,12 @@ def _whole(value: Any) -> str:
 def _text(value: Any, hive_type: HiveType) -> str:
     if isinstance(value, dict | list) and hive_type.name != "string":
         raise ValueError(f"an object or array is no {hive_type}")
-    return value if isinstance(value, str) else _json_text(value)
+    try:
+        return value if isinstance(value, str) else _json_text(value)
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+    except ArithmeticError as error:
+        raise ValueError("it holds a number with an exponent that is too large") from error
 
 
 def _json_text(value: Any) -> str:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -52,7 +52,7 @@ from airflow_hive_federation.ingest.partitions import Partitions
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import local_path
-from airflow_hive_federation.waiting import PollPolicy, wait_until
+from airflow_hive_federation.waiting import PollPolicy, boot_time_s, wait_until
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ class BatchSettings:
     buffer_bytes: int
     heartbeat_interval_s: float
     fence: types.LockComponent | None = None
-    storage_options: Any = None
+    storage_options: Any = field(default=None, repr=False)
     lock_policy: PollPolicy = LOCK_POLICY
     at: Callable[[str], None] = lambda _step: None
     on_lost: Callable[[Collection[int]], None] = lambda _txn_ids: None
@@ -89,6 +89,7 @@ class TransactionBatch:
     def __init__(self, client: MetastoreClient, settings: BatchSettings, partitions: Partitions) -> None:
         self._client, self._settings, self._partitions = client, settings, partitions
         layout = settings.layout
+        since_s = boot_time_s()
         with metastore_errors(TransactionError, f"A transaction batch on {layout.name}"):
             self.txn_ids = client.open_txns(settings.size, agent_info=settings.agent_info)
             settings.at("opened")
@@ -105,7 +106,11 @@ class TransactionBatch:
         self.auto_flushes = 0
         self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, 8), thread_name_prefix="hive-ingest-encode")
         self._hearts = Heartbeats(
-            client, self.txn_ids, settings.heartbeat_interval_s, on_lost=settings.on_lost
+            client,
+            self.txn_ids,
+            settings.heartbeat_interval_s,
+            since_s=since_s,
+            on_lost=settings.on_lost,
         )
 
     @property
@@ -154,12 +159,17 @@ class TransactionBatch:
                 txn_id=self.txn_id,
             )
         if self.txn_id in self._hearts.lost:
+            loss = self._hearts.loss
+            why = (
+                loss.word
+                if loss
+                else "it was silent for longer than hive.txn.timeout, or somebody aborted it"
+            )
             raise HeartBeatFailure(
-                f"The metastore has aborted transaction {self.txn_id}: heartbeats were missing for longer "
-                "than hive.txn.timeout, or somebody aborted it.",
+                f"Transaction {self.txn_id} is lost: {why}.",
                 remedy="Close the connection, connect again, and send the transaction's records again.",
                 txn_id=self.txn_id,
-            )
+            ) from (loss.cause if loss else None)
 
     def insert(self, rows: pa.RecordBatch) -> None:
         """Add rows; nobody sees them before the commit.
@@ -322,6 +332,7 @@ class TransactionBatch:
                 first_row_id=first_row_id,
                 compression=settings.compression,
                 optimized=settings.optimized,
+                filters=settings.layout.filters,
             )
             first_row_id += group.row_count
             prepared.result()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import random
 import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -44,6 +46,7 @@ class MetastoreClient(PartitionCalls, TransactionCalls):
         random.SystemRandom().shuffle(self._endpoints)
         self._connection: Connection | None = None
         self._unsupported: set[str] = set()
+        self._guard: Callable[[str], None] | None = None
 
     def call(self, method: str, *args: Any) -> Any:
         """Call a method of Hive's interface definition with its arguments in the definition's order.
@@ -75,6 +78,18 @@ class MetastoreClient(PartitionCalls, TransactionCalls):
         """Connect now instead of at the first call."""
         self._connected()
         return self
+
+    @contextmanager
+    def guarded(self, guard: Callable[[str], None]) -> Iterator[Self]:
+        """Have every call that writes ask first, as late as can be, while the block runs.
+
+        :param guard: takes the method's name, and raises if the call must not be made.
+        """
+        before, self._guard = self._guard, guard
+        try:
+            yield self
+        finally:
+            self._guard = before
 
     @property
     def uri(self) -> str | None:
@@ -108,6 +123,8 @@ class MetastoreClient(PartitionCalls, TransactionCalls):
         deadline: Deadline | None = None
         for attempt in range(len(self._endpoints) + 1):
             connection = self._connected()
+            if self._guard is not None and not is_idempotent(method):
+                self._guard(method)
             deadline = deadline or Deadline(self.settings.call_timeout_s)
             try:
                 return connection.exchange(method, args, deadline)

@@ -7,7 +7,8 @@ from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore.idl.service import METHODS
-from airflow_hive_federation.metastore.protocol import MalformedMessage, decode_reply, encode_call
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+from airflow_hive_federation.metastore.protocol import decode_reply, encode_call
 from airflow_hive_federation.metastore.sasl import SaslChannel
 from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings
 from airflow_hive_federation.metastore.struct import Fault, Struct
@@ -25,6 +26,7 @@ class Connection:
     def __init__(self, endpoint: Endpoint, settings: MetastoreSettings, deadline: Deadline) -> None:
         self.endpoint = endpoint
         self.channel: Channel = _open(endpoint, settings, deadline)
+        self._max_answer_bytes = settings.max_answer_bytes
         self._sequence_id = 0
         try:
             if self.channel.needs_greeting:
@@ -48,7 +50,13 @@ class Connection:
             return None
         answer = result()
         try:
-            decode_reply(_Answer(self.channel, deadline), method, self._sequence_id, answer)
+            decode_reply(
+                _Answer(self.channel, deadline),
+                method,
+                self._sequence_id,
+                answer,
+                max_bytes=self._max_answer_bytes,
+            )
         except MalformedMessage as error:
             raise ForeignProtocol(str(error)) from error
         return _outcome(answer)
@@ -67,7 +75,7 @@ def _open(endpoint: Endpoint, settings: MetastoreSettings, deadline: Deadline) -
     if settings.authentication is None:
         return channel
     try:
-        return SaslChannel(channel, endpoint, settings.authentication, deadline)
+        return SaslChannel(channel, endpoint, settings, deadline)
     except BaseException:
         channel.close()
         raise

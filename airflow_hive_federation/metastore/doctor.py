@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from airflow_hive_federation.errors import MetastoreError
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.files import hidden_name
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore.client import MetastoreClient
@@ -23,6 +24,8 @@ LISTENER = "org.apache.hive.hcatalog.listener.DbNotificationListener"
 TRANSACTION_MANAGER = "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager"
 MIN_EVENT_TTL_S = 24 * 3600
 
+_WAREHOUSE = "hive.metastore.warehouse.dir"
+_EXTERNAL_WAREHOUSE = "hive.metastore.warehouse.external.dir"
 _MINIMUM_HISTORY = "hive.txn.use.minhistorywriteid"
 _ABORTS_BY_CLEANER = "hive.compactor.clean.aborts.using.cleaner"
 # Settings that are read; a server tells only those that begin with hive, mapred, hdfs or tez.
@@ -38,6 +41,8 @@ KEYS = (
     "hive.txn.manager",
     "hive.support.concurrency",
     "hive.stats.fetch.bitvector",
+    _WAREHOUSE,
+    _EXTERNAL_WAREHOUSE,
 )
 _UNSET = "<unset>"
 
@@ -143,6 +148,7 @@ def assess(facts: Facts) -> list[Finding]:
         _minimum_history(facts),
         _aborts_by_cleaner(facts),
         _bit_vectors(facts),
+        _warehouse(facts),
     ]
 
 
@@ -278,6 +284,23 @@ def _cleaners_switch(facts: Facts, name: str, key: str, *, fine: str, trouble: s
         return Finding(name=name, state="ok", detail=fine)
     told = value or "not set (true by default)"
     return Finding(name=name, state="warning", detail=f"{key} is {told}: {trouble}", remedy=remedy)
+
+
+def _warehouse(facts: Facts) -> Finding:
+    found = {key: facts.settings[key] for key in (_WAREHOUSE, _EXTERNAL_WAREHOUSE) if facts.settings.get(key)}
+    if not found:
+        return Finding(name="warehouse", state="unknown", detail=f"the server does not tell {_WAREHOUSE}")
+    for key, location in found.items():
+        name = hidden_name(location)
+        if name is not None:
+            return Finding(
+                name="warehouse",
+                state="warning",
+                detail=f"{key} is {location}: Hive reads ACID tables there as empty, because it hides paths "
+                f"in which a name begins with '.' or '_', as {name!r} does",
+                remedy=f"Set {key} to another directory, and move the databases that lie there.",
+            )
+    return Finding(name="warehouse", state="ok", detail=", ".join(dict.fromkeys(found.values())))
 
 
 def _bit_vectors(facts: Facts) -> Finding:

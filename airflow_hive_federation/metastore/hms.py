@@ -24,7 +24,11 @@ def hms_client(settings: MetastoreSettings) -> HMSClient:
     :raises MetastoreError: if no server answers; see :meth:`MetastoreClient.call`.
     """
     transport = TBufferedTransport(ChannelTransport(settings))
-    client = _Hive4HmsClient(iprot=TBinaryProtocolAccelerated(transport))
+    longest = settings.max_answer_bytes
+    protocol = TBinaryProtocolAccelerated(
+        transport, string_length_limit=longest, container_length_limit=longest
+    )
+    client = _Hive4HmsClient(iprot=protocol)
     client.open()
     return client
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
@@ -53,6 +53,13 @@ class MetastorePool:
         finally:
             self._free.release()
 
+    def guarded(self, guard: Callable[[str], None]) -> MetastorePool:
+        """The same clients, of which every call that writes asks first.
+
+        :param guard: as :meth:`MetastoreClient.guarded` takes it; it is called by several threads.
+        """
+        return _GuardedPool(self, guard)
+
     def close(self) -> None:
         """Close the clients that are not lent."""
         with self._lock:
@@ -66,3 +73,17 @@ class MetastorePool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class _GuardedPool(MetastorePool):
+    """Lends the clients of another pool, guarded."""
+
+    def __init__(self, pool: MetastorePool, guard: Callable[[str], None]) -> None:
+        super().__init__(pool.settings, pool.size)
+        self._pool = pool
+        self._guard = guard
+
+    @contextmanager
+    def client(self) -> Iterator[MetastoreClient]:
+        with self._pool.client() as client, client.guarded(self._guard):
+            yield client

@@ -1,33 +1,34 @@
 """Structs to bytes and back, in Thrift's binary protocol.
 
-thriftpy2's compiled protocol does the work. It has one gap: it reads a list always as a ``list``, which
-cannot be the key of a map, and ``SkewedInfo.skewedColValueLocationMaps`` is ``map<list<string>, string>``.
-An answer that holds one fails in the middle; :func:`read` then decodes the same bytes again in Python, with
-tuples for keys.
+thriftpy2's compiled protocol does the work, on bytes that :mod:`.message_bounds` has checked. It has one
+gap: it reads a list always as a ``list``, which cannot be the key of a map, and
+``SkewedInfo.skewedColValueLocationMaps`` is ``map<list<string>, string>``. A message that holds one is
+decoded in Python, with tuples for keys.
 """
 
 from __future__ import annotations
 
+import io
 import struct as packing
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from thriftpy2.protocol.cybin.cybin import ProtocolError, TCyBinaryProtocol
 from thriftpy2.thrift import TDecodeException, TMessageType, TType
-from thriftpy2.transport.buffered.cybuffered import TCyBufferedTransport
 from thriftpy2.transport.memory.cymemory import TCyMemoryBuffer
 
+from airflow_hive_federation.metastore.message_bounds import (
+    MAX_MESSAGE_BYTES,
+    MalformedMessage,
+    Message,
+    Source,
+)
 from airflow_hive_federation.metastore.struct import Fault, Spec, Struct
 
 BUFFER_BYTES = 1 << 16
 BIN_TYPES = (TType.STRING, TType.BINARY)
-
-
-class Source(Protocol):
-    """Where bytes come from."""
-
-    def read(self, size: int) -> bytes:
-        """Return between 1 and ``size`` bytes; raise where there are no more."""
+_VERSION_MASK, _VERSION_1 = 0xFFFFFF00, 0x80010000
+_LONGEST_NAME = 200
 
 
 class ApplicationFault(Fault):
@@ -38,10 +39,6 @@ class ApplicationFault(Fault):
     thrift_spec: ClassVar[Spec] = {1: (TType.STRING, "message", False), 2: (TType.I32, "type", False)}
 
     UNKNOWN_METHOD: ClassVar[int] = 1
-
-
-class MalformedMessage(Exception):  # noqa: N818 - internal signal, never seen by callers
-    """The bytes are no Thrift message."""
 
 
 def encode(value: Struct) -> bytes:
@@ -68,89 +65,70 @@ def _write(protocol: Any, value: Struct) -> None:
         raise TypeError(f"{type(value).__name__} holds a value of the wrong type: {error}") from error
 
 
-def decode(source: Source, value: Struct) -> None:
+def decode(source: Source, value: Struct, *, max_bytes: int = MAX_MESSAGE_BYTES) -> None:
     """Fill a struct from bytes that hold it and nothing else.
 
+    :param max_bytes: longest struct that is accepted.
     :raises EOFError: (the source's) if they end too soon.
-    :raises MalformedMessage: if something follows.
+    :raises MalformedMessage: if something follows, or they are no such struct.
     """
-    tape = _Tape(source)
-    transport = TCyBufferedTransport(tape, BUFFER_BYTES)
-    read = transport.read
-    try:
-        TCyBinaryProtocol(transport).read_struct(value)
-    except TypeError as error:
-        _expect_unhashable(error)
-        tape.rewind()
-        _read_struct(tape.read_exactly, value)
-        read = tape.read_exactly
-    try:
-        read(1)
-    except EOFError:
-        return
+    message = Message(source, max_bytes=max_bytes)
+    end = message.check_struct(0, value.thrift_spec)
+    if len(message.buffer) == end:
+        try:
+            source.read(1)
+        except EOFError:
+            _fill(value, bytes(message.buffer))
+            return
     raise MalformedMessage("something follows the struct")
 
 
-def decode_reply(source: Source, method: str, sequence_id: int, result: Struct) -> None:
+def decode_reply(
+    source: Source, method: str, sequence_id: int, result: Struct, *, max_bytes: int = MAX_MESSAGE_BYTES
+) -> None:
     """Fill ``result`` from the server's answer to a call.
 
+    :param max_bytes: longest answer that is accepted.
     :raises ApplicationFault: if the server could not call the method.
-    :raises MalformedMessage: if the bytes are no answer to this call.
+    :raises MalformedMessage: if the bytes are no answer to this call, or break a bound.
     """
-    tape = _Tape(source)
-    protocol = TCyBinaryProtocol(TCyBufferedTransport(tape, BUFFER_BYTES))
-    try:
-        name, kind, sequence = protocol.read_message_begin()
-    except ProtocolError as error:
-        raise MalformedMessage(f"{error}; it begins {tape.head()!r}") from error
-    if name != method or sequence != sequence_id or kind not in {TMessageType.REPLY, TMessageType.EXCEPTION}:
+    message = Message(source, max_bytes=max_bytes)
+    kind, start = _reply_header(message, method, sequence_id)
+    answer = ApplicationFault() if kind == TMessageType.EXCEPTION else result
+    end = message.check_struct(start, answer.thrift_spec)
+    _fill(answer, bytes(message.buffer[start:end]))
+    if isinstance(answer, ApplicationFault):
+        raise answer
+
+
+def _reply_header(message: Message, method: str, sequence_id: int) -> tuple[int, int]:
+    """The kind of a message that answers a call, and where its struct begins."""
+    version = message.i32(0) & 0xFFFFFFFF
+    if version & _VERSION_MASK != _VERSION_1:
+        raise MalformedMessage(f"it does not begin as a Thrift message does: {bytes(message.buffer[:32])!r}")
+    length = message.i32(4)
+    if not 0 <= length <= _LONGEST_NAME:
+        raise MalformedMessage(f"a method's name of {length} bytes")
+    message.need(12 + length)
+    kind, name = version & 0xFF, message.buffer[8 : 8 + length].decode(errors="replace")
+    sequence = message.i32(8 + length)
+    known = kind in {TMessageType.REPLY, TMessageType.EXCEPTION}
+    if name != method or sequence != sequence_id or not known:
         raise MalformedMessage(f"an answer to {name!r} ({sequence}), not to {method!r} ({sequence_id})")
-    if kind == TMessageType.EXCEPTION:
-        fault = ApplicationFault()
-        protocol.read_struct(fault)
-        raise fault
+    return kind, 12 + length
+
+
+def _fill(value: Struct, data: bytes) -> None:
+    """Fill a struct from bytes that were checked."""
     try:
-        protocol.read_struct(result)
-    except TypeError as error:
-        _expect_unhashable(error)
-        tape.rewind()
-        tape.read_exactly(12 + len(method))  # version and type, length and name, sequence id
-        _read_struct(tape.read_exactly, result)
-
-
-def _expect_unhashable(error: TypeError) -> None:
-    if "unhashable" not in str(error):
-        raise error
-
-
-class _Tape:
-    """A source that can be heard again from the start."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._chunks: list[bytes] = []
-        self._replay: memoryview | None = None
-
-    def read(self, size: int) -> bytes:
-        chunk = self._source.read(size)
-        self._chunks.append(chunk)
-        return chunk
-
-    def head(self, size: int = 32) -> bytes:
-        return b"".join(self._chunks)[:size]
-
-    def rewind(self) -> None:
-        self._replay = memoryview(b"".join(self._chunks))
-
-    def read_exactly(self, size: int) -> bytes:
-        """Read on after :meth:`rewind`: first what is recorded, then what the source still has."""
-        if size < 0:
-            raise MalformedMessage(f"a length of {size}")
-        replay = self._replay if self._replay is not None else memoryview(b"")
-        data, self._replay = bytes(replay[:size]), replay[size:]
-        while len(data) < size:
-            data += self._source.read(size - len(data))
-        return data
+        try:
+            TCyBinaryProtocol(TCyMemoryBuffer(data)).read_struct(value)
+        except TypeError as error:
+            if "unhashable" not in str(error):
+                raise
+            _read_struct(io.BytesIO(data).read, value)
+    except (TypeError, ValueError, ArithmeticError, RecursionError, ProtocolError, packing.error) as error:
+        raise MalformedMessage(f"{type(value).__name__}: {error}") from error
 
 
 Read = Callable[[int], bytes]
@@ -196,8 +174,6 @@ def _read_value(read: Read, ttype: int, inner: Any, *, as_key: bool = False) -> 
         return tuple(values) if as_key else values
     if ttype == TType.MAP:
         return _read_map(read, inner)
-    if ttype != TType.STRUCT:
-        raise MalformedMessage(f"type {ttype} in a struct")
     value = inner() if inner is not None else Struct()
     _read_struct(read, value)
     return value

@@ -13,13 +13,19 @@ from enum import IntEnum
 from typing import Any, NoReturn, Protocol
 
 from airflow_hive_federation.errors import ConfigurationError, MetastoreAuthenticationError
-from airflow_hive_federation.metastore.settings import Endpoint, KerberosSettings, PlainSettings
+from airflow_hive_federation.metastore.settings import (
+    Endpoint,
+    KerberosSettings,
+    MetastoreSettings,
+    PlainSettings,
+)
 from airflow_hive_federation.metastore.transport import Channel, Deadline, ForeignProtocol
 
 _MESSAGE = struct.Struct("!BI")
 _LENGTH = struct.Struct("!I")
-_LONGEST_MESSAGE = 104_857_600  # TSaslTransport.MAX_MESSAGE_SIZE
-_LONGEST_FRAME = 0x7FFFFFFF
+#: Of the negotiation, before anybody has shown who they are. Tickets of users in hundreds of groups take
+#: 64 kB; Hive itself accepts 100 MB (``TSaslTransport.MAX_MESSAGE_SIZE``).
+_LONGEST_MESSAGE = 1 << 20
 #: Of what is wrapped at once, at the most; the server may ask for less.
 _PIECE = 1 << 20
 
@@ -73,11 +79,16 @@ class SaslChannel:
         self,
         channel: Channel,
         endpoint: Endpoint,
-        authentication: KerberosSettings | PlainSettings,
+        settings: MetastoreSettings,
         deadline: Deadline,
     ) -> None:
+        authentication = settings.authentication
+        if authentication is None:
+            raise ValueError("SASL needs an authentication")
         self._channel = channel
         self._endpoint = endpoint
+        # Encryption adds some bytes to what is inside.
+        self._longest_frame = settings.max_answer_bytes + _LONGEST_MESSAGE
         self._mechanism: Mechanism = (
             _Kerberos(authentication, endpoint)
             if isinstance(authentication, KerberosSettings)
@@ -99,7 +110,7 @@ class SaslChannel:
         """See :meth:`Channel.receive`."""
         while not (data := self._answer.read(size)):
             (length,) = _LENGTH.unpack(self._read(_LENGTH.size, deadline))
-            if length > _LONGEST_FRAME:
+            if length > self._longest_frame:
                 raise ForeignProtocol(f"a frame of {length} bytes")
             self._answer = io.BytesIO(self._mechanism.unwrap(self._read(length, deadline)))
         return data

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore.message_bounds import MAX_MESSAGE_BYTES
 
 DEFAULT_PORT = 9083
 DEFAULT_HTTP_PATH = "/metastore"
@@ -187,6 +188,7 @@ class MetastoreSettings:
     :param groups: the user's groups, sent with ``set_ugi``.
     :param connect_timeout_s: seconds to connect to one URI, greeting included.
     :param call_timeout_s: seconds a call may take, its whole answer included.
+    :param max_answer_bytes: longest answer that is accepted, 256 MiB by default: some 150,000 partitions.
     :param catalog: Hive catalog that calls mean where none is named.
     :param capabilities: what the caller can do with the tables it asks for; see ``CAPABILITIES``.
     :param identifier: name under which the server's log knows the caller.
@@ -201,6 +203,7 @@ class MetastoreSettings:
     groups: tuple[str, ...] = ()
     connect_timeout_s: float = 10.0
     call_timeout_s: float = 600.0
+    max_answer_bytes: int = MAX_MESSAGE_BYTES
     catalog: str = "hive"
     capabilities: tuple[str, ...] = CAPABILITIES
     identifier: str = "airflow-hive-federation"
@@ -215,6 +218,10 @@ class MetastoreSettings:
         for name in ("connect_timeout_s", "call_timeout_s"):
             if getattr(self, name) <= 0:
                 raise ConfigurationError(f"{name} is {getattr(self, name)}.", remedy="Give seconds above 0.")
+        if self.max_answer_bytes < 1:
+            raise ConfigurationError(
+                f"max_answer_bytes is {self.max_answer_bytes}.", remedy="Give a number of bytes above 0."
+            )
         endpoints = self.endpoints()
         if self.dialer is not None and (self.tls or any(one.is_tls for one in endpoints)):
             raise ConfigurationError(
@@ -222,6 +229,21 @@ class MetastoreSettings:
                 remedy="Use thrift:// or http://: the tunnel is encrypted up to its last hop.",
             )
         self._check_authentication(endpoints)
+        self._check_http(endpoints)
+
+    def _check_http(self, endpoints: tuple[Endpoint, ...]) -> None:
+        plain = [one for one in endpoints if one.scheme == "http"]
+        if self.tls is not None and plain:
+            raise ConfigurationError(
+                f"There are TLS files for {plain[0]}, which does without TLS.",
+                remedy="Write https://, or remove the TLS files.",
+            )
+        exposed = [one for one in plain if one.host not in _LOOPBACK]
+        if self.http_headers and self.dialer is None and exposed:
+            raise ConfigurationError(
+                f"The HTTP headers, a bearer token perhaps, would travel to {exposed[0]} unencrypted.",
+                remedy="Use https:// URIs, or an SSH route.",
+            )
 
     def _check_authentication(self, endpoints: tuple[Endpoint, ...]) -> None:
         if self.authentication is None:

@@ -97,7 +97,7 @@ def open_channel(endpoint: Endpoint, settings: MetastoreSettings, deadline: Dead
         sock = _connect(endpoint, settings.tls, deadline)
     if endpoint.is_http:
         headers = {USER_HEADER: settings.effective_user(), **settings.http_headers}
-        return HttpChannel(sock, endpoint, headers)
+        return HttpChannel(sock, endpoint, headers, settings.max_answer_bytes)
     return SocketChannel(sock)
 
 
@@ -134,9 +134,16 @@ class HttpChannel:
 
     needs_greeting = False
 
-    def __init__(self, sock: socket.socket | Wire, endpoint: Endpoint, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        sock: socket.socket | Wire,
+        endpoint: Endpoint,
+        headers: Mapping[str, str],
+        max_answer_bytes: int,
+    ) -> None:
         self._sock = sock
         self._endpoint = endpoint
+        self._max_answer_bytes = max_answer_bytes
         self._headers = headers
         self._body = io.BytesIO()
 
@@ -176,11 +183,13 @@ class HttpChannel:
         answer = http.client.HTTPResponse(_DeadlineFile(self._sock, deadline))  # type: ignore[arg-type]
         try:
             answer.begin()
-            body = answer.read()
+            body = answer.read(self._max_answer_bytes + 1)
         except http.client.RemoteDisconnected as error:
             raise ConnectionResetError(str(error)) from error
         except http.client.HTTPException as error:
             raise ForeignProtocol(f"no HTTP answer: {error!r}") from error
+        if len(body) > self._max_answer_bytes:
+            raise ForeignProtocol(f"its answer is longer than {self._max_answer_bytes} bytes")
         if answer.status != http.HTTPStatus.OK or not body:
             raise ForeignProtocol(f"HTTP {answer.status} {answer.reason} for {self._endpoint.path}")
         return body

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from thriftpy2.thrift import TType
 
 from airflow_hive_federation.errors import HiveFederationError
-from airflow_hive_federation.metastore.protocol import MalformedMessage, decode, encode
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+from airflow_hive_federation.metastore.protocol import decode, encode
 from airflow_hive_federation.metastore.struct import Struct
 
 S = TypeVar("S", bound=Struct)

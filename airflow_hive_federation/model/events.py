@@ -2,8 +2,11 @@
 
 Hive's ``DbNotificationListener`` writes them in two formats: ``gzip(json-2.0)`` (``GzipJSONMessageEncoder``:
 Base64 of gzip of JSON, the default of Hive 4) and ``json-0.2`` (``JSONMessageEncoder``: the JSON itself). The
-JSON is the same; tables and functions inside it are strings of Thrift's own JSON (``TJSONProtocol``), of
+JSON is the same; tables and functions inside it are strings of Thrift's own JSON (:mod:`.thrift_json`), of
 which only names are taken: a replica is brought to what the source *is*, the event only says where to look.
+
+An event's id, type, database and table stand outside of its message. So an event whose message cannot be read
+still says what it concerns: :func:`read_event` makes an :class:`UnreadableEvent` of it.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import base64
 import binascii
 import gzip
+import io
 import json
 import sys
 import zlib
@@ -19,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_hive_federation.errors import EventCorruptError
+from airflow_hive_federation.model import thrift_json
 from airflow_hive_federation.model.partitions import partition_name
 
 GZIP_FORMAT = "gzip(json-2.0)"
@@ -26,6 +31,8 @@ JSON_FORMAT = "json-0.2"
 #: Names of kept files end here (``dfs.namenode.fs-limits.max-component-length``); longer ones are cut one
 #: character before.
 _LONGEST_NAME, _CUT = 255, 254
+#: Bytes of an unpacked message, far above what Hive writes: packed, a few bytes may stand for gigabytes.
+_LONGEST_MESSAGE = 1 << 28
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,6 +55,11 @@ class Event:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DatabaseEvent(Event):
     """A database was created, altered or dropped."""
+
+    @property
+    def dropped(self) -> bool:
+        """Whether the database was dropped, with all that was in it."""
+        return self.event_type == "DROP_DATABASE"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,14 +106,22 @@ class PartitionsChanged(TableEvent):
     """Partitions were added, altered or dropped.
 
     :param gone: names of partitions that were dropped, or have other names now.
+    :param truncated: names of partitions whose rows were removed.
     """
 
     gone: tuple[str, ...] = ()
+    truncated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inserted(TableEvent):
-    """Files were added to a table that is not transactional."""
+    """Files were added to a table that is not transactional.
+
+    :param overwritten: the whole table was overwritten; of one partition, Hive's event says so too, and this
+        is false.
+    """
+
+    overwritten: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,9 +146,17 @@ class Reloaded(TableEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FunctionEvent(Event):
-    """A permanent function was created or dropped."""
+    """A permanent function was created or dropped.
+
+    :param function: its name, lower case.
+    """
 
     function: str
+
+    @property
+    def dropped(self) -> bool:
+        """Whether the function was dropped."""
+        return self.event_type == "DROP_FUNCTION"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,11 +200,38 @@ class UnknownEvent(Event):
     """Of a type that this version does not know."""
 
 
-def parse_event(raw: Any) -> Event:
-    """Make an event of a wire ``NotificationEvent``.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnreadableEvent(TableEvent):
+    """An event of a known type whose message cannot be read: only its heading is known.
 
-    :raises EventCorruptError: its message cannot be read, or lacks what its type has.
+    :param table: the table that its heading names; empty if it names none.
+    :param reason: what is wrong with the message.
     """
+
+    reason: str
+
+    @property
+    def ends_transaction(self) -> bool:
+        """Whether it says of some transaction that it was committed, or aborted."""
+        return self.event_type in {"COMMIT_TXN", "ABORT_TXN"}
+
+    @property
+    def of_transaction(self) -> bool:
+        """Whether it belongs to a transaction, and so to no database."""
+        return self.ends_transaction or self.event_type == "OPEN_TXN"
+
+    def error(self) -> EventCorruptError:
+        """The error to raise where the event cannot be done without."""
+        return EventCorruptError(
+            f"Notification event {self.event_id} ({self.event_type}) cannot be read: {self.reason}.",
+            remedy="Have a look at it in the source's NOTIFICATION_LOG; bootstrap anew if it is damaged.",
+            event_id=self.event_id,
+            event_type=self.event_type,
+        )
+
+
+def read_event(raw: Any) -> Event:
+    """Make an event of a wire ``NotificationEvent``; an :class:`UnreadableEvent` if it cannot be read."""
     parse = _PARSERS.get(raw.eventType)
     heading: dict[str, Any] = {
         "event_id": int(raw.eventId),
@@ -189,13 +244,19 @@ def parse_event(raw: Any) -> Event:
     try:
         return parse(_Heading(raw, heading))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise EventCorruptError(
-            f"Notification event {raw.eventId} ({raw.eventType}) cannot be read: "
-            f"{type(error).__name__}: {error}.",
-            remedy="Have a look at it in the source's NOTIFICATION_LOG; bootstrap anew if it is damaged.",
-            event_id=int(raw.eventId),
-            event_type=str(raw.eventType),
-        ) from error
+        table = sys.intern((raw.tableName or "").lower())
+        return UnreadableEvent(**heading, table=table, reason=f"{type(error).__name__}: {error}")
+
+
+def parse_event(raw: Any) -> Event:
+    """Make an event of a wire ``NotificationEvent``, as :func:`read_event` does.
+
+    :raises EventCorruptError: its message cannot be read, or lacks what its type has.
+    """
+    event = read_event(raw)
+    if isinstance(event, UnreadableEvent):
+        raise event.error()
+    return event
 
 
 def decode_message(message: str, message_format: str | None) -> dict[str, Any]:
@@ -205,16 +266,28 @@ def decode_message(message: str, message_format: str | None) -> dict[str, Any]:
     :raises ValueError: the format is none of the two, or the message is not of it.
     """
     if message_format == GZIP_FORMAT:
-        try:
-            message = gzip.decompress(base64.b64decode(message, validate=True)).decode()
-        except (binascii.Error, OSError, EOFError, zlib.error) as error:
-            raise ValueError(f"not Base64 of gzip ({error})") from error
+        message = _unpacked(message)
     elif message_format not in {JSON_FORMAT, None, ""}:
         raise ValueError(f"unknown message format {message_format!r}")
-    values = json.loads(message)
+    try:
+        values = json.loads(message)
+    except RecursionError as error:
+        raise ValueError("the message is nested too deeply") from error
     if not isinstance(values, dict):
         raise ValueError("the message is no JSON object")
     return values
+
+
+def _unpacked(message: str) -> str:
+    try:
+        packed = io.BytesIO(base64.b64decode(message, validate=True))
+        with gzip.GzipFile(fileobj=packed) as stream:
+            found = stream.read(_LONGEST_MESSAGE + 1)
+    except (binascii.Error, OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"not Base64 of gzip ({error})") from error
+    if len(found) > _LONGEST_MESSAGE:
+        raise ValueError(f"the message has more than {_LONGEST_MESSAGE} bytes")
+    return found.decode()
 
 
 def kept_files(encoded: Iterable[str]) -> tuple[tuple[str, str], ...]:
@@ -254,36 +327,63 @@ class _Heading:
 
 def _table_altered(event: _Heading) -> Event:
     message = event.message()
-    before = json.loads(message["tableObjBeforeJson"])
+    before = thrift_json.loads(message["tableObjBeforeJson"])
     return TableAltered(
         **event.table(),
         # Fields 1 and 2 of the IDL's Table are tableName and dbName.
         old_table=before["1"]["str"].lower(),
         old_database=before["2"]["str"].lower(),
-        truncated=str(message.get("isTruncateOp", "false")).lower() == "true",
+        truncated=_is_true(message, "isTruncateOp"),
     )
+
+
+def _is_true(message: Mapping[str, Any], name: str) -> bool:
+    """Whether a flag of a message is set: Hive writes them as text."""
+    return str(message.get(name, "false")).lower() == "true"
+
+
+def _partitions_altered(event: _Heading) -> Event:
+    message = event.message()
+    truncated = _partition_names(message) if _is_true(message, "isTruncateOp") else ()
+    return PartitionsChanged(**event.table(), truncated=truncated)
 
 
 def _partition_altered(event: _Heading) -> Event:
     message = event.message()
     # Field 1 of the IDL's Partition is its values: their type, their number, and themselves.
     before, after = (
-        json.loads(message[f"partitionObj{when}Json"])["1"]["lst"][2:] for when in ("Before", "After")
+        thrift_json.loads(message[f"partitionObj{when}Json"])["1"]["lst"][2:] for when in ("Before", "After")
     )
-    gone = () if before == after else (partition_name(list(message["keyValues"]), before),)
-    return PartitionsChanged(**event.table(), gone=gone)
+    former = (partition_name(list(message["keyValues"]), before),)
+    return PartitionsChanged(
+        **event.table(),
+        gone=() if before == after else former,
+        truncated=former if _is_true(message, "isTruncateOp") else (),
+    )
 
 
 def _partitions_dropped(event: _Heading) -> Event:
-    dropped = [{str(key): str(one[key]) for key in one} for one in event.message()["partitions"]]
-    names = tuple(partition_name(list(one), list(one.values())) for one in dropped)
-    return PartitionsChanged(**event.table(), gone=names)
+    return PartitionsChanged(**event.table(), gone=_partition_names(event.message()))
+
+
+def _partition_names(message: Mapping[str, Any]) -> tuple[str, ...]:
+    found = [{str(key): str(one[key]) for key in one} for one in message["partitions"]]
+    return tuple(partition_name(list(one), list(one.values())) for one in found)
+
+
+def _inserted(event: _Heading) -> Event:
+    message = event.message()
+    return Inserted(
+        **event.table(),
+        kept=kept_files(message.get("files") or ()),
+        overwritten=_is_true(message, "replace") and not message.get("ptnObjJson"),
+    )
 
 
 def _foreign_key(event: _Heading) -> Event:
     # The event bears the name of the table that is referred to; the key belongs to the other.
     (first, *_) = event.message()["foreignKeyListJson"]
-    key = json.loads(first)
+    key = thrift_json.loads(first)
     # Fields 4 and 5 of the IDL's SQLForeignKey are fktable_db and fktable_name.
     heading = {**event.heading, "database": key["4"]["str"].lower()}
     return ConstraintsChanged(**heading, table=key["5"]["str"].lower())
@@ -291,7 +391,7 @@ def _foreign_key(event: _Heading) -> Event:
 
 def _function(event: _Heading) -> Event:
     message = event.message()
-    name = message.get("functionName") or json.loads(message["functionObjJson"])["1"]["str"]
+    name = message.get("functionName") or thrift_json.loads(message["functionObjJson"])["1"]["str"]
     return FunctionEvent(**event.heading, function=name.lower())
 
 
@@ -345,10 +445,10 @@ _PARSERS: Mapping[str, Callable[[_Heading], Event]] = {
     "DROP_TABLE": _of_table(TableDropped),
     "ALTER_TABLE": _table_altered,
     "ADD_PARTITION": _partitions_added,
-    "ALTER_PARTITIONS": _of_table(PartitionsChanged),
+    "ALTER_PARTITIONS": _partitions_altered,
     "ALTER_PARTITION": _partition_altered,
     "DROP_PARTITION": _partitions_dropped,
-    "INSERT": _with_files(Inserted),
+    "INSERT": _inserted,
     **dict.fromkeys(("CREATE_FUNCTION", "DROP_FUNCTION"), _function),
     **dict.fromkeys(
         (

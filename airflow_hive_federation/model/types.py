@@ -37,6 +37,9 @@ _SYNONYMS = {
 }
 _COMPLEX = frozenset({"array", "map", "struct", "uniontype"})
 _WORD = re.compile(r"\s*([A-Za-z_][A-Za-z_0-9]*(?:\s+[A-Za-z]+)*)")
+_SHOWN = 1000
+#: How deep a type may be nested; parsers of Hive and Spark overflow their stacks somewhat later.
+MAX_DEPTH = 100
 _ARGUMENTS = re.compile(r"\s*\(\s*([^)]*)\)")
 
 
@@ -91,7 +94,7 @@ class Column:
 def parse_type(text: str) -> HiveType:
     """Parse a type as ``TypeInfoUtils.getTypeInfoFromTypeString`` does.
 
-    :raises ConfigurationError: if the text is not one of Hive's types.
+    :raises ConfigurationError: if the text is not one of Hive's types, or nested more than 100 levels deep.
     """
     parser = _Parser(text)
     parsed = parser.type()
@@ -103,6 +106,7 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
+        self._depth = 0
 
     def type(self) -> HiveType:
         word = _WORD.match(self._text, self._at)
@@ -113,11 +117,17 @@ class _Parser:
         if name not in PRIMITIVES | _COMPLEX:
             raise self._wrong()
         self._at = word.end()
-        if name == "struct":
-            return HiveType(name=name, fields=self._fields())
-        if name in _COMPLEX:
-            return self._with_children(name)
-        return HiveType(name=name, arguments=self._arguments(name))
+        if name not in _COMPLEX:
+            return HiveType(name=name, arguments=self._arguments(name))
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise ConfigurationError(
+                f"A type is nested more than {MAX_DEPTH} levels deep: {self._text[:80]!r}….",
+                remedy="Leave the table out, or flatten the column.",
+            )
+        made = HiveType(name=name, fields=self._fields()) if name == "struct" else self._with_children(name)
+        self._depth -= 1
+        return made
 
     def end(self) -> None:
         if self._text[self._at :].strip():
@@ -172,7 +182,8 @@ class _Parser:
         return found
 
     def _wrong(self) -> ConfigurationError:
+        shown = self._text if len(self._text) <= _SHOWN else f"{self._text[:_SHOWN]}…"
         return ConfigurationError(
-            f"Not a Hive type: {self._text!r}, at character {self._at}.",
+            f"Not a Hive type: {shown!r}, at character {self._at}.",
             remedy="See Hive's language manual for the types it has.",
         )

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
+from airflow.sdk import BaseOperator
 
+from airflow_hive_federation.hooks.compat import AirflowFailException
 from airflow_hive_federation.hooks.failing import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
@@ -24,7 +25,8 @@ class _CompactionOperator(LineageOperator, BaseOperator):
 
     :param metastore_conn_id: connection of the metastore. (templated)
     :param spark_conn_id: connection of the apache-spark provider; ``None`` merges in the task's own process.
-    :param compression: of ORC files: ``zlib``, ``zstd`` (not for Hive 3), ``snappy``, ``lz4``.
+    :param compression: of ORC files: ``zlib``, ``zstd`` (not for Hive 3), ``snappy``, ``lz4``; by default
+        each table's own, by its property ``orc.compress``.
     """
 
     template_fields: Sequence[str] = ("metastore_conn_id",)
@@ -35,7 +37,7 @@ class _CompactionOperator(LineageOperator, BaseOperator):
         *,
         metastore_conn_id: str = HiveMetastoreHook.default_conn_name,
         spark_conn_id: str | None = "spark_default",
-        compression: str = "zlib",
+        compression: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)

@@ -72,18 +72,27 @@ class FailoverOperator(EndsOperator):
 class FailoverRollbackOperator(EndsOperator):
     """Takes :class:`FailoverStartOperator` back: the source may be written again, and replication goes on.
 
+    Fails if the roles are switched, or if the target was let go by a take-over: both could be written then.
+
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: connection of the source's metastore. (templated)
     :param target_conn_id: connection of the target's metastore. (templated)
+    :param target_lost: roll back although the target does not answer, because it never will.
     :raises ConfigurationError: the policy has a field that is not known, or lacks one.
     """
 
     ui_color = "#f0d8e8"
 
+    def __init__(self, *, target_lost: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.target_lost = target_lost
+
     def execute(self, context: Context) -> None:
         from airflow_hive_federation.replication.failover import roll_back_failover
 
         with as_airflow_error():
-            source, _, policy = self.ends()
-            with source.pool() as pool:
-                roll_back_failover(pool, policy, progress=self.log.info)
+            source, target, policy = self.ends()
+            with source.pool() as source_pool, target.pool() as target_pool:
+                roll_back_failover(
+                    source_pool, target_pool, policy, target_lost=self.target_lost, progress=self.log.info
+                )

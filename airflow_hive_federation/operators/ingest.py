@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow.providers.common.compat.sdk import BaseHook, BaseOperator
+from airflow.sdk import BaseHook, BaseOperator
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.failing import as_airflow_error

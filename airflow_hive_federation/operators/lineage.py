@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from airflow.providers.common.compat.sdk import Asset, AssetAlias
+from airflow.sdk import Asset, AssetAlias
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 #: Asset aliases through which tasks update the assets of tables, which are known only when they run.
 REPLICATED = AssetAlias("hive_replication")
 SYNCED = AssetAlias("hive_remotes")
+
+#: Name of the run facet that lists tables which a task left out.
+SKIPPED_TABLES = "hiveFederation_skippedTables"
 
 _PORT = 9083
 
@@ -51,10 +54,14 @@ class TableDataset:
 
 @dataclass(frozen=True, kw_only=True)
 class Lineage:
-    """What a task has read and written."""
+    """What a task has read and written.
+
+    :param skipped: tables of the source that the task left out, with the reason.
+    """
 
     inputs: list[TableDataset] = field(default_factory=list)
     outputs: list[TableDataset] = field(default_factory=list)
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
 
 class LineageOperator:
@@ -74,6 +81,7 @@ class LineageOperator:
                 for one in lineage.inputs
             ],
             outputs=[_output(one) for one in lineage.outputs],
+            run_facets={SKIPPED_TABLES: _skipped(lineage.skipped)} if lineage.skipped else {},
         )
 
 
@@ -95,6 +103,15 @@ def announce(
     if "outlet_events" in context:
         for table in tables:
             context["outlet_events"][alias].add(table.asset, extra=dict(extra))
+
+
+def _skipped(tables: Mapping[str, str]) -> Any:
+    # OpenLineage's client serialises facets that are attrs classes, and brings attrs with it.
+    import attr
+    from airflow.providers.common.compat.openlineage.facet import RunFacet
+
+    facet = attr.make_class("SkippedTablesRunFacet", {"tables": attr.field(type=dict)}, bases=(RunFacet,))
+    return facet(tables=dict(tables))
 
 
 def _output(one: TableDataset) -> Any:

@@ -6,16 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import (
-    AirflowSkipException,
-    BaseBranchOperator,
-    BaseOperator,
-    TaskGroup,
-    TriggerRule,
-)
+from airflow.sdk import BaseOperator, TaskGroup, TriggerRule
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.hooks.failing import as_airflow_error
+from airflow_hive_federation.hooks.compat import AirflowSkipException, BaseBranchOperator
+from airflow_hive_federation.hooks.failing import airflow_error, as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.operators.ends import EndsOperator, SparkEndsOperator
@@ -47,10 +42,11 @@ class ReplicationBranchOperator(BaseBranchOperator):
     :param target_conn_id: connection of the target's metastore. (templated)
     :param bootstrap_task_id: first task of the bootstrap.
     :param increment_task_id: first task of an increment.
+    :param problem: text of an error that was found in the policy before; the task fails with it. (templated)
     :raises ConfigurationError: the policy has a field that is not known, or lacks one.
     """
 
-    template_fields: Sequence[str] = ("policy", "target_conn_id")
+    template_fields: Sequence[str] = ("policy", "target_conn_id", "problem")
     template_fields_renderers = {"policy": "json"}
     ui_color = "#e8e8e8"
 
@@ -61,6 +57,7 @@ class ReplicationBranchOperator(BaseBranchOperator):
         target_conn_id: str,
         bootstrap_task_id: str,
         increment_task_id: str,
+        problem: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -68,10 +65,13 @@ class ReplicationBranchOperator(BaseBranchOperator):
         self.target_conn_id = target_conn_id
         self.bootstrap_task_id = bootstrap_task_id
         self.increment_task_id = increment_task_id
+        self.problem = problem
 
     def choose_branch(self, context: Context) -> str:
         from airflow_hive_federation.replication.cycle import is_published
 
+        if self.problem:
+            raise airflow_error(self.problem, retryable=False)
         hook = HiveMetastoreHook(self.target_conn_id)
         with as_airflow_error(), hook.client() as client:
             policy = rendered_policy(self.policy, hook.storage_options)
@@ -87,8 +87,8 @@ class ReplicationBranchOperator(BaseBranchOperator):
 class BootstrapDumpOperator(BaseOperator):
     """Writes the bootstrap dump of a database: metadata, snapshot and file lists, no data.
 
-    Returns ``{"dump", "event_id", "tables", "partitions", "files", "size_bytes", "lease"}``, which
-    :class:`ReplicationLoadOperator` takes.
+    Returns ``{"dump", "event_id", "tables", "partitions", "files", "size_bytes", "lease", "skipped"}``, which
+    :class:`ReplicationLoadOperator` takes; ``skipped`` says why tables are not replicated.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: connection of the source's metastore. (templated)
@@ -135,8 +135,8 @@ class IncrementalDumpOperator(EndsOperator):
     """Writes the dump of what has happened on the source since the target's last event.
 
     Returns ``{"dump", "from_id", "event_id", "events", "tables", "files", "size_bytes", "transactions",
-    "lease", "lost", "idle"}``, which :class:`ReplicationLoadOperator` takes. If there is nothing to do
-    (``idle``), no dump is written.
+    "lease", "lost", "idle", "skipped", "retained", "dropped"}``, which :class:`ReplicationLoadOperator`
+    takes. If there is nothing to do (``idle``), no dump is written.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: connection of the source's metastore. (templated)
@@ -181,7 +181,8 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
     be copied, Spark is not started. Tables that the cycle changed update their assets,
     ``hive://host:port/database/table`` of the target, with ``event_id``, ``policy`` and ``source`` in the
     event's extra. Returns ``{"dump", "database", "event_id", "tables", "partitions",
-    "functions", "idle"}``.
+    "functions", "idle", "skipped"}``; ``skipped`` is a run facet of OpenLineage, too. The task is skipped if
+    ``dump`` is a list of tasks that were all skipped.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: connection of the source's metastore. (templated)
@@ -206,6 +207,8 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
             source, target, policy = self.ends()
             spark = self.spark(policy)
             dump = latest_dump(self.dump)
+            if dump is None and self.dump is not None:
+                raise AirflowSkipException("No task before this one has written a dump: nothing is loaded.")
             with source.pool() as source_pool, target.pool() as target_pool:
                 if is_idle(dump):
                     event_id = int(dump["event_id"])
@@ -219,7 +222,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
                     progress=self.log.info,
                 )
             changed = sorted(changed_tables(summary.dump, policy.storage_options))
-            self.lineage = _lineage(source, target, policy, changed)
+            self.lineage = _lineage(source, target, policy, changed, summary.skipped)
             extra = {"event_id": summary.event_id, "policy": policy.name, "source": policy.source_database}
             announce(context, REPLICATED, self.lineage.outputs, extra)
             return asdict(summary)
@@ -230,7 +233,7 @@ class VerifyReplicaOperator(_DumpUsingOperator):
 
     Of an increment, files and rows of the tables are compared that it changed; if it changed none, Spark is
     not started. Fails with every difference named. Returns ``{"database", "event_id", "tables": [{"name",
-    "source_rows", "target_rows", "digest_equal", …}], "differences"}``.
+    "source_rows", "target_rows", "digest_equal", …}], "not_compared", "differences"}``.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: connection of the source's metastore. (templated)
@@ -280,8 +283,8 @@ class VerifyReplicaOperator(_DumpUsingOperator):
                 )
             if self.fail:
                 report.raise_if_different()
-            for difference in report.differences:
-                self.log.warning("%s", difference)
+            for found in (*report.differences, *report.failures):
+                self.log.warning("%s", found)
             return report.to_json()
 
 
@@ -315,7 +318,9 @@ class RepairReplicaOperator(SparkEndsOperator):
         with as_airflow_error():
             source, target, policy = self.ends()
             spark = self.spark(policy)
-            if self.report and not self.report["differing"]:
+            # Tables whose rows could not be read are not mended, but fail the task if they still cannot be.
+            named = {*self.report["differing"], *self.report.get("unread", ())} if self.report else None
+            if named is not None and not named:
                 self.log.info("The report names no difference: nothing is done.")
                 return {**self.report, "mended": [], "mended_tables": [], "replaced_tables": []}
             with source.pool(_DUMP_CONNECTIONS) as source_pool, target.pool() as target_pool:
@@ -325,7 +330,7 @@ class RepairReplicaOperator(SparkEndsOperator):
                     policy,
                     run_copy=spark.copy_runner(policy),
                     run_verify=spark.verify_runner(),
-                    tables=set(self.report["differing"]) if self.report else None,
+                    tables=named,
                     progress=self.log.info,
                 )
             repaired.report.raise_if_different()
@@ -333,7 +338,11 @@ class RepairReplicaOperator(SparkEndsOperator):
 
 
 def _lineage(
-    source: HiveMetastoreHook, target: HiveMetastoreHook, policy: ReplicationPolicy, tables: Sequence[str]
+    source: HiveMetastoreHook,
+    target: HiveMetastoreHook,
+    policy: ReplicationPolicy,
+    tables: Sequence[str],
+    skipped: Mapping[str, str],
 ) -> Lineage:
     ends = (
         (source, policy.source_database, [policy.source_table(table) for table in tables]),
@@ -343,7 +352,7 @@ def _lineage(
         [TableDataset(namespace=namespace(hook.settings), database=database, table=table) for table in names]
         for hook, database, names in ends
     )
-    return Lineage(inputs=inputs, outputs=outputs)
+    return Lineage(inputs=inputs, outputs=outputs, skipped=skipped)
 
 
 def dump_uri(dump: Any) -> str:
@@ -447,12 +456,14 @@ def cycle_tasks(
     deferrable: bool,
     verify_whole: bool,
     called: str | None = None,
+    problem: Any = None,
 ) -> None:
     """Make the tasks of a cycle in the task group at hand.
 
     :param fields: fields of the policy; values may be templates, or arguments of a mapped task group.
     :param spark: arguments of the tasks that use Spark.
     :param called: in a mapped task group, template of what an instance is called in the UI.
+    :param problem: see :class:`ReplicationBranchOperator`.
     """
     task: dict[str, Any] = {} if called is None else {"map_index_template": called}
     first = task if called is None else {**task, "pre_execute": _skip_unless_chosen}
@@ -477,8 +488,10 @@ def cycle_tasks(
     load = ReplicationLoadOperator(
         task_id="load",
         dump=[dump.output, increment.output],
-        # One of the two is skipped.
-        trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
+        # One of the two is skipped. By a rule that asks for one success, Airflow judges a mapped task without
+        # instances by all instances before it: one that failed would stop the others' loads.
+        # (https://github.com/apache/airflow/issues/39801)
+        trigger_rule=TriggerRule.NONE_FAILED,
         **ends,
         **spark,
     )
@@ -489,6 +502,7 @@ def cycle_tasks(
         target_conn_id=target_conn_id,
         bootstrap_task_id=drain.task_id,
         increment_task_id=increment.task_id,
+        problem=problem,
         **task,
     )
     decide >> drain >> dump >> load >> verify

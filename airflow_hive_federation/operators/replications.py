@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseOperator, task_group
+from airflow.sdk import BaseOperator, task_group
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.hooks.failing import as_airflow_error
+from airflow_hive_federation.hooks.failing import as_airflow_error, error_text
 from airflow_hive_federation.hooks.policy_fields import NAMES, policy_fields, rendered_policy
 from airflow_hive_federation.operators.replication import cycle_tasks
 
@@ -20,18 +20,23 @@ if TYPE_CHECKING:
 
 #: What an instance of a mapped task group is called in the UI: after its policy.
 _CALLED = "{{ task.policy['name'] if task.policy is defined else task.database }}"
+#: Beside the fields of a policy: why its tasks are to fail, or ``None``.
+_PROBLEM = "problem"
 
 
 class ReplicationPoliciesOperator(BaseOperator):
     """Reads policies and returns the fields of each, all of them: what :func:`replicate_databases` maps.
+
+    A policy that cannot be carried out does not fail this task, which the other policies need: its own first
+    task fails, with the error. Such a policy has a field that is not known or missing, or a value that cannot
+    be, or shares its name or its target database with another one, which fails too.
 
     :param policies: a list of policies, each by its fields or, where ``defaults`` say the rest, by the name
         of the database; or the same as JSON, as a Variable has it; or the path of a ``.toml`` file with
         ``[[policies]]``, or of a ``.json`` file. (templated)
     :param defaults: fields of all policies that do not have them. A policy without a ``name`` is called after
         its target database, or its source database. (templated)
-    :raises ConfigurationError: the policies cannot be read, a field is not known or missing, or two policies
-        have one name or one target database.
+    :raises ConfigurationError: the list of policies cannot be read.
     """
 
     template_fields: Sequence[str] = ("policies", "defaults")
@@ -45,9 +50,11 @@ class ReplicationPoliciesOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         with as_airflow_error():
-            found = [complete_policy(one, self.defaults) for one in read_policies(self.policies)]
-            refuse_collisions(found)
+            found = mapped_policies(read_policies(self.policies), self.defaults)
         self.log.info("%d policies: %s", len(found), ", ".join(one["name"] for one in found))
+        for one in found:
+            if one[_PROBLEM]:
+                self.log.error("Policy %s is not carried out. %s", one["name"], one[_PROBLEM])
         return found
 
 
@@ -64,16 +71,18 @@ def replicate_databases(
 ) -> DAGNode:
     """Build the mapped task group that keeps several databases in step: one instance a policy.
 
-    Each instance is what :func:`~.replication.replicate_database` builds; one that fails holds up no other.
+    Each instance is what :func:`~.replication.replicate_database` builds. One that fails holds up no other:
+    a task of an instance waits for tasks of the same instance only.
 
     :param policies: output of a :class:`ReplicationPoliciesOperator`.
 
     The other parameters are those of :func:`~.replication.replicate_database`.
     """
 
-    def replicate(**fields: Any) -> None:
+    def replicate(*, problem: Any, **fields: Any) -> None:
         cycle_tasks(
             fields,
+            problem=problem,
             source_conn_id=source_conn_id,
             target_conn_id=target_conn_id,
             spark={"spark_conn_id": spark_conn_id, "spark_conf": spark_conf},
@@ -83,7 +92,7 @@ def replicate_databases(
         )
 
     # Airflow makes the arguments of a mapped group from the function's signature: the fields of a policy.
-    arguments = [Parameter(name, Parameter.KEYWORD_ONLY) for name in sorted(NAMES)]
+    arguments = [Parameter(name, Parameter.KEYWORD_ONLY) for name in sorted({*NAMES, _PROBLEM})]
     replicate.__signature__ = Signature(arguments)  # type: ignore[attr-defined]
     group = task_group(group_id=group_id, tooltip="Replicates Hive databases")(replicate)
     made: DAGNode = group.expand_kwargs(policies)
@@ -112,31 +121,46 @@ def read_policies(given: Any) -> list[Any]:
     return list(found)
 
 
+def mapped_policies(given: Sequence[Any], defaults: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """All fields of each policy, and the ``problem`` of one that cannot be carried out."""
+    found = [_judged_policy(one, defaults) for one in given]
+    carried_out = [one for one in found if not one[_PROBLEM]]
+    for field in ("name", "target_database"):
+        values = [str(one[field] or one["source_database"]).lower() for one in carried_out]
+        for one, value in zip(carried_out, values, strict=True):
+            if values.count(value) > 1:
+                error = ConfigurationError(
+                    f"Several replication policies have the {field} {value}.", remedy="Give each its own."
+                )
+                one[_PROBLEM] = error_text(error)
+    return found
+
+
+def _judged_policy(given: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return {**complete_policy(given, defaults), _PROBLEM: None}
+    except ConfigurationError as error:
+        fields = given if isinstance(given, Mapping) else {"source_database": str(given)}
+        known = {name: fields.get(name) for name in ("name", "target_database", "source_database")}
+        # Airflow's UI calls the instance by it.
+        known["name"] = next((str(value) for value in known.values() if value), "(without a name)")
+        return {**dict.fromkeys(sorted(NAMES)), **known, _PROBLEM: error_text(error)}
+
+
 def complete_policy(given: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """All fields of a policy; ``None`` where a field's default applies.
 
     :raises ConfigurationError: a field is not known or missing, or a value cannot be.
     """
+    if not isinstance(given, str | Mapping):
+        raise ConfigurationError(
+            f"{given!r} is no replication policy.", remedy="Give its fields, or the name of a database."
+        )
     fields = {"source_database": given} if isinstance(given, str) else dict(given)
     fields = {**defaults, **fields}
     fields.setdefault("name", fields.get("target_database") or fields.get("source_database"))
     rendered_policy(policy_fields(fields), {})
     return {name: fields.get(name) for name in sorted(NAMES)}
-
-
-def refuse_collisions(policies: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse policies that would get in each other's way.
-
-    :raises ConfigurationError: two have one name, or one target database.
-    """
-    for field in ("name", "target_database"):
-        found = [str(one[field] or one["source_database"]).lower() for one in policies]
-        twice = sorted({one for one in found if found.count(one) > 1})
-        if twice:
-            raise ConfigurationError(
-                f"Several replication policies have the {field} {', '.join(twice)}.",
-                remedy="Give each its own.",
-            )
 
 
 def _loaded(text: str) -> Any:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_hive_federation.errors import EventCorruptError
 from airflow_hive_federation.model import events
 from airflow_hive_federation.model.partitions import partition_name
 
@@ -48,9 +47,9 @@ def fold(raw_events: Iterable[Any], database: str) -> Mapping[str, TableChange] 
     changes: dict[str, TableChange] = {}
     for raw in raw_events:
         try:
-            event = events.parse_event(raw)
+            event = events.read_event(raw)
             _note(event, raw, database.lower(), changes)
-        except (EventCorruptError, _CannotTell) as error:
+        except _CannotTell as error:
             log.warning("Event %s of the remote does not tell what it changed (%s).", raw.eventId, error)
             return None
     return changes
@@ -63,6 +62,13 @@ class _CannotTell(Exception):  # noqa: N818 - internal signal
 def _note(event: events.Event, raw: Any, database: str, changes: dict[str, TableChange]) -> None:
     if isinstance(event, events.UnknownEvent) and event.database == database:
         raise _CannotTell(event.event_type)
+    if isinstance(event, events.UnreadableEvent):
+        # Of another database, it may still have taken a table from this one, by a rename.
+        if not event.of_transaction and (
+            event.database in {"", database} or event.event_type == "ALTER_TABLE"
+        ):
+            raise _CannotTell(event.reason)
+        return
     if isinstance(event, events.TableAltered) and event.renamed and event.old_database == database:
         changes.setdefault(event.old_table, TableChange()).all_partitions = True
     if not isinstance(event, events.TableEvent) or event.database != database:

@@ -11,7 +11,9 @@ from airflow_hive_federation.errors import CycleRunningError, DumpIncompleteErro
 from airflow_hive_federation.replication.dump import increment as increment_dump
 from airflow_hive_federation.replication.dump import retention
 from airflow_hive_federation.replication.dump.directory import DumpDirectory
-from airflow_hive_federation.replication.dump.increment import IncrementSummary, dump_increment
+from airflow_hive_federation.replication.dump.homes import Homes
+from airflow_hive_federation.replication.dump.increment import dump_increment
+from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
 from airflow_hive_federation.replication.load.bootstrap import CopyRunner, LoadSummary, load_bootstrap
 from airflow_hive_federation.replication.load.increment import load_increment
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -52,11 +54,13 @@ def dump_next_increment(
     :param source: connections to the source.
     :param target: connections to the target.
     :param mend: what is to be mended of the target; then tables of others in it are dropped too.
+    :raises TargetChangedError: somebody else wrote to the target.
     :raises HiveFederationError: as :func:`~.target.position.read_position` and
         :func:`~.dump.increment.dump_increment`.
     """
     with target.client() as client:
         position = read_position(client, policy, also=mend.tables if mend else ())
+    position.refuse_foreign_writes(policy, replaced=mend.replaced if mend else ())
     return dump_increment(source, policy, position, mend=mend, threads=threads, progress=progress)
 
 
@@ -78,6 +82,8 @@ def load_dump(
     :param run_copy: carries out a copy plan (URI of the plan, URI of the directory for outcomes).
     :param on_step: told each step before it is taken; tests kill there.
     :raises CycleRunningError: another cycle works on the target, or has published since the dump.
+    :raises CycleLostError: this process had given no sign of life for too long, and another may have taken
+        its place.
     :raises DumpIncompleteError: the dump is not finished, or files that it lists are gone on the source.
     :raises HiveFederationError: as :func:`~.load.bootstrap.load_bootstrap` and
         :func:`~.load.increment.load_increment`.
@@ -88,6 +94,7 @@ def load_dump(
     with CycleLock(target, policy, progress=progress) as lock:
         with target.client() as client:
             _refuse_overtaken(client, policy, dump, previous=manifest["previous"] if increment else None)
+        lock.write_ticket(f"{dump}/load")
 
         def step(name: str) -> None:
             lock.check()
@@ -95,7 +102,16 @@ def load_dump(
 
         load = load_increment if increment else load_bootstrap
         try:
-            summary = load(source, target, policy, dump, run_copy=run_copy, progress=progress, on_step=step)
+            summary = load(
+                source,
+                lock.target,
+                policy,
+                dump,
+                run_copy=run_copy,
+                progress=progress,
+                on_step=step,
+                check=lock.check,
+            )
         except FileVanishedError as error:
             raise DumpIncompleteError(
                 f"Dump {dump} is out of date: {error.message}",
@@ -103,7 +119,8 @@ def load_dump(
                 dump=dump,
                 path=error.facts.get("path"),
             ) from error
-    retention.forget_old_dumps(policy, directory, progress=progress)
+        lock.prove()
+        retention.forget_old_dumps(policy, directory, progress=progress)
     return summary
 
 
@@ -120,7 +137,7 @@ def load_idle(
     :param event_id: the event.
     :raises CycleRunningError: another cycle works on the target.
     """
-    with CycleLock(target, policy, progress=progress), target.client() as client:
+    with CycleLock(target, policy, progress=progress) as lock, lock.target.client() as client:
         position = read_position(client, policy)
         if position.last_id <= event_id:
             record = CycleRecord(kind=IDLE, event_id=event_id, ended_s=int(time.time()))
@@ -134,6 +151,7 @@ def load_idle(
         partitions=0,
         functions=0,
         idle=True,
+        skipped=Homes(DumpDirectory(position.dump, policy.storage_options)).skipped,
     )
 
 

@@ -19,7 +19,8 @@ from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.dump.homes import Homes
 from airflow_hive_federation.replication.dump.increment_plan import TableWork
 from airflow_hive_federation.replication.dump.lease import LeaseKeeper, end_lease
-from airflow_hive_federation.replication.load.copying import TableCopy, plan_copy
+from airflow_hive_federation.replication.load.copying import TableCopy, files_there, plan_copy
+from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.metadata.definitions import TableKind
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.target.cycle_history import BOOTSTRAP, IDLE, INCREMENT
@@ -59,6 +60,9 @@ class CyclePlan:
     :param event_id: the event that the target would stand at.
     :param transactions: the source's transactions that would be replayed.
     :param waits_for: transactions that a bootstrap would wait for.
+    :param skipped: tables of the source that are not replicated although the policy asks for them, with the
+        reason.
+    :param retained: those of them of which the target keeps what they were before.
     """
 
     database: str
@@ -68,6 +72,8 @@ class CyclePlan:
     transactions: int = 0
     waits_for: Sequence[int] = ()
     tables: Sequence[PlannedTable] = field(default_factory=tuple)
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    retained: Sequence[str] = ()
 
     @property
     def files(self) -> int:
@@ -117,6 +123,7 @@ def _plan_bootstrap(
         kind=BOOTSTRAP,
         event_id=start.event_id,
         waits_for=start.transactions,
+        skipped=dumped.skipped,
         tables=[
             PlannedTable(
                 name=facts["name"], action="create", files=facts["files"], size_bytes=facts["size_bytes"]
@@ -136,7 +143,12 @@ def _plan_increment(
     dumped = dump_next_increment(source, target, policy, progress=progress)
     if dumped.idle:
         return CyclePlan(
-            database=policy.target_database, kind=IDLE, event_id=dumped.event_id, events=dumped.events
+            database=policy.target_database,
+            kind=IDLE,
+            event_id=dumped.event_id,
+            events=dumped.events,
+            skipped=dumped.skipped,
+            retained=dumped.retained,
         )
     with LeaseKeeper(source, dumped.lease):
         comparison = _Comparison(client, policy, DumpDirectory(dumped.dump, policy.storage_options))
@@ -149,6 +161,8 @@ def _plan_increment(
         events=dumped.events,
         transactions=dumped.transactions,
         tables=tables,
+        skipped=dumped.skipped,
+        retained=dumped.retained,
     )
 
 
@@ -161,6 +175,7 @@ class _Comparison:
         self._directory = directory
         self._manifest = directory.manifest()
         self._layout = find_layout(client, policy)
+        TargetPlaces(directory, self._layout)
         self._position: TargetPosition = read_position(client, policy)
         self._before = Homes(DumpDirectory(self._manifest["previous"], policy.storage_options))
 
@@ -206,10 +221,10 @@ class _Comparison:
             self._directory,
             self._layout,
             document,
+            there=files_there(self._layout, document, self._policy.storage_options),
             visible=state.high_watermark if state else None,
             complete=state.complete if state else 0,
             before={} if new or TableKind(document["kind"]).transactional else self._files_before(name),
-            options=self._policy.storage_options,
         )
 
     def _files_before(self, name: str) -> Mapping[str, tuple[int, int]]:

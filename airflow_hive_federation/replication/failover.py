@@ -6,6 +6,10 @@
 3. *switch*: the source becomes the target of the reversed policy, then the target is let go. Whoever looks in
    between sees two replicas, never two sides that may be written.
 
+Every step that marks a side holds the lock that cycles hold: of the source's metastore and, where the target
+is concerned, of the target's too. It reads the marks after it has the lock, and decides by those. So a
+roll-back never meets a switch half-way.
+
 A metastore stops no writer by itself; Hive does where ``EnforceReadOnlyDatabaseHook`` is configured. So the
 switch asks whether anything was written since the last increment, and refuses to go on if so.
 
@@ -17,16 +21,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.errors import FailoverError, TargetNotOursError
+from airflow_hive_federation.errors import (
+    FailoverError,
+    MetastoreTimeoutError,
+    MetastoreUnreachableError,
+    NoSuchObjectError,
+    TargetNotOursError,
+    TunnelUnreachableError,
+)
 from airflow_hive_federation.replication.cycle import dump_next_increment
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.directory import DumpDirectory
-from airflow_hive_federation.replication.dump.drain import begin_drain, drain
+from airflow_hive_federation.replication.dump.drain import abort_remaining, begin_drain, has_drained
 from airflow_hive_federation.replication.dump.homes import Homes
 from airflow_hive_federation.replication.dump.lease import end_lease
+from airflow_hive_federation.replication.metadata.spark_tables import data_location
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.target import markers
 from airflow_hive_federation.replication.target.cycle_lock import CycleLock
@@ -40,6 +53,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: What a side that is lost answers with.
+SILENCE = (MetastoreUnreachableError, MetastoreTimeoutError, TunnelUnreachableError)
 _SOURCE = {markers.FAILOVER: "SOURCE", markers.READ_ONLY: "true"}
 #: What makes a database a target.
 _TARGET = (
@@ -98,36 +113,74 @@ def start_failover(
 
     :param source: connections to the source.
     :param target: connections to the target.
-    :raises FailoverError: the source is a replica itself.
+    :raises FailoverError: the source is a replica itself, or the start was rolled back while its transactions
+        were waited for.
     :raises TargetNotOursError: the target is not the policy's, or not published yet.
+    :raises CycleRunningError: a switch, or a roll-back, is marking the source at this moment.
     """
-    with source.client() as one, target.client() as other:
+    with (
+        _source_lock(source, policy, progress) as lock,
+        lock.target.client() as one,
+        target.client() as other,
+    ):
         if _has_switched(one, policy):
             progress(f"{policy.source_database} is a replica already.")
             return
         _refuse_replica(one, policy)
         loaded_dump(other, policy)
         _alter(one, policy.source_database, _SOURCE)
+        lock.prove()
+    # The lock is not held meanwhile: a start that waits for an hour can be rolled back.
+    with source.client() as one:
         start = begin_drain(one, policy.source_database)
         progress(f"{policy.source_database} is marked; {len(start.transactions)} transactions to wait for")
-        drain(one, start, timeout_s=policy.open_txn_timeout_s)
+        if has_drained(one, start, timeout_s=policy.open_txn_timeout_s):
+            return
+    with _source_lock(source, policy, progress) as lock, lock.target.client() as one:
+        _refuse_unmarked(one, policy)
+        abort_remaining(one, start)
 
 
 def roll_back_failover(
-    source: MetastorePool, policy: ReplicationPolicy, *, progress: Callable[[str], None] = logger.info
+    source: MetastorePool,
+    target: MetastorePool,
+    policy: ReplicationPolicy,
+    *,
+    target_lost: bool = False,
+    progress: Callable[[str], None] = logger.info,
 ) -> None:
     """Take a start back: the source may be written again.
 
     :param source: connections to the source.
-    :raises FailoverError: the roles are switched.
+    :param target: connections to the target, which must be a replica still: it may have been let go by a
+        take-over while the source did not answer.
+    :param target_lost: roll back although the target does not answer, because it never will.
+    :raises FailoverError: the roles are switched, or the target was let go.
+    :raises MetastoreUnreachableError: the target does not answer.
+    :raises CycleRunningError: a cycle works on the target, or a start or switch is marking the source.
     """
-    with source.client() as client:
-        if _has_switched(client, policy):
-            raise FailoverError(
-                f"{policy.source_database} is a replica already: there is nothing to roll back.",
-                remedy="To go back, fail over by the reversed policy.",
-            )
-        _alter(client, policy.source_database, dict.fromkeys(_SOURCE))
+    with ExitStack() as held:
+        try:
+            held.enter_context(CycleLock(target, policy, fences=False, progress=progress)).prove()
+            with target.client() as other:
+                _refuse_let_go(other, policy)
+        except SILENCE as error:
+            if not target_lost:
+                raise
+            progress(f"The target of policy {policy.name!r} is not asked: {error}")
+        lock = held.enter_context(_source_lock(source, policy, progress))
+        with lock.target.client() as client:
+            if _has_switched(client, policy):
+                raise FailoverError(
+                    f"{policy.source_database} is a replica already: there is nothing to roll back.",
+                    remedy="To go back, fail over by the reversed policy.",
+                )
+            _refuse_replica(client, policy)
+            if not _is_marked(client, policy):
+                progress(f"{policy.source_database}: no failover was started, so none is rolled back.")
+                return
+            _alter(client, policy.source_database, dict.fromkeys(_SOURCE))
+            lock.prove()
     progress(f"{policy.source_database} may be written again.")
 
 
@@ -150,9 +203,15 @@ def switch_roles(
     :raises CycleRunningError: a cycle works on one of the two.
     """
     back = reverse_policy(source, policy)
-    with CycleLock(target, policy, progress=progress), CycleLock(source, back, progress=progress):
+    with CycleLock(target, policy, progress=progress) as own, _source_lock(source, policy, progress) as other:
         return _Switch(
-            source=source, target=target, policy=policy, back=back, progress=progress, on_step=on_step
+            source=other.target,
+            target=own.target,
+            policy=policy,
+            back=back,
+            progress=progress,
+            on_step=on_step,
+            locks=(own, other),
         ).run()
 
 
@@ -174,7 +233,7 @@ def reverse_policy(source: MetastorePool, policy: ReplicationPolicy) -> Replicat
     with source.client() as client:
         tables = client.get_tables(policy.source_database, client.list_tables(policy.source_database))
         roots = {
-            _root(str(one.sd.location))
+            _root(str(data_location(one)))
             for one in tables
             if one.tableType == "EXTERNAL_TABLE"
             and one.sd
@@ -197,6 +256,7 @@ class _Switch:
     back: ReplicationPolicy
     progress: Callable[[str], None]
     on_step: Callable[[str], None]
+    locks: tuple[CycleLock, ...]
 
     def run(self) -> FailoverReport:
         if not is_switched(self.source, self.policy):
@@ -207,13 +267,16 @@ class _Switch:
             self.on_step("source becomes target")
             # Writing the baseline took its time.
             self._refuse_unready()
+            self._prove()
             self._demote(baseline)
         self.on_step("target becomes source")
+        self._prove()
         self._promote()
         self.on_step("end")
         with self.source.client() as client:
             _alter(client, self.policy.source_database, {markers.FAILOVER: None})
             parameters = client.get_database(self.policy.source_database).parameters or {}
+        self._prove()
         report = FailoverReport(
             database=self.policy.target_database,
             replica=self.policy.source_database,
@@ -223,14 +286,17 @@ class _Switch:
         self.progress(report.word)
         return report
 
+    def _prove(self) -> None:
+        """Make sure that both locks are held.
+
+        :raises CycleLostError: one of them is lost.
+        """
+        for lock in self.locks:
+            lock.prove()
+
     def _refuse_unready(self) -> None:
         with self.source.client() as client:
-            parameters = client.get_database(self.policy.source_database).parameters or {}
-        if parameters.get(markers.FAILOVER) != "SOURCE":
-            raise FailoverError(
-                f"The failover of {self.policy.source_database} was not started.",
-                remedy="Start it (FailoverStartOperator), then run a cycle and a verification.",
-            )
+            _refuse_unmarked(client, self.policy)
         dumped = dump_next_increment(self.source, self.target, self.policy, progress=self.progress)
         if not dumped.idle:
             end_lease(self.source, dumped.lease)
@@ -270,6 +336,12 @@ class _Switch:
         baseline.finish_load({"database": self.policy.source_database, "adopted": True})
 
     def _promote(self) -> None:
+        if not is_switched(self.source, self.policy):
+            raise FailoverError(
+                f"{self.policy.source_database} is no replica any more: somebody has altered it meanwhile. "
+                f"{self.policy.target_database} stays a replica.",
+                remedy="Run the switch again.",
+            )
         with self.target.client() as client:
             parameters = client.get_database(self.policy.target_database).parameters or {}
             owner = parameters.get(markers.POLICY)
@@ -291,6 +363,39 @@ def let_go(client: MetastoreClient, policy: ReplicationPolicy) -> None:
     :param client: client of the target.
     """
     _alter(client, policy.target_database, dict.fromkeys(_TARGET))
+
+
+def _source_lock(
+    source: MetastorePool, policy: ReplicationPolicy, progress: Callable[[str], None]
+) -> CycleLock:
+    """The lock of the source's database, as a target of the way back: whoever marks the source holds it."""
+    return CycleLock(source, policy.reversed(), fences=False, progress=progress)
+
+
+def _is_marked(source: MetastoreClient, policy: ReplicationPolicy) -> bool:
+    parameters = source.get_database(policy.source_database).parameters or {}
+    return parameters.get(markers.FAILOVER) == _SOURCE[markers.FAILOVER]
+
+
+def _refuse_let_go(target: MetastoreClient, policy: ReplicationPolicy) -> None:
+    try:
+        parameters = target.get_database(policy.target_database).parameters or {}
+    except NoSuchObjectError:
+        return
+    if parameters.get(markers.POLICY) != policy.name:
+        raise FailoverError(
+            f"Target database {policy.target_database} is no replica of policy {policy.name!r} any more: it "
+            f"may be written. {policy.source_database} stays closed.",
+            remedy="Find out who took over; then drop one of the two databases and replicate the other.",
+        )
+
+
+def _refuse_unmarked(source: MetastoreClient, policy: ReplicationPolicy) -> None:
+    if not _is_marked(source, policy):
+        raise FailoverError(
+            f"The failover of {policy.source_database} was not started, or was rolled back.",
+            remedy="Start it (FailoverStartOperator), then run a cycle and a verification.",
+        )
 
 
 def _refuse_replica(source: MetastoreClient, policy: ReplicationPolicy) -> None:

@@ -12,6 +12,7 @@ from airflow_hive_federation.errors import ConfigurationError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
 _TABLE_NAME = re.compile(r"\w+")
+_STORE_ROOT = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?)?/*")
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
 _UNITS_S = {
     "": 1.0,
@@ -34,8 +35,14 @@ HIVE_OPTIONS = {
     "hive.exec.parallel.thread.number": "parallel_copies",
     "hive.repl.approx.max.load.tasks": "max_load_tasks",
 }
+#: Letters of ``preserve``.
+PRESERVABLE = "ugp"
+#: Fields that are true or false.
+FLAGS = frozenset({"into_existing", "external_authority", "preserve_strictly"})
 #: Fields that are whole numbers, one at least.
 COUNTS = frozenset({"bandwidth_bytes_per_s", "parallel_copies", "max_load_tasks"})
+#: Fields that are whole numbers from 0 on, and their highest value if there is one.
+BOUNDS: Mapping[str, int | None] = {"max_unexplained_tables": None, "max_unexplained_percent": 100}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +62,9 @@ class ReplicationPolicy:
         (``hive.repl.replica.external.table.base.dir``).
     :param external_prefix: URI of a directory of the source that is left out of that: ``<external_prefix>/x``
         becomes ``<external_base>/x``. For the way back after a failover, see :meth:`reversed`.
+    :param external_authority: the store of an external table is a directory below ``external_base``:
+        ``s3a://a/x`` becomes ``<external_base>/a/x``, and a local file's store is ``file``. Required where
+        external tables of one policy lie in several stores.
     :param functions_root: URI of the directory that receives the jars of permanent functions
         (``hive.repl.replica.functions.root.dir``); ``<dump_root>/functions`` by default.
     :param open_txn_timeout_s: seconds the bootstrap waits for transactions open at its start before it aborts
@@ -65,7 +75,17 @@ class ReplicationPolicy:
         as many as Spark has room for.
     :param max_load_tasks: Spark tasks that the copy job is cut into at most
         (``hive.repl.approx.max.load.tasks``); ``None`` is no bound.
+    :param preserve: what copies keep of their sources where the stores have it, in the letters of
+        ``distcp -p``: owner (``u``), group (``g``), permissions (``p``). By default a copy belongs to the
+        copy job's user, and its mode is the source's less that user's umask.
+    :param preserve_strictly: owner, group or mode that the copy job may not set fail the load; else they are
+        counted and logged.
     :param into_existing: adopt a target database that exists and is not marked as ours.
+    :param max_unexplained_tables: tables that one cycle may drop at most though neither an event of the
+        source nor the policy says that they are gone; with 0, the cycle stops.
+    :param max_unexplained_percent: percent of a table's partitions, and of its files, that one cycle may
+        remove at most though no event says that they are gone and nothing was found where they lay; with 0,
+        the cycle stops.
     :raises ConfigurationError: an impossible value.
     """
 
@@ -75,12 +95,17 @@ class ReplicationPolicy:
     dump_root: str
     external_base: str | None = None
     external_prefix: str | None = None
+    external_authority: bool = False
     functions_root: str | None = None
     open_txn_timeout_s: float = 3600.0
     bandwidth_bytes_per_s: int | None = None
     parallel_copies: int | None = None
     max_load_tasks: int | None = None
+    preserve: str = ""
+    preserve_strictly: bool = True
     into_existing: bool = False
+    max_unexplained_tables: int = 0
+    max_unexplained_percent: int = 0
     include_tables: str = ""
     exclude_tables: str = ""
     table_names: Mapping[str, str] = field(default_factory=dict)
@@ -99,6 +124,13 @@ class ReplicationPolicy:
             _check_pattern(self.name, which, getattr(self, which))
         for which in COUNTS:
             _check_count(self.name, which, getattr(self, which))
+        for which, highest in BOUNDS.items():
+            _check_bound(self.name, which, getattr(self, which), highest)
+        if set(self.preserve) - set(PRESERVABLE):
+            raise ConfigurationError(
+                f"Policy {self.name!r}: preserve is {self.preserve!r}.",
+                remedy=f"Give letters of {PRESERVABLE}: owner, group, permissions. ACLs are not kept.",
+            )
         # Text where a template was rendered.
         object.__setattr__(self, "open_txn_timeout_s", duration_s(str(self.open_txn_timeout_s)))
         object.__setattr__(self, "source_database", self.source_database.lower())
@@ -138,10 +170,22 @@ class ReplicationPolicy:
     def reversed(self, external_root: str | None = None) -> ReplicationPolicy:
         """The policy of the way back, after a failover; reversed once more, it is this one again.
 
+        External tables go back to where they came from, so ``external_base`` and ``external_prefix`` change
+        places; a policy without a prefix has the root of the source's store in its place.
+
         :param external_root: URI of the root of the store that external tables of the source lie in:
             ``file:/``, ``hdfs://namenode:8020/``.
-        :raises ConfigurationError: patterns choose tables that have other names on the target.
+        :raises ConfigurationError: patterns choose tables that have other names on the target, or the policy
+            keeps external tables of several stores apart.
         """
+        if self.external_authority:
+            raise ConfigurationError(
+                f"Policy {self.name!r} has external_authority, so its external tables may come from several "
+                "stores. It has no reverse, because a policy writes external tables into one store only.",
+                remedy="To fail over, replicate the tables of each store by a policy of its own "
+                "(include_tables), without external_authority.",
+                policy=self.name,
+            )
         if self.table_names and (self.include_tables or self.exclude_tables):
             raise ConfigurationError(
                 f"Policy {self.name!r} chooses tables by patterns, which are of names on the source, and "
@@ -155,10 +199,10 @@ class ReplicationPolicy:
             name=self.name.removesuffix(suffix) if back else f"{self.name}{suffix}",
             source_database=self.target_database,
             target_database=self.source_database,
-            external_base=self.external_prefix if back else self.external_base and external_root,
-            external_prefix=None if back else self.external_base,
+            external_base=self.external_prefix or (self.external_base and external_root),
+            external_prefix=None if _is_root(self.external_base) else self.external_base,
             table_names={target: source for source, target in self.table_names.items()},
-            # What the policy leaves out stays where it is: among it views of tables with other names.
+            # What the policy leaves out stays where it is: among it views that cannot be rewritten.
             into_existing=bool(self.include_tables or self.exclude_tables or self.table_names),
         )
 
@@ -185,6 +229,11 @@ class ReplicationPolicy:
         return cls(**fields)
 
 
+def _is_root(uri: str | None) -> bool:
+    """Whether a URI is the root of its store: there, a prefix leaves nothing out."""
+    return uri is not None and bool(_STORE_ROOT.fullmatch(uri))
+
+
 def _table_names(policy: str, given: Mapping[str, str]) -> dict[str, str]:
     names = {str(source).lower(): str(target).lower() for source, target in dict(given).items()}
     wrong = [name for pair in names.items() for name in pair if not _TABLE_NAME.fullmatch(name)]
@@ -209,6 +258,14 @@ def _check_count(policy: str, which: str, value: Any) -> None:
     if value is not None and (not isinstance(value, int) or value < 1):
         raise ConfigurationError(
             f"Policy {policy!r}: {which} is {value!r}.", remedy="Give a whole number, one at least."
+        )
+
+
+def _check_bound(policy: str, which: str, value: Any, highest: int | None) -> None:
+    if not isinstance(value, int) or value < 0 or (highest is not None and value > highest):
+        raise ConfigurationError(
+            f"Policy {policy!r}: {which} is {value!r}.",
+            remedy=f"Give a whole number from 0 {'on' if highest is None else f'to {highest}'}.",
         )
 
 

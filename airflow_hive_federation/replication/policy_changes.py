@@ -46,7 +46,8 @@ def policy_changes(before: Mapping[str, Any], policy: ReplicationPolicy) -> Poli
         external_base=any(
             _place(before.get(name)) != _place(getattr(policy, name))
             for name in ("external_base", "external_prefix")
-        ),
+        )
+        or before.get("external_authority", False) != policy.external_authority,
         functions_root=_functions(before) != policy.functions_directory,
         renamed=_renamed(before.get("table_names", {}), policy.table_names),
     )

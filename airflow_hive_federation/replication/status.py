@@ -8,19 +8,24 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.errors import MetastoreError
+from airflow_hive_federation.errors import (
+    MetastoreError,
+    SourceDirectoryMissingError,
+    UnexplainedRemovalError,
+)
 from airflow_hive_federation.model.events import (
     TableAltered,
     TableEvent,
     TxnEnded,
+    UnreadableEvent,
     WriteIdsAllocated,
-    parse_event,
+    read_event,
 )
-from airflow_hive_federation.replication.cycle_plan import plan_cycle
+from airflow_hive_federation.replication.cycle_plan import CyclePlan, plan_cycle
 from airflow_hive_federation.replication.dump.increment_plan import check_source
 from airflow_hive_federation.replication.metadata.table_names import named_event
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -76,6 +81,10 @@ class ReplicationStatus:
     :param lag: ``None`` if the target is not published or the source does not answer.
     :param cycles: the last ones, oldest first.
     :param source_error: why the source does not answer.
+    :param skipped: tables of the source that are not replicated although the policy asks for them, with the
+        reason.
+    :param retained: those of them of which the target keeps what they were before.
+    :param blocked: why the next cycle would stop before it removes anything.
     """
 
     database: str
@@ -88,6 +97,9 @@ class ReplicationStatus:
     tables: Sequence[TableLag] = field(default_factory=tuple)
     cycles: Sequence[CycleRecord] = field(default_factory=tuple)
     source_error: str = ""
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    retained: Sequence[str] = ()
+    blocked: str = ""
 
     def to_json(self) -> dict[str, Any]:
         cycles = [{**asdict(one), "bytes_per_s": round(one.bytes_per_s)} for one in self.cycles]
@@ -122,10 +134,18 @@ def read_status(source: MetastorePool, target: MetastorePool, policy: Replicatio
             if state.last_id is None:
                 return ReplicationStatus(**known, source_event_id=source_id)
             counted = _Counted.read(client, policy, state.last_id)
-        tables = list(_table_lags(source, target, policy, counted))
+        known |= {"source_event_id": source_id, "lag": counted.lag()}
+        plan = plan_cycle(source, target, policy)
+    except (SourceDirectoryMissingError, UnexplainedRemovalError) as error:
+        return ReplicationStatus(**known, blocked=str(error))
     except MetastoreError as error:
-        return ReplicationStatus(**known, source_error=str(error))
-    return ReplicationStatus(**known, source_event_id=source_id, lag=counted.lag(), tables=tables)
+        return ReplicationStatus(**{**known, "source_event_id": None, "lag": None}, source_error=str(error))
+    return ReplicationStatus(
+        **known,
+        tables=list(_table_lags(plan, counted)),
+        skipped=plan.skipped,
+        retained=plan.retained,
+    )
 
 
 def read_lag(source: MetastoreClient, target: MetastoreClient, policy: ReplicationPolicy) -> Lag | None:
@@ -138,10 +158,8 @@ def read_lag(source: MetastoreClient, target: MetastoreClient, policy: Replicati
     return None if last_id is None else _Counted.read(source, policy, last_id).lag()
 
 
-def _table_lags(
-    source: MetastorePool, target: MetastorePool, policy: ReplicationPolicy, counted: _Counted
-) -> Iterable[TableLag]:
-    for table in plan_cycle(source, target, policy).tables:
+def _table_lags(plan: CyclePlan, counted: _Counted) -> Iterable[TableLag]:
+    for table in plan.tables:
         lag = counted.of(table.name)
         yield TableLag(name=table.name, events=lag.events, seconds=lag.seconds, size_bytes=table.size_bytes)
 
@@ -160,11 +178,13 @@ class _Counted:
         counted = cls(time.time())
         ours: dict[int, set[str]] = {}  # transaction → tables
         for raw in client.iter_notification_events(last_id):
-            event, when = named_event(policy, parse_event(raw)), int(raw.eventTime or 0)
+            event, when = named_event(policy, read_event(raw)), int(raw.eventTime or 0)
             if isinstance(event, WriteIdsAllocated) and event.database == policy.source_database:
                 for txn, _ in event.write_ids:
                     ours.setdefault(txn, set()).add(event.table)
-            if isinstance(event, TxnEnded):
+            if isinstance(event, UnreadableEvent) and event.ends_transaction:
+                counted._add((), when, of_ours=True)  # perhaps
+            elif isinstance(event, TxnEnded):
                 counted._add(ours.get(event.txn_id, ()), when, of_ours=event.txn_id in ours)
             elif event.database == policy.source_database:
                 names = {event.table} if isinstance(event, TableEvent) else set()

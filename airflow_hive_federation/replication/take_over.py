@@ -20,18 +20,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.acid.names import is_acid_directory, parse_directory
-from airflow_hive_federation.errors import (
-    FailoverError,
-    MetastoreTimeoutError,
-    MetastoreUnreachableError,
-    NoSuchObjectError,
-    TunnelUnreachableError,
-)
+from airflow_hive_federation.errors import FailoverError, NoSuchObjectError
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.dump.contents import readable_write_ids
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.drain import valid_transactions
-from airflow_hive_federation.replication.failover import let_go
+from airflow_hive_federation.replication.dump.increment_plan import TableWork
+from airflow_hive_federation.replication.failover import SILENCE, let_go
 from airflow_hive_federation.replication.load.copying import STAGE
 from airflow_hive_federation.replication.load.increment import load_increment
 from airflow_hive_federation.replication.load.replay import Replay
@@ -42,7 +37,7 @@ from airflow_hive_federation.replication.target import markers
 from airflow_hive_federation.replication.target.cycle_lock import CycleLock
 from airflow_hive_federation.replication.target.database import find_layout
 from airflow_hive_federation.replication.target.position import loaded_dump
-from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
+from airflow_hive_federation.storage.filesystem import join, open_filesystem, remove_file, storage_errors
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.plan_files import read_outcomes, read_plan
 
@@ -50,9 +45,6 @@ if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 
 logger = logging.getLogger(__name__)
-
-#: What a source that is lost answers with.
-_SILENCE = (MetastoreUnreachableError, MetastoreTimeoutError, TunnelUnreachableError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,22 +96,27 @@ def take_over(
     :raises CycleRunningError: a cycle works on the target.
     """
     _refuse_living(source, policy)
-    with CycleLock(target, policy, progress=progress):
+    with CycleLock(target, policy, progress=progress) as lock:
         with target.client() as client:
             unfinished = list(unfinished_loads(policy, loaded_dump(client, policy)))
         for dump in unfinished:
             if _is_copied(dump):
                 on_step("end load")
-                _end_load(source, target, policy, dump, progress)
-        with target.client() as client:
+                _end_load(source, lock, policy, dump, progress)
+        with lock.target.client() as client:
             on_step("remove files")
-            removed = sum(_remove_orphans(client, policy, dump) for dump in unfinished)
-            removed += _remove_invisible(client, policy)
+            removing = _Removing(policy=policy, check=lock.check)
+            removed = sum(_remove_orphans(client, removing, dump) for dump in unfinished)
+            removed += _remove_invisible(client, removing)
             on_step("abort")
             Replay(client, policy).sweep(())
+            lock.prove()
             event_id = int((client.get_database(policy.target_database).parameters or {})[markers.LAST_ID])
             on_step("let go")
+            # Removing took its time: a source that has come back may be written.
+            _refuse_living(source, policy)
             let_go(client, policy)
+            lock.prove()
     report = TakeOverReport(database=policy.target_database, event_id=event_id, removed=removed)
     progress(report.word)
     return report
@@ -130,7 +127,7 @@ def _refuse_living(source: MetastorePool, policy: ReplicationPolicy) -> None:
     try:
         with source.client() as client:
             client.get_database(database)
-    except _SILENCE:
+    except SILENCE:
         return
     except NoSuchObjectError as error:
         # Another metastore answers, or the policy names another database: nothing tells that it is lost.
@@ -153,17 +150,27 @@ def _is_copied(dump: DumpDirectory) -> bool:
 
 def _end_load(
     source: MetastorePool,
-    target: MetastorePool,
+    lock: CycleLock,
     policy: ReplicationPolicy,
     dump: DumpDirectory,
     progress: Callable[[str], None],
 ) -> None:
+    target = lock.target
     with target.client() as client:
         if loaded_dump(client, policy) != dump.manifest()["previous"]:
             return  # another of them has been ended
     try:
-        load_increment(source, target, policy, dump.uri, run_copy=_nothing_to_copy, progress=progress)
-    except _SILENCE:
+        load_increment(
+            source,
+            target,
+            policy,
+            dump.uri,
+            run_copy=_nothing_to_copy,
+            progress=progress,
+            on_step=lambda _: lock.check(),
+            check=lock.check,
+        )
+    except SILENCE:
         # The source's read transaction could not be ended, after the target was published.
         with target.client() as client:
             if loaded_dump(client, policy) != dump.uri:
@@ -177,29 +184,44 @@ def _nothing_to_copy(plan: str, _outcomes: str) -> None:
     )
 
 
-def _remove_orphans(client: MetastoreClient, policy: ReplicationPolicy, dump: DumpDirectory) -> int:
+@dataclass(frozen=True, kw_only=True)
+class _Removing:
+    """What removals have in common.
+
+    :param check: is called before each file; raises if the cycle must end.
+    """
+
+    policy: ReplicationPolicy
+    check: Callable[[], None]
+
+
+def _remove_orphans(client: MetastoreClient, removing: _Removing, dump: DumpDirectory) -> int:
     """Remove what a load has copied for tables that it did not come to create."""
+    policy = removing.policy
     layout, removed = find_layout(client, policy), 0
     there = set(client.list_tables(policy.target_database))
     for facts in dump.manifest()["tables"]:
         kind = TableKind(facts["kind"])
-        if facts["name"] in there or facts["dump"] != dump.uri or not kind.has_files:
+        # A table that was there before the load is not taken for an orphan because it is not listed now.
+        made = facts["work"] in {TableWork.CREATE.value, TableWork.REPLACE.value}
+        if facts["name"] in there or not made or not kind.has_files:
             continue
         if kind is not TableKind.EXTERNAL:
             document = dump.read_json(table_file("tables", facts["name"], ".json"))
             root = layout.directory(document, document["table"]["sd"]["location"], "")
-            removed += _remove(policy, root, lambda _: True)
+            removed += _remove(removing, root, lambda _: True)
     return removed
 
 
-def _remove_invisible(client: MetastoreClient, policy: ReplicationPolicy) -> int:
+def _remove_invisible(client: MetastoreClient, removing: _Removing) -> int:
     """Remove files of write ids that no reader of the target sees, and what waits in hidden places."""
+    policy = removing.policy
     database = policy.target_database
     tables: list[Any] = list(client.get_tables(database, client.list_tables(database)))
     ours = [one for one in tables if table_kind(one).transactional and policy.replicates(one.tableName)]
     write_ids = readable_write_ids(client, ours, valid_transactions(client.get_open_txns()))
     return sum(
-        _remove(policy, table.sd.location, _invisible_to(write_ids[table.tableName]))
+        _remove(removing, table.sd.location, _invisible_to(write_ids[table.tableName]))
         for table in ours
         if table.tableName in write_ids
     )
@@ -222,15 +244,16 @@ def _invisible_to(write_ids: ValidWriteIds) -> Callable[[str], bool]:
     return invisible
 
 
-def _remove(policy: ReplicationPolicy, root: str, unwanted: Callable[[str], bool]) -> int:
+def _remove(removing: _Removing, root: str, unwanted: Callable[[str], bool]) -> int:
     """Remove files below a directory, and the directories that are empty then; return how many files."""
+    policy = removing.policy
     listing = list_many([root], options=policy.storage_options, missing_ok=True)
     paths = [entry.path for entries in listing.values() for entry in entries if unwanted(entry.path)]
     for path in paths:
-        filesystem, known_as = open_filesystem(join(root, path), policy.storage_options)
-        with storage_errors(join(root, path)):
-            filesystem.rm_file(known_as)
+        removing.check()
+        remove_file(join(root, path), policy.storage_options)
     for directory in sorted({posixpath.dirname(path) for path in paths} - {""}, reverse=True):
+        removing.check()
         filesystem, known_as = open_filesystem(join(root, directory), policy.storage_options)
         with storage_errors(join(root, directory)):
             # (Object stores have no directories.)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowSkipException, BaseSensorOperator
+from airflow.sdk import BaseSensorOperator
 
+from airflow_hive_federation.hooks.compat import AirflowException, AirflowSkipException
 from airflow_hive_federation.hooks.failing import airflow_error, as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.remotes import remotes_of

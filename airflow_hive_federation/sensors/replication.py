@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator
+from airflow.sdk import BaseSensorOperator
 
+from airflow_hive_federation.hooks.compat import AirflowSensorTimeout
 from airflow_hive_federation.hooks.failing import airflow_error, as_airflow_error
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.replication.policy import ReplicationPolicy, duration_s
@@ -93,7 +94,7 @@ class ReplicationLagSensor(BaseSensorOperator):
                     timeout=timedelta(seconds=wait_s + _GRACE_S),
                 )
             while time.time() < trigger.deadline_s:
-                time.sleep(self.poll_interval)
+                time.sleep(min(self.poll_interval, max(0.0, trigger.deadline_s - time.time())))
                 lag = trigger.ask()
                 if trigger.is_near(lag):
                     return lag

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from airflow_hive_federation.acid.compaction.merge import MergeOutcome
@@ -33,7 +33,9 @@ _MERGES, _OUTCOMES = "merges.jsonl", "outcomes.jsonl"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The job's arguments."""
     parser.add_argument("--plan", required=True, help=f"URI of the directory with {_MERGES}")
-    parser.add_argument("--compression", default="zlib", help="of ORC files: zlib, zstd, snappy, lz4")
+    parser.add_argument(
+        "--compression", help="of ORC files: zlib, zstd, snappy, lz4; each table's own by default"
+    )
 
 
 def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -69,8 +71,8 @@ def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None 
 class MergeTask:
     """The function of a Spark task."""
 
-    options: Mapping[str, Any] | None
-    compression: str
+    options: Mapping[str, Any] | None = field(repr=False)
+    compression: str | None
     threads: int
 
     def __call__(
@@ -88,21 +90,22 @@ def by_spark(
     submit: Callable[[str, Sequence[str], str], Any],
     *,
     options: Mapping[str, Any] | None = None,
-    compression: str = "zlib",
+    compression: str | None = None,
 ) -> MergeRunner:
     """Merge by one Spark job for all merges given.
 
     :param submit: runs a job: (name, arguments, URI of a file for its report).
     :param options: storage options.
-    :param compression: of ORC files.
+    :param compression: of ORC files; each table's own by default.
     """
 
     def run_merges(merges: Sequence[BucketMerge]) -> list[MergeOutcome | HiveFederationError]:
         directory = _plan_directory(merges[0])
         text = "".join(json.dumps(merge.to_json(), sort_keys=True) + "\n" for merge in merges)
         write_atomically(join(directory, _MERGES), [text.encode()], options)
+        arguments = ["--plan", directory, *(["--compression", compression] if compression else [])]
         try:
-            submit(JOB, ["--plan", directory, "--compression", compression], join(directory, "_report.json"))
+            submit(JOB, arguments, join(directory, "_report.json"))
             outcomes = [_from_json(json.loads(line)) for line in _lines(join(directory, _OUTCOMES), options)]
         finally:
             filesystem, path = open_filesystem(directory, options)

@@ -2,6 +2,8 @@
 
 What was copied is recorded as it is copied; a run after a kill does only what is not recorded, or whose
 target is not as long as recorded. ``_summary.json`` in the outcomes' directory says how the last run ended.
+
+A job that outlives its cycle stops: see :mod:`~airflow_hive_federation.storage.fence`.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ from airflow_hive_federation.spark.groups import (
 )
 from airflow_hive_federation.storage.bandwidth import TokenBucket
 from airflow_hive_federation.storage.copying import CopySettings, copy_file, survey_targets
+from airflow_hive_federation.storage.fence import fence_of
 from airflow_hive_federation.storage.filesystem import join, write_atomically
+from airflow_hive_federation.storage.permissions import Preserve, check_preserved
 from airflow_hive_federation.storage.plan_files import read_outcomes, read_plan
 
 logger = logging.getLogger(__name__)
@@ -55,6 +59,7 @@ class CopySummary:
     :param failed: files that could not be copied.
     :param tasks: Spark tasks.
     :param seconds: wall time without Spark's start.
+    :param unpreserved: files that lack some of what was to be kept of their sources' permissions.
     """
 
     files: int
@@ -66,6 +71,7 @@ class CopySummary:
     failed: int
     tasks: int
     seconds: float
+    unpreserved: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +84,7 @@ class CopyWork:
     settings: CopySettings
 
     def __call__(self, item: CopyItem, bandwidth: TokenBucket | None) -> CopyOutcome:
+        self.settings.fence.check()
         return copy_file(item, self.settings, bandwidth=bandwidth)
 
 
@@ -89,6 +96,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--parallel", type=int, help="files copied at once at most")
     parser.add_argument("--max-tasks", type=int, help="Spark tasks at most")
     parser.add_argument("--threads", type=int, help="files a task copies side by side")
+    parser.add_argument("--preserve", default="", help="owner (u), group (g), permissions (p) to keep")
+    parser.add_argument("--preserve-leniently", action="store_true", help="what cannot be kept is no error")
     parser.add_argument("--sync", action="store_true", help="wait until each file is on the disk")
 
 
@@ -103,6 +112,7 @@ def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None 
         max_tasks=args.max_tasks,
         threads=args.threads,
         sync=args.sync,
+        preserve=Preserve(letters=args.preserve, strictly=not args.preserve_leniently),
         options=options,
     )
     return asdict(summary)
@@ -118,6 +128,7 @@ def copy_plan(
     max_tasks: int | None = None,
     threads: int | None = None,
     sync: bool = False,
+    preserve: Preserve | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> CopySummary:
     """Copy what a plan lists and is not recorded as copied.
@@ -130,15 +141,21 @@ def copy_plan(
     :param max_tasks: Spark tasks at most.
     :param threads: files a task copies side by side; by default 1 between local paths, else 4.
     :param sync: wait until each file is on the disk (``fsync``) before it gets its name.
+    :param preserve: what copies keep of their sources' owners, groups and modes.
     :param options: storage options, see :func:`.filesystem.options_for`.
     :raises FileVanishedError: files are gone, or changed while they were copied.
     :raises StorageError: files cannot be read or written. All others were copied, except on a full disk.
-    :raises ConfigurationError: two items of the plan have one target.
+    :raises CycleLostError: another cycle has begun; what was not copied by then is not.
+    :raises ConfigurationError: two items of the plan have one target, or a store's driver cannot preserve.
     :raises SparkJobError: Spark failed.
     """
     begun_at = time.monotonic()
     context = getattr(spark, "sparkContext", spark)
+    fence = fence_of(plan_uri, options)
+    fence.check()
     items = distinct(read_plan(plan_uri, options=options))
+    preserve = preserve or Preserve()
+    check_preserved(preserve, items)
     run_id = new_run_id()
     # Links between processes end here: everything below is found on shared storage again by the next run.
     outcomes = read_outcomes(outcomes_uri, options=options)
@@ -151,7 +168,9 @@ def copy_plan(
         capped=bandwidth_bytes_per_s is not None,
         at_most=min(bound for bound in (parallel, max_tasks, len(pending) + 1) if bound),
     )
-    settings = CopySettings(options=options, run_id=run_id, sync=sync, rewrite=_rewrite_file)
+    settings = CopySettings(
+        options=options, run_id=run_id, sync=sync, rewrite=_rewrite_file, fence=fence, preserve=preserve
+    )
     task = GroupTask(
         work=CopyWork(settings=settings),
         records_uri=outcomes_uri,
@@ -224,6 +243,7 @@ def summarize(
         failed=len(pending) - done,
         tasks=len(groups),
         seconds=round(seconds, 3),
+        unpreserved=sum(result.unpreserved for result in results),
     )
 
 
@@ -269,10 +289,16 @@ def _finish(
     failures = failures_of(results)
     document = {**asdict(summary), "failures": [error_to_json(failure) for failure in failures]}
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
-    write_atomically(join(outcomes_uri, SUMMARY), [text.encode()], options)
+    write_atomically(join(outcomes_uri, SUMMARY), [text.encode()], options, private=True)
     rate = summary.copied_bytes / max(summary.seconds, 0.001)
     done = summary.copied + summary.identical
     count = f"{done + summary.recorded:,} of {summary.files:,}"
     logger.info(progress_line("copy-files", count, summary.copied_bytes, summary.size_bytes, rate))
+    if summary.unpreserved:
+        logger.warning(
+            "copy-files: %s files, or directories of theirs, have another owner, group or mode than their "
+            "sources: the user of this job may not set them",
+            f"{summary.unpreserved:,}",
+        )
     if failures:
         raise combined(failures)

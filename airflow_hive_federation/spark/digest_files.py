@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_hive_federation.spark.balancing import deal
@@ -40,7 +40,7 @@ class DigestWork:
     :param options: storage options.
     """
 
-    options: Mapping[str, Any] | None = None
+    options: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def __call__(self, item: FileToDigest, bandwidth: TokenBucket | None) -> FileDigest:
         return digest_file(item.uri, size_bytes=item.size_bytes, bandwidth=bandwidth, options=self.options)

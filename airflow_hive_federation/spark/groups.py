@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from airflow_hive_federation.errors import (
@@ -69,6 +69,7 @@ class GroupResult:
     :param changed: items of these for which something was made (``copied`` of a copy outcome).
     :param size_bytes: bytes of the items done.
     :param changed_bytes: bytes of those for which something was made.
+    :param unpreserved: items that lack some of what was to be kept of their source's permissions.
     :param failures: errors, as :func:`.failures.error_to_json` describes them.
     :param attempt: 0 for a task that ran once.
     """
@@ -79,6 +80,7 @@ class GroupResult:
     changed_bytes: int
     failures: tuple[Mapping[str, Any], ...]
     attempt: int
+    unpreserved: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +102,7 @@ class GroupTask:
     run_id: str
     threads: int = 1
     bytes_per_s: float | None = None
-    options: Mapping[str, Any] | None = None
+    options: Mapping[str, Any] | None = field(default=None, repr=False)
     files_done: Counter
     bytes_done: Counter
 
@@ -229,6 +231,7 @@ def _group_result(
         changed_bytes=sum(record.size_bytes for record in changed),
         failures=tuple(error_to_json(failure) for failure in failures),
         attempt=attempt_number,
+        unpreserved=sum(not getattr(record, "preserved", True) for record in records),
     )
 
 

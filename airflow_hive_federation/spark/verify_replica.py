@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -27,8 +28,9 @@ logger = logging.getLogger(__name__)
 
 #: Tables counted side by side: small ones cost scheduling, not reading.
 _COUNTED_AT_ONCE = 4
-#: Spark's error class for a file that is damaged or gone.
-_UNREADABLE = "[FAILED_READ_FILE"
+#: Spark's error classes for a file that is damaged or gone, and for rows that our reader refuses.
+_UNREADABLE = re.compile(r"\[(FAILED_READ_FILE|USER_RAISED_EXCEPTION).*")
+_GONE = "[FAILED_READ_FILE.FILE_NOT_EXIST]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +56,7 @@ def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None 
     with ThreadPoolExecutor(max_workers=_COUNTED_AT_ONCE, thread_name_prefix="count") as workers:
         counts = list(workers.map(lambda table: _count(session, table, options), tables))
     text = "".join(json.dumps(count, sort_keys=True) + "\n" for count in counts)
-    write_atomically(join(args.results, "rows.jsonl"), [text.encode()], options)
+    write_atomically(join(args.results, "rows.jsonl"), [text.encode()], options, private=True)
     return {"files": digests.files, "size_bytes": digests.size_bytes, "tables": len(tables)}
 
 
@@ -70,15 +72,16 @@ def _count(spark: SparkSession, plan: Mapping[str, Any], options: Mapping[str, A
         else:
             found["rows"] = rows.count()
     except ConfigurationError as error:
-        # A format this package does not read (Avro, a storage handler): its files' digests must do.
-        logger.info("%s is not counted: %s", found["table"], error)
+        # A format this package does not read (Avro, a SerDe of somebody's): its files' digests must do.
+        logger.warning("%s is compared by digests alone: %s", found["table"], error)
+        found["not_counted"] = f"rows are not compared, digests of files are: {error.message}"
     except (AcidFormatError, FileVanishedError) as error:
-        found["unreadable"] = error.message
+        found |= {"unreadable": error.message, "vanished": isinstance(error, FileVanishedError)}
     except (PySparkException, Py4JJavaError) as error:
-        _, error_class, told = str(error).partition(_UNREADABLE)
-        if not error_class:
+        told = _UNREADABLE.search(str(error))
+        if told is None:
             raise
-        found["unreadable"] = (error_class + told.partition("\n")[0]).strip()
+        found |= {"unreadable": told[0].strip(), "vanished": told[0].startswith(_GONE)}
     return found
 
 
@@ -115,8 +118,12 @@ def _rows(spark: SparkSession, plan: Mapping[str, Any], options: Mapping[str, An
             return acid_state(entries, write_ids, compacted_bases=made)
         return AcidState(base=None, originals=entries, deltas=(), delete_deltas=())
 
+    storages: list[Any] = [from_json(types.StorageDescriptor, one) for one in plan["storages"]]
     directories = [
-        PartitionState(location=location, state=state(files)) for location, files in plan["directories"]
+        PartitionState(
+            location=location, state=state(files), storage=None if index is None else storages[index]
+        )
+        for location, index, files in plan["directories"]
     ]
     if plan["kind"] == "full_acid" and write_ids is not None:
         only = [column.name for column in columns] if plan.get("row_digests") else None

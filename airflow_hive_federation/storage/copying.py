@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
 from airflow_hive_federation.storage.bandwidth import TokenBucket
 from airflow_hive_federation.storage.digests import check_length, digest_file, read_chunks
+from airflow_hive_federation.storage.fence import Fence
 from airflow_hive_federation.storage.filesystem import (
     OBJECT_STORES,
     join,
@@ -34,11 +35,13 @@ from airflow_hive_federation.storage.filesystem import (
     publishing,
     remove_quietly,
     rename,
+    replace_local,
     storage_errors,
     temporary_run,
     temporary_uri,
 )
 from airflow_hive_federation.storage.listing import file_size, list_directory
+from airflow_hive_federation.storage.permissions import Preserve, creation_mode, make_directories, settle
 
 #: Writes the rows of a source file that a valid write-id list lets through to a new file:
 #: (source URI, URI to write, the list in Hive's text form, storage options).
@@ -53,12 +56,16 @@ class CopySettings:
     :param run_id: marks the temporary names of one run, so that another can tell them from its own.
     :param sync: wait until the bytes are on the disk (``fsync``) before the file gets its name.
     :param rewrite: copies files that hold rows of aborted write ids; without it they are refused.
+    :param fence: asked before a file gets its name: a copy of a cycle that is over publishes nothing.
+    :param preserve: what the copy keeps of its source's owner, group and mode.
     """
 
-    options: Mapping[str, Any] | None = None
+    options: Mapping[str, Any] | None = field(default=None, repr=False)
     run_id: str = ""
     sync: bool = False
     rewrite: Rewrite | None = None
+    fence: Fence = field(default_factory=Fence)
+    preserve: Preserve = field(default_factory=Preserve)
 
 
 def copy_file(
@@ -79,15 +86,20 @@ def copy_file(
     :raises StorageFullError: the target's store is full.
     :raises DigestMismatchError: the source's bytes are not those of ``expected_digest``.
     :raises ConfigurationError: the item wants rows left out and ``settings`` has no ``rewrite``.
+    :raises CycleLostError: the copy's cycle is over; see :class:`~.fence.Fence`.
     :raises StorageError: anything else a store refused. In all cases the target is what it was before.
     """
+    settings = settings or CopySettings()
+    # Before the file: a change manager's directory says nothing of the one that the file lay in.
+    preserved = make_directories(item, settings.preserve)
     try:
-        return _copy(item, settings or CopySettings(), expected_digest, bandwidth)
+        outcome = _copy(item, settings, expected_digest, bandwidth)
     except FileVanishedError:
         if item.kept is None:
             raise
-    kept = replace(item, source=item.kept, kept=None)
-    return _copy(kept, settings or CopySettings(), expected_digest, bandwidth)
+        kept = replace(item, source=item.kept, kept=None)
+        outcome = _copy(kept, settings, expected_digest, bandwidth)
+    return outcome if preserved else replace(outcome, preserved=False)
 
 
 def _copy(
@@ -97,8 +109,15 @@ def _copy(
         return _rewrite_file(item, settings)
     found = _identical_target(item, settings, expected_digest, bandwidth)
     if found is not None:
-        return CopyOutcome(target=item.target, size_bytes=item.size_bytes, digest=found, copied=False)
-    with _target(item.target, settings) as target:
+        preserved = _settle(local_path(item.target), item, settings)
+        return CopyOutcome(
+            target=item.target,
+            size_bytes=item.size_bytes,
+            digest=found,
+            copied=False,
+            preserved=preserved,
+        )
+    with _target(item, settings) as target:
         sha = hashlib.sha256()
         read = 0
         for chunk in read_chunks(item.source, options=settings.options):
@@ -111,7 +130,9 @@ def _copy(
         digest = sha.hexdigest()
         if expected_digest is not None and digest != expected_digest:
             raise _mismatch(item.source, expected_digest, digest)
-    return CopyOutcome(target=item.target, size_bytes=read, digest=digest, copied=True)
+        preserved = _settle(target.path, item, settings)
+        settings.fence.check()
+    return CopyOutcome(target=item.target, size_bytes=read, digest=digest, copied=True, preserved=preserved)
 
 
 def survey_targets(
@@ -189,19 +210,37 @@ def _rewrite_file(item: CopyItem, settings: CopySettings) -> CopyOutcome:
     try:
         with storage_errors(temporary):
             filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+            if (written := local_path(temporary)) is not None:
+                # What opens it to write keeps the mode that it has, and must be allowed to.
+                os.close(_create(written, creation_mode([item.source]) | 0o600))
         settings.rewrite(item.source, temporary, item.visible_write_ids, settings.options)
         made = digest_file(temporary, options=settings.options)
         same = _size_or_none(item.target, settings.options) == made.size_bytes and (
             digest_file(item.target, options=settings.options).digest == made.digest
         )
         if not same:
+            preserved = _settle(written, item, settings)
+            settings.fence.check()
             with storage_errors(item.target):
                 rename(filesystem, path, target)
             published = True
+        else:
+            preserved = _settle(local_path(item.target), item, settings)
     finally:
         if not published:
             remove_quietly(filesystem, path)
-    return CopyOutcome(target=item.target, size_bytes=made.size_bytes, digest=made.digest, copied=not same)
+    return CopyOutcome(
+        target=item.target,
+        size_bytes=made.size_bytes,
+        digest=made.digest,
+        copied=not same,
+        preserved=preserved,
+    )
+
+
+def _settle(path: str | None, item: CopyItem, settings: CopySettings) -> bool:
+    """Give a file what its source has of owner, group and mode, where its store has them."""
+    return path is None or settle(path, item.target, item.source, settings.preserve)
 
 
 # -- writing ---------------------------------------------------------------------------------------------
@@ -210,14 +249,15 @@ def _rewrite_file(item: CopyItem, settings: CopySettings) -> CopyOutcome:
 class _LocalFile:
     """An unbuffered local file whose errors name the target."""
 
-    def __init__(self, path: str, uri: str) -> None:
+    def __init__(self, path: str, uri: str, mode: int) -> None:
         self._uri = uri
+        self.path = path
         with storage_errors(uri):
             try:
-                self._descriptor = _create(path)
+                self._descriptor = _create(path, mode)
             except FileNotFoundError:
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
-                self._descriptor = _create(path)
+                self._descriptor = _create(path, mode)
 
     def write(self, chunk: memoryview) -> None:
         with storage_errors(self._uri):
@@ -238,6 +278,8 @@ class _LocalFile:
 class _RemoteFile:
     """A file of an fsspec store whose errors name the target."""
 
+    path = None
+
     def __init__(self, file: Any, uri: str) -> None:
         self._file = file
         self._uri = uri
@@ -249,15 +291,16 @@ class _RemoteFile:
 
 
 @contextmanager
-def _target(uri: str, settings: CopySettings) -> Iterator[_LocalFile | _RemoteFile]:
+def _target(item: CopyItem, settings: CopySettings) -> Iterator[_LocalFile | _RemoteFile]:
     """Yield a file that gets its name when the block ends well."""
+    uri = item.target
     path = local_path(uri)
     if path is None:
         with publishing(uri, settings.options, run_id=settings.run_id) as file:
             yield _RemoteFile(file, uri)
         return
     temporary = local_path(temporary_uri(uri, settings.run_id)) or ""
-    file = _LocalFile(temporary, uri)
+    file = _LocalFile(temporary, uri, creation_mode([item.source]))
     published = False
     try:
         try:
@@ -267,7 +310,7 @@ def _target(uri: str, settings: CopySettings) -> Iterator[_LocalFile | _RemoteFi
         finally:
             file.close()
         with storage_errors(uri):
-            Path(temporary).replace(path)
+            replace_local(temporary, path)
         published = True
     finally:
         if not published:
@@ -275,8 +318,8 @@ def _target(uri: str, settings: CopySettings) -> Iterator[_LocalFile | _RemoteFi
                 Path(temporary).unlink()
 
 
-def _create(path: str) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+def _create(path: str, mode: int) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
 
 
 def _sweep(

@@ -12,6 +12,7 @@ import errno
 import importlib
 import os
 import re
+import stat
 import sys
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,11 +24,13 @@ from typing import Any
 from airflow_hive_federation.errors import (
     ConfigurationError,
     FileVanishedError,
+    HiddenLocationError,
     HiveFederationError,
     StorageError,
     StorageFullError,
     StoragePermissionError,
 )
+from airflow_hive_federation.model.files import hidden_name
 
 #: Hadoop's names of one store, and ours.
 _SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}
@@ -44,6 +47,9 @@ _EXTRAS = {
 }
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>/.*)?", re.DOTALL)
+
+#: Modes of what only its owner may read.
+PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
 
 #: Names of files that are being written: Hive and Spark ignore names that begin with ``.`` or ``_``
 #: (org.apache.hadoop.hive.common.FileUtils.HIDDEN_FILES_PATH_FILTER).
@@ -77,7 +83,7 @@ class Location:
 def parse_location(uri: str) -> Location:
     """Take a URI, or a bare local path, apart and normalise it.
 
-    :raises ConfigurationError: it is no URI, or a ``file`` URI of another host.
+    :raises ConfigurationError: it is no URI, a ``file`` URI of another host, or has a name ``.`` or ``..``.
     """
     match = _URI.fullmatch(uri)
     if match is None:
@@ -85,7 +91,9 @@ def parse_location(uri: str) -> Location:
             raise ConfigurationError(
                 f"{uri!r} is not a URI.", remedy="Write scheme://authority/path, or a path."
             )
-        return Location(scheme="file", authority="", path=_clean(str(Path(uri).absolute())))
+        # Somebody's own: their shell writes them relative.
+        path = uri if uri.startswith("/") else os.path.abspath(uri)  # noqa: PTH100 - Path keeps '..'
+        return Location(scheme="file", authority="", path=_clean(path))
     scheme = match["scheme"].lower()
     authority = (match["authority"] or "").lower()
     if scheme == "file" and authority not in {"", "localhost"}:
@@ -111,7 +119,12 @@ def is_below(uri: str, base: str) -> bool:
 
 
 def join(uri: str, *parts: str) -> str:
-    """Append path parts, each relative and with ``/`` between names."""
+    """Append path parts, each relative and with ``/`` between names.
+
+    :raises ConfigurationError: a part has a name ``.`` or ``..``, which would lead elsewhere.
+    """
+    for part in parts:
+        _refuse_dots(part)
     return "/".join([uri.rstrip("/"), *(part.strip("/") for part in parts if part.strip("/"))])
 
 
@@ -123,6 +136,22 @@ def relative(uri: str, base: str) -> str:
     if not is_below(uri, base):
         raise ConfigurationError(f"{uri} does not lie below {base}.", path=uri)
     return parse_location(uri).path[len(parse_location(base).path.rstrip("/")) :].lstrip("/")
+
+
+def refuse_hidden(uri: str, what: str, *, remedy: str) -> None:
+    """Refuse a directory of tables that Hive would read as empty.
+
+    :param what: the directory in a sentence.
+    :raises HiddenLocationError: a name in its path begins with ``.`` or ``_``.
+    """
+    name = hidden_name(parse_location(uri).path)
+    if name is not None:
+        raise HiddenLocationError(
+            f"Hive would read tables in {what}, {uri}, as empty: it hides paths in which a name begins with "
+            f"'.' or '_', as {name!r} does.",
+            remedy=remedy,
+            path=uri,
+        )
 
 
 def local_path(uri: str) -> str | None:
@@ -220,13 +249,17 @@ def storage_errors(path: str) -> Iterator[None]:
         ) from error
 
 
-def write_atomically(uri: str, chunks: Iterable[bytes], options: Mapping[str, Any] | None = None) -> int:
+def write_atomically(
+    uri: str, chunks: Iterable[bytes], options: Mapping[str, Any] | None = None, *, private: bool = False
+) -> int:
     """Write a file so that it is there whole or not at all, making its directory; return its size in bytes.
 
+    :param private: only the owner may read the file, and enter directories that are made, where the store has
+        such modes.
     :raises StorageError: it could not be written; what was there before is untouched.
     """
     written = 0
-    with publishing(uri, options) as file, storage_errors(uri):
+    with publishing(uri, options, mode=PRIVATE_FILE if private else 0o666) as file, storage_errors(uri):
         for chunk in chunks:
             file.write(chunk)
             written += len(chunk)
@@ -234,18 +267,55 @@ def write_atomically(uri: str, chunks: Iterable[bytes], options: Mapping[str, An
 
 
 @contextmanager
-def publishing(uri: str, options: Mapping[str, Any] | None = None, *, run_id: str = "") -> Iterator[Any]:
-    """Open a binary file that gets its name when the block ends well, and leaves nothing otherwise."""
+def publishing(
+    uri: str, options: Mapping[str, Any] | None = None, *, run_id: str = "", mode: int = 0o666
+) -> Iterator[Any]:
+    """Open a binary file that gets its name when the block ends well, and leaves nothing otherwise.
+
+    :param mode: of a local file, less the umask; its directory is private if the file is.
+    """
     location = parse_location(uri)
     temporary = temporary_uri(uri, run_id)
     if location.is_local:
-        writing = _renaming_local(local_path(temporary) or "", location.path, uri)
+        writing = _renaming_local(local_path(temporary) or "", location.path, uri, mode)
     elif location.scheme in OBJECT_STORES:
         writing = _committing(*open_filesystem(uri, options), uri)
     else:
         writing = _renaming(*open_filesystem(temporary, options), open_filesystem(uri, options)[1], uri)
     with writing as file:
         yield file
+
+
+def open_privately(filesystem: Any, path: str, *, below: str) -> Any:
+    """Open a file for writing that only its owner may read, where the store has such modes.
+
+    :param filesystem: fsspec file system.
+    :param below: the directory from which on directories are private, too: one that is not is made so.
+    """
+    if "file" not in _protocols(filesystem):
+        filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+        return filesystem.open(path, "wb")
+    make_parents(below, private=False)
+    make_parents(path, private=True)
+    found = Path(below).stat()
+    if stat.S_IMODE(found.st_mode) != PRIVATE_DIRECTORY and found.st_uid == os.geteuid():
+        Path(below).chmod(PRIVATE_DIRECTORY)
+    file = open(path, "wb", opener=lambda name, flags: os.open(name, flags, PRIVATE_FILE))  # noqa: SIM115
+    # One that a killed run has left has the mode that it had.
+    os.fchmod(file.fileno(), PRIVATE_FILE)
+    return file
+
+
+def make_parents(path: str, *, private: bool) -> None:
+    """Make the directories that a local path lacks.
+
+    :param private: only their owner may enter them.
+    """
+    parent = Path(path).parent
+    missing = [one for one in (parent, *parent.parents) if not one.exists()]
+    for one in reversed(missing):
+        with suppress(FileExistsError):
+            one.mkdir(mode=PRIVATE_DIRECTORY if private else 0o777)
 
 
 def temporary_uri(uri: str, run_id: str = "") -> str:
@@ -267,14 +337,39 @@ def temporary_run(name: str) -> str | None:
 
 
 def rename(filesystem: Any, source: str, target: str) -> None:
-    """Give a file its final name, replacing what has it."""
+    """Give a file or directory its final name, replacing what has it."""
     if "file" in _protocols(filesystem):
-        Path(source).replace(target)
+        replace_local(source, target)
         return
     # HDFS and fsspec's memory refuse or merge where the name is taken.
     if filesystem.exists(target):
         filesystem.rm_file(target)
     filesystem.mv(source, target)
+
+
+def replace_local(source: str, target: str) -> None:
+    """Give a file of this machine its final name, replacing what has it.
+
+    The checksum beside the file that is replaced goes with it: a reader would find it wrong for the new
+    bytes. It goes first, for a file without one is read as it is.
+    """
+    remove_checksum(target)
+    Path(source).replace(target)
+
+
+def remove_checksum(path: str) -> None:
+    """Remove the checksum that Hadoop's local file system has written beside a file of this machine, if any.
+
+    ``.<name>.crc`` (``org.apache.hadoop.fs.ChecksumFileSystem.getChecksumFile``): who reads the file by
+    ``LocalFileSystem`` compares.
+    """
+    folder, _, name = path.rpartition("/")
+    try:
+        Path(f"{folder}/.{name}.crc").unlink()
+    except OSError as error:
+        # There is none; nor can there be one where its name would be too long.
+        if error.errno not in {errno.ENOENT, errno.ENAMETOOLONG}:
+            raise
 
 
 def remove_quietly(filesystem: Any, path: str) -> None:
@@ -294,6 +389,9 @@ def remove_file(uri: str, options: Mapping[str, Any] | None = None) -> bool:
     filesystem, path = open_filesystem(uri, options)
     try:
         with storage_errors(uri):
+            if "file" in _protocols(filesystem):
+                # Left behind, it would be taken for that of the next file of this name.
+                remove_checksum(path)
             filesystem.rm_file(path)
     except FileVanishedError:
         return False
@@ -301,16 +399,16 @@ def remove_file(uri: str, options: Mapping[str, Any] | None = None) -> bool:
 
 
 @contextmanager
-def _renaming_local(temporary: str, path: str, uri: str) -> Iterator[Any]:
+def _renaming_local(temporary: str, path: str, uri: str, mode: int) -> Iterator[Any]:
     # Without fsspec, whose import costs a Spark task more than its writing does.
     published = False
     try:
         with storage_errors(uri):
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            file = open(temporary, "xb")  # noqa: SIM115, PTH123
+            make_parents(path, private=mode == PRIVATE_FILE)
+            file = open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
         yield from _closing(file, uri)
         with storage_errors(uri):
-            Path(temporary).replace(path)
+            replace_local(temporary, path)
         published = True
     finally:
         if not published:
@@ -379,7 +477,22 @@ def _key(location: Location) -> str:
     return f"{location.authority}{location.path}".rstrip("/")
 
 
+def _refuse_dots(path: str) -> None:
+    """Refuse paths with names ``.`` or ``..``.
+
+    Hadoop's ``Path`` has none: it resolves them. Whoever writes one into a metastore or a dump by other means
+    would have files read, written or removed outside the directories that these belong to.
+    """
+    if "." in path and not {".", ".."}.isdisjoint(path.split("/")):
+        raise ConfigurationError(
+            f"The path {path!r} has a name '.' or '..', by which it would leave its directory.",
+            remedy="Write the path without them. If a metastore or a dump has it, find out who wrote it.",
+            path=path,
+        )
+
+
 def _clean(path: str) -> str:
+    _refuse_dots(path)
     collapsed = re.sub(r"/{2,}", "/", path)
     return collapsed.rstrip("/") or "/"
 

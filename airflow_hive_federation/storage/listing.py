@@ -70,7 +70,7 @@ def list_files(
             return sorted(wanted, key=_path_of)
         except FileVanishedError as error:
             # A file right in the directory is told by the directory's name too.
-            is_gone = error.facts.get("path") == uri and not _is_there(uri, options)
+            is_gone = error.facts.get("path") == uri and not is_there(uri, options=options)
             if is_gone and missing_ok:
                 return []
             if is_gone or not tries_left:
@@ -151,18 +151,43 @@ def list_directory(uri: str, *, options: Mapping[str, Any] | None = None) -> dic
     return {_name(d["name"]): int(d["size"]) for d in details if d["type"] == "file"}
 
 
+def is_there(uri: str, *, options: Mapping[str, Any] | None = None) -> bool:
+    """Whether a file or directory exists; in an object store, whether anything lies below it.
+
+    :param options: storage options.
+    :raises StorageError: the store does not say.
+    """
+    filesystem, path = open_filesystem(uri, options)
+    with storage_errors(uri):
+        filesystem.invalidate_cache(path)
+        return bool(filesystem.exists(path))
+
+
+def has_entries(uri: str, *, options: Mapping[str, Any] | None = None) -> bool:
+    """Whether a directory exists and anything lies in it.
+
+    :param options: storage options.
+    :raises StorageError: it cannot be listed.
+    """
+    local = local_path(uri)
+    try:
+        with storage_errors(uri):
+            if local is not None:
+                with os.scandir(local) as entries:
+                    return next(entries, None) is not None
+            filesystem, path = open_filesystem(uri, options)
+            filesystem.invalidate_cache(path)
+            return bool(filesystem.ls(path, detail=False))
+    except FileVanishedError:
+        return False
+
+
 def _listed(uri: str, options: Mapping[str, Any] | None, threads: int) -> list[FileEntry]:
     if local_path(uri) is not None:
         return _list_local(uri)
     if parse_location(uri).scheme in OBJECT_STORES:
         return _list_keys(uri, options)
     return _list_tree(uri, options, threads)
-
-
-def _is_there(uri: str, options: Mapping[str, Any] | None) -> bool:
-    filesystem, path = open_filesystem(uri, options)
-    with storage_errors(uri):
-        return bool(filesystem.exists(path))
 
 
 def _path_of(entry: FileEntry) -> str:

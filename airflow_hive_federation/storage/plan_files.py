@@ -61,7 +61,10 @@ def read_outcomes(uri: str, *, options: Mapping[str, Any] | None = None) -> dict
 
 
 def write_records(uri: str, records: Iterable[Any], *, options: Mapping[str, Any] | None = None) -> int:
-    """Write dataclass instances, one JSON object a line; return how many."""
+    """Write dataclass instances, one JSON object a line; return how many.
+
+    Where the store has such modes, only the owner may read them: they tell names of other people's data.
+    """
     count = 0
 
     def chunks() -> Iterator[bytes]:
@@ -75,7 +78,7 @@ def write_records(uri: str, records: Iterable[Any], *, options: Mapping[str, Any
                 lines = []
         yield _joined(lines)
 
-    write_atomically(uri, chunks(), options)
+    write_atomically(uri, chunks(), options, private=True)
     return count
 
 

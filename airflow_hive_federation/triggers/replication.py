@@ -88,7 +88,7 @@ class ReplicationLagTrigger(BaseTrigger):
             if time.time() >= self.deadline_s:
                 yield TriggerEvent({"state": "timeout", "lag": lag})
                 return
-            await asyncio.sleep(self.poll_s)
+            await asyncio.sleep(min(self.poll_s, max(0.0, self.deadline_s - time.time())))
 
     def ask(self) -> dict[str, Any] | None:
         """The lag, ``{"events", "seconds"}``; ``None`` while the target is not published."""

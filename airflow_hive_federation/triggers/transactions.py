@@ -58,7 +58,7 @@ class OpenTransactionsDrainTrigger(BaseTrigger):
                     yield self._event("ended")
                     return
                 self.log.info("Still open: %s", ", ".join(map(str, remaining)))
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(min(_PAUSE_S, max(0.0, self.deadline_s - time.time())))
         yield self._event("timeout")
 
     def _event(self, state: str, **facts: Any) -> TriggerEvent:

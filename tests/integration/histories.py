@@ -673,7 +673,8 @@ def write_external(history: History) -> str:
     if found and history.chance.random() < 0.6:
         file = history.chance.choice(found)
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-        if history.chance.random() < 0.4:
+        # Of a directory that is empty then, nobody knows whether its store is mounted: the cycle would stop.
+        if history.chance.random() < 0.4 and len(found) > 1:
             file.unlink()
             return f"{file} removed"
     else:

@@ -18,7 +18,7 @@ from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import DumpIncompleteError, FileVanishedError, HiveFederationError
 from airflow_hive_federation.replication.cycle import load_dump, load_idle
 from airflow_hive_federation.replication.dump.homes import changed_tables
-from airflow_hive_federation.replication.dump.increment import IncrementSummary
+from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
 from airflow_hive_federation.replication.verification.verify import verify_replica
 from airflow_hive_federation.spark.job import run_job
 from tests.integration.cutting import Cut, cut_at

@@ -14,18 +14,20 @@ from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastorePool, MetastoreSettings
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain, drain
-from airflow_hive_federation.replication.dump.increment import IncrementSummary, dump_increment
+from airflow_hive_federation.replication.dump.increment import dump_increment
+from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
 from airflow_hive_federation.replication.load.bootstrap import LoadSummary, load_bootstrap
 from airflow_hive_federation.replication.load.increment import load_increment
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.target.position import read_position
 from airflow_hive_federation.storage.copying import CopySettings, copy_file, survey_targets
+from airflow_hive_federation.storage.fence import fence_of
 from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
 
 
 def run_copy(plan: str, outcomes: str) -> None:
     """The copy job without Spark, which has tests of its own."""
-    settings = CopySettings(rewrite=rewrite_file)
+    settings = CopySettings(rewrite=rewrite_file, fence=fence_of(plan))
     items = list(read_plan(plan))
     # As the job does with what a killed run has left.
     survey_targets(sorted({item.target.rpartition("/")[0] for item in items}), sweep_runs_before="0~")

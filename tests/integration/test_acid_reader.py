@@ -407,6 +407,7 @@ def test_lines_end_as_hive_ends_them(spark: SparkSession, tmp_path: Path) -> Non
     file = tmp_path / "000000_0"
     file.write_bytes(b"1\x01one\r\n2\x01two\r3\x01three\n")
     form = TextForm(delimiter="\x01", null="\\N")
-    schema = spark_schema([Column.of("id", "int"), Column.of("name", "string")])
-    rows = _text_rows(spark, [str(file)], schema, form).drop(scan.FILE).collect()
+    columns = [Column.of("id", "int"), Column.of("name", "string")]
+    types = [column.type for column in columns]
+    rows = _text_rows(spark, [str(file)], spark_schema(columns), form, types).drop(scan.FILE).collect()
     assert sorted(rows) == [(1, "one"), (2, "two"), (3, "three")]

@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import psutil
 import pytest
 
 from airflow_hive_federation.cli import demo_data
-from airflow_hive_federation.cli.demo_airflow import DAG_ID, DemoAirflow
+from airflow_hive_federation.cli.demo_airflow import DAG_ID, DemoAirflow, example_dags
 from airflow_hive_federation.cli.demo_ui import ENDED, AirflowServer, airflow_server
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.replication.cycle import load_dump
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain
+from tests.integration.cycling import rows, scheduled
+from tests.integration.incrementing import run_copy
 from tests.integration.small_source import connected
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 SECRETS = ("AKIA-open-sesame", "s3cr3t-open-sesame")
 #: States of a task that asks a person (Airflow 3.3 has one of its own).
 WAITING = ("deferred", "awaiting_input")
+TEST_DAGS = Path(__file__).parent / "airflow_dags"
 EXTRA = {"secret_storage_options": json.dumps({"key": SECRETS[0], "secret": SECRETS[1]}), "uris": None}
 
 
@@ -62,7 +72,12 @@ DELETE FROM hangar.planes WHERE id = 2"""
     home = tmp_path_factory.mktemp("standalone")
     with connected(source) as client:
         open_txn = demo_data.open_a_transaction(client, database="hangar", table="planes")
-    with airflow_server(DemoAirflow(home)) as server:
+    airflow = DemoAirflow(home)
+    dags = home / "dags"
+    shutil.copytree(example_dags(), dags)
+    shutil.copy(TEST_DAGS / "one_bad_database.py", dags)
+    airflow.environment["AIRFLOW__CORE__DAGS_FOLDER"] = str(dags)
+    with airflow_server(airflow) as server:
         for conn_id, metastore in (("hive_source", source), ("hive_target", target)):
             fields = {"conn_type": "hive_federation", "host": "127.0.0.1", "port": metastore.port}
             server.connect(conn_id, {**fields, "extra": json.dumps(EXTRA)})
@@ -165,6 +180,70 @@ def test_a_stored_connection_keeps_its_secrets_in_the_test(finished: Finished) -
     assert finished.server.request("/api/v2/connections/test", body=body)["status"] is True
 
 
+def test_bad_databases_hold_up_no_good_one(
+    finished: Finished,
+    source: EmbeddedMetastore,
+    target: EmbeddedMetastore,
+    hive_sql_source: HiveSql,
+    hive_sql_target: HiveSql,
+    tmp_path: Path,
+) -> None:
+    """Each bad one fails in its own task, by name; the good ones behind them publish."""
+    server = finished.server
+    for name in ("dead", "bad", "grown", "new"):
+        hive_sql_source.execute(f"CREATE DATABASE pen_{name}")
+        hive_sql_source.execute(
+            f"CREATE TABLE pen_{name}.ink (id int) STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+        )
+        hive_sql_source.execute(f"INSERT INTO pen_{name}.ink VALUES (1), (2)")
+        if name != "new":
+            bootstrap(source, target, tmp_path, f"pen_{name}")
+    (broken,) = (target.warehouse / "pen_bad_copy.db" / "ink").rglob("bucket_0*")
+    content = bytearray(broken.read_bytes())
+    content[len(content) // 2] ^= 1
+    broken.write_bytes(content)
+    hive_sql_source.execute("INSERT INTO pen_grown.ink VALUES (3)")
+    server.connect("hive_dead", {"conn_type": "hive_federation", "host": "127.0.0.1", "port": 1})
+
+    policies: list[dict[str, Any]] = [
+        {"name": f"pen_{name}", "source_database": f"pen_{name}", "target_database": f"pen_{name}_copy"}
+        for name in ("gone", "dead", "bad", "wrong", "grown", "new")
+    ]
+    policies[3]["colour"] = "red"
+    conf = {"policies": policies, "dump_root": f"file:{tmp_path / 'dumps'}"}
+    run = begin(server, "one_bad_database", conf, run_id="bad")
+    server.wait(lambda: state(server, run) in ENDED, "the run did not end", timeout_s=400)
+
+    found = instances(server, run)
+    shown = json.dumps(found, indent=1)
+    assert {task: found[task]["pen_grown"] for task in ("increment", "load", "verify")} == {
+        "increment": "success",
+        "load": "success",
+        "verify": "success",
+    }, shown
+    assert {task: found[task]["pen_new"] for task in ("drain", "dump", "load", "verify")} == dict.fromkeys(
+        ("drain", "dump", "load", "verify"), "success"
+    ), shown
+    failed = {(task, name) for task, by in found.items() for name, one in by.items() if one == "failed"}
+    assert failed == {
+        ("drain", "pen_gone"),
+        ("increment", "pen_dead"),
+        ("verify", "pen_bad"),
+        ("decide", "pen_wrong"),
+    }, shown
+    assert state(server, run) == "failed"
+    assert rows(hive_sql_target, "SELECT id FROM pen_grown_copy.ink") == [("1",), ("2",), ("3",)]
+    assert rows(hive_sql_target, "SELECT id FROM pen_new_copy.ink") == [("1",), ("2",)]
+    for task, index, text in (
+        ("drain", 0, "pen_gone"),
+        ("increment", 1, "127.0.0.1:1"),
+        ("verify", 2, "pen_bad_copy"),
+        ("decide", 3, "colour"),
+    ):
+        log = server.request(f"{run}/taskInstances/replicate.{task}/logs/1?map_index={index}")
+        assert text in json.dumps(log), (task, index)
+
+
 def test_failover_when_a_person_agrees_and_the_way_back(
     finished: Finished,
     source: EmbeddedMetastore,
@@ -214,6 +293,24 @@ def test_failover_when_a_person_agrees_and_the_way_back(
     assert state(server, f"{back}/taskInstances/replicate.drain") == "skipped"
     found = hive_sql_source.execute("SELECT id FROM hangar.planes")
     assert sorted(found) == [("1",), ("3",), ("4",), ("5",)]
+
+
+def bootstrap(source: EmbeddedMetastore, target: EmbeddedMetastore, root: Path, database: str) -> None:
+    """Replicate a database to ``<database>_copy`` without Airflow and Spark."""
+    with scheduled(source, target, cast("SparkSession", None), root, database) as cycle:
+        with cycle.source.client() as client:
+            start = begin_drain(client, database)
+        dumped = dump_bootstrap(cycle.source, cycle.policy, start)
+        load_dump(cycle.source, cycle.target, cycle.policy, dumped.dump, run_copy=run_copy)
+
+
+def instances(server: AirflowServer, run: str) -> dict[str, dict[str, str]]:
+    """States of a run's mapped tasks, by task and by policy."""
+    found: dict[str, dict[str, str]] = {}
+    for one in server.request(f"{run}/taskInstances?limit=200")["task_instances"]:
+        called = one["rendered_map_index"] or str(one["map_index"])
+        found.setdefault(one["task_id"].rpartition(".")[2], {})[called] = one["state"]
+    return found
 
 
 def begin(server: AirflowServer, dag_id: str, conf: dict[str, Any], *, run_id: str) -> str:

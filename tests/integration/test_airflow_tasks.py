@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, TaskDeferred
 
 from airflow_hive_federation.cli import demo_data
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException, TaskDeferred
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.operators.replication import BootstrapDumpOperator, ReplicationLoadOperator

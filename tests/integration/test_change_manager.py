@@ -9,7 +9,10 @@ import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
-from tests.integration.incrementing import cycles
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain
+from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
+from tests.integration.incrementing import cycles, run_copy
 
 pytestmark = pytest.mark.slow
 
@@ -37,16 +40,23 @@ def test_what_was_removed_after_the_dump_is_fetched_from_the_change_manager(
             "CREATE TABLE keeping.p (id int) PARTITIONED BY (d string) STORED AS ORC "
             "TBLPROPERTIES ('transactional'='true')",
             "INSERT INTO keeping.t VALUES (1)",
+            "CREATE TABLE keeping.early (id int) STORED AS ORC TBLPROPERTIES ('transactional'='true')",
+            "INSERT INTO keeping.early VALUES (7)",
         )
-        one.bootstrap()
+        with one.source.client() as client:
+            first = dump_bootstrap(one.source, one.policy, begin_drain(client, "keeping"))
+        one.write("DROP TABLE keeping.early")
+        load_bootstrap(one.source, one.target, one.policy, first.dump, run_copy=run_copy)
+        assert hive_sql_target.execute("SELECT id FROM keeping_copy.early") == [("7",)]
+        kept = len(list(root.iterdir()))
         one.write(
             "INSERT INTO keeping.t VALUES (2)",
             "INSERT INTO keeping.p PARTITION (d) VALUES (3, 'x'), (4, 'y')",
         )
         dumped = one.dump()
-        assert not list(root.iterdir())
+        assert len(list(root.iterdir())) == kept
         one.write("DROP TABLE keeping.t", "ALTER TABLE keeping.p DROP PARTITION (d = 'x')")
-        assert len(list(root.iterdir())) >= 3
+        assert len(list(root.iterdir())) >= kept + 3
         one.load(dumped.dump)
         assert hive_sql_target.execute("SELECT id FROM keeping_copy.t ORDER BY id") == [("1",), ("2",)]
         assert hive_sql_target.execute("SELECT id FROM keeping_copy.p ORDER BY id") == [("3",), ("4",)]

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException
 from pyspark.sql import SparkSession
 
 from airflow_hive_federation.acid.compaction.plan import CompactionKind
@@ -17,6 +16,7 @@ from airflow_hive_federation.acid.compaction.requests import compact_table
 from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql, Row
+from airflow_hive_federation.hooks.compat import AirflowFailException
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.operators.compaction import CompactionWorkerOperator, CompactTableOperator
 from airflow_hive_federation.spark.compact import by_spark

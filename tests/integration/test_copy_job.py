@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+import stat
 import subprocess
 import threading
 import time
@@ -29,6 +30,7 @@ from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.spark.copy_files import CopySummary, copy_plan
 from airflow_hive_federation.spark.digest_files import digest_plan
+from airflow_hive_federation.spark.job import run_job
 from airflow_hive_federation.spark.package_zip import main_file, package_zip
 from airflow_hive_federation.storage.digests import FileDigest, FileToDigest
 from airflow_hive_federation.storage.listing import list_files
@@ -128,6 +130,21 @@ def test_copies_and_then_has_nothing_to_do(context: SparkContext, tree: Tree) ->
     again = copy(context, tree)
     assert (again.recorded, again.copied, again.tasks) == (60, 0, 0)
     assert json.loads((tree.root / "dump/outcomes/_summary.json").read_text())["recorded"] == 60
+
+
+def test_the_job_keeps_modes_and_records_are_private(context: SparkContext, tree: Tree) -> None:
+    tree.write(dict.fromkeys(names(2), 10))
+    closed, shared = (tree.source / name for name in names(2))
+    closed.chmod(0o600)
+    shared.chmod(0o664)
+    arguments = ["--plan", tree.plan, "--outcomes", tree.outcomes]
+    run_job(context, "copy-files", [*arguments, "--preserve", "p"])
+    assert [stat.S_IMODE((tree.target / name).stat().st_mode) for name in names(2)] == [0o600, 0o664]
+    records = Path(tree.outcomes.removeprefix("file:"))
+    assert stat.S_IMODE(records.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in records.iterdir()} == {0o600}
+    with pytest.raises(ConfigurationError, match="cannot be preserved"):
+        run_job(context, "copy-files", [*arguments, "--preserve", "pa"])
 
 
 def test_without_records_identical_files_are_found(context: SparkContext, tree: Tree) -> None:

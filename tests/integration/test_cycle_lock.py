@@ -8,16 +8,20 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.errors import CycleRunningError
+from airflow_hive_federation.errors import CycleLostError, CycleRunningError
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.target import cycle_lock
+from airflow_hive_federation.replication.target import cycle_lock, markers
 from airflow_hive_federation.replication.target.cycle_lock import CycleLock, holder_of
+from airflow_hive_federation.storage.fence import read_fence
 from tests.integration.small_source import connected
 
 DATABASE = "locked_copy"
@@ -32,9 +36,13 @@ def pool(metastore: EmbeddedMetastore) -> Iterator[MetastorePool]:
         yield made
 
 
+def locked(made: MetastorePool, **named: Any) -> CycleLock:
+    return CycleLock(made, POLICY, fences=False, **named)
+
+
 def hold(uri: str) -> None:
     """A process that takes the lock, says so and stays."""
-    with MetastorePool(MetastoreSettings(uris=(uri,)), 2) as made, CycleLock(made, POLICY):
+    with MetastorePool(MetastoreSettings(uris=(uri,)), 2) as made, locked(made):
         print("held", flush=True)
         time.sleep(600)
 
@@ -59,7 +67,7 @@ def test_one_works_and_the_other_says_so_until_the_first_is_killed(
         with holder(target) as first:
             with (
                 pytest.raises(CycleRunningError, match=rf"{DATABASE}: policy locked, process {first.pid} of"),
-                CycleLock(made, POLICY, progress=said.append),
+                locked(made, progress=said.append),
             ):
                 pass
             # The refused one has left nothing in the queue.
@@ -68,7 +76,7 @@ def test_one_works_and_the_other_says_so_until_the_first_is_killed(
             first.kill()
         # Its process is known to be gone, on this machine.
         monkeypatch.setattr(cycle_lock, "_BEAT_S", 0.5)
-        with CycleLock(made, POLICY, silence_s=600.0):
+        with locked(made, silence_s=600.0):
             pass
         with connected(target) as client:
             assert holder_of(client, DATABASE) is None
@@ -77,21 +85,66 @@ def test_one_works_and_the_other_says_so_until_the_first_is_killed(
         with holder(target) as second:
             second.kill()
         monkeypatch.setattr(cycle_lock, "_is_dead_here", lambda _: False)
-        with CycleLock(made, POLICY, silence_s=2.0, progress=said.append) as lock:
+        with locked(made, silence_s=2.0, progress=said.append) as lock:
             lock.check()
         assert said[-1].endswith("is dead: its lock is removed.")
 
 
-def test_a_cycle_whose_lock_was_taken_over_stops(
-    target: EmbeddedMetastore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cycle_lock, "_BEAT_S", 0.1)
-    with pool(target) as made, CycleLock(made, POLICY) as lock:
-        with connected(target) as client:
+def test_a_cycle_whose_lock_was_taken_over_stops(target: EmbeddedMetastore, tmp_path: Path) -> None:
+    policy = replace(POLICY, dump_root=f"file:{tmp_path}")
+    database = types.Database(name=DATABASE, parameters={markers.POLICY: policy.name})
+    with pool(target) as made, connected(target) as client:
+        client.create_database(database)
+        with CycleLock(made, policy) as lock, lock.target.client() as guarded:
+            guarded.alter_database(DATABASE, client.get_database(DATABASE))
+            assert parameters(client)[markers.EPOCH] == str(lock.epoch)
+            assert read_fence(f"file:{tmp_path}/locked/_fence") == lock.epoch
             client.unlock(holder_of(client, DATABASE).lockid)
-        lock._thread.join(timeout=30)
-        with pytest.raises(CycleRunningError, match="has lost its lock"):
-            lock.check()
+            with CycleLock(made, policy) as successor:
+                assert successor.epoch > lock.epoch
+                assert parameters(client)[markers.EPOCH] == str(successor.epoch)
+                altered: Any = client.get_database(DATABASE)
+                altered.parameters = {"overwritten": "by the predecessor"}
+                with pytest.raises(CycleLostError, match="has lost its lock") as caught:
+                    guarded.alter_database(DATABASE, altered)
+                assert caught.value.reason == "refused"
+                for lost in (lock.check, lock.prove):
+                    with pytest.raises(CycleLostError):
+                        lost()
+                assert "overwritten" not in parameters(client)
+                assert read_fence(f"file:{tmp_path}/locked/_fence") == successor.epoch
+        client.drop_database(DATABASE, delete_data=True)
+
+
+def test_a_higher_epoch_of_the_target_ends_a_cycle(target: EmbeddedMetastore, tmp_path: Path) -> None:
+    """The lock alone does not say so: the metastore of the locks was restored, for instance."""
+    policy = replace(POLICY, dump_root=f"file:{tmp_path}")
+    with pool(target) as made, connected(target) as client:
+        client.create_database(types.Database(name=DATABASE, parameters={markers.POLICY: policy.name}))
+        with CycleLock(made, policy) as lock:
+            altered: Any = client.get_database(DATABASE)
+            altered.parameters = {**altered.parameters, markers.EPOCH: str(lock.epoch + 5)}
+            client.alter_database(DATABASE, altered)
+            with pytest.raises(CycleLostError, match="is at epoch"):
+                lock.prove()
+        with CycleLock(made, policy) as after:
+            assert after.epoch == lock.epoch + 6
+        client.drop_database(DATABASE, delete_data=True)
+
+
+def test_a_database_of_others_gets_no_epoch(target: EmbeddedMetastore, tmp_path: Path) -> None:
+    policy = replace(POLICY, dump_root=f"file:{tmp_path}")
+    with pool(target) as made, connected(target) as client:
+        client.create_database(types.Database(name=DATABASE, parameters={markers.POLICY: "another"}))
+        before = client.get_current_notification_event_id()
+        with CycleLock(made, policy) as lock:
+            lock.prove()
+        assert client.get_current_notification_event_id() == before
+        client.drop_database(DATABASE, delete_data=True)
+
+
+def parameters(client: MetastoreClient) -> dict[str, str]:
+    return dict(client.get_database(DATABASE).parameters or {})
 
 
 def test_of_many_at_once_one_gets_it(target: EmbeddedMetastore) -> None:
@@ -102,7 +155,7 @@ def test_of_many_at_once_one_gets_it(target: EmbeddedMetastore) -> None:
         with pool(target) as made:
             together.wait()
             try:
-                with CycleLock(made, POLICY):
+                with locked(made):
                     outcomes.append("held")
                     done.wait(60)
             except CycleRunningError:
@@ -142,7 +195,7 @@ def test_a_request_left_waiting_by_a_killed_process_is_removed(
         return take(self, client)
 
     monkeypatch.setattr(CycleLock, "_take", counted)
-    with pool(target) as made, CycleLock(made, POLICY, silence_s=2.0) as lock:
+    with pool(target) as made, locked(made, silence_s=2.0) as lock:
         lock.check()
     assert len(asked) == 2  # before it was looked at, and after
     with connected(target) as client:
@@ -150,7 +203,7 @@ def test_a_request_left_waiting_by_a_killed_process_is_removed(
 
 
 def test_readers_of_the_target_do_not_notice(target: EmbeddedMetastore) -> None:
-    with pool(target) as made, CycleLock(made, POLICY), connected(target) as client:
+    with pool(target) as made, locked(made), connected(target) as client:
         component = types.LockComponent(
             type=types.LockType.SHARED_READ,
             level=types.LockLevel.DB,

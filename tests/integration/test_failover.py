@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.cli.replicate import policy_text, read_policy_file
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
-from airflow_hive_federation.errors import FailoverError, TargetNotOursError
+from airflow_hive_federation.errors import CycleRunningError, FailoverError, TargetNotOursError
 from airflow_hive_federation.replication.cycle import is_published
 from airflow_hive_federation.replication.failover import (
     FailoverReport,
@@ -146,7 +147,7 @@ def test_there_and_back_without_a_second_bootstrap(
     sites.write("INSERT INTO {db}.t VALUES (3, 'late')")
     with pytest.raises(FailoverError, match="changed since the last increment"):
         switch_roles(one.source, one.target, one.policy)
-    roll_back_failover(one.source, one.policy)
+    roll_back_failover(one.source, one.target, one.policy)
     with one.source.client() as client:
         assert markers.FAILOVER not in (client.get_database("fo").parameters or {})
 
@@ -244,7 +245,7 @@ def test_a_switch_killed_at_each_of_its_steps_goes_on(
         assert done.returncode in {0, KILLED}, done.stderr
         # Two replicas until the last but one: never two sides that may be written.
         assert writable(ends, policy) == ([] if step < 4 else [ends[1]])
-        report = switch(ends[0].uri, ends[1].uri, policy, steps.append)
+        report = switch(ends[0].uri, ends[1].uri, policy, partial(rolled_back_meanwhile, ends, policy, steps))
         assert report.policy == back
         assert writable(ends, policy) == [ends[1]]
         if done.returncode == 0:
@@ -253,6 +254,17 @@ def test_a_switch_killed_at_each_of_its_steps_goes_on(
         ends, policy, step = ends[::-1], report.policy, step + 1
     assert step == 5
     assert set(steps) == {"check", "baseline", "source becomes target", "target becomes source", "end"}
+
+
+def rolled_back_meanwhile(
+    ends: list[EmbeddedMetastore], policy: ReplicationPolicy, steps: list[str], step: str
+) -> None:
+    """Try to roll the failover back in the middle of its first switch."""
+    steps.append(step)
+    if steps.count("source becomes target") == 1 and step == "source becomes target":
+        with pool(ends[0].uri) as one, pool(ends[1].uri) as other, pytest.raises(CycleRunningError):
+            roll_back_failover(one, other, policy)
+        assert writable(ends, policy) == []
 
 
 class Unchecked(Scheduled):

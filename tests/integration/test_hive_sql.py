@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql, HiveSqlError
 from airflow_hive_federation.errors import EmbeddedError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.model.files import hidden_name
 
 ACID = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
 DATABASE = "judge"
@@ -28,6 +30,21 @@ def sql(hive_sql_source: HiveSql) -> Iterator[HiveSql]:
     yield hive_sql_source
     hive_sql_source.execute(f"ALTER DATABASE {DATABASE} SET DBPROPERTIES ('repl.source.for'='')")
     hive_sql_source.execute(f"DROP DATABASE {DATABASE} CASCADE")
+
+
+@pytest.mark.parametrize(
+    ("database", "directory", "rows"), [("seen", "x", 1), ("dotted", ".a/x", 0), ("underscored", "_a/x", 0)]
+)
+def test_hive_hides_acid_tables_by_any_name_of_their_path(
+    sql: HiveSql, tmp_path: Path, database: str, directory: str, rows: int
+) -> None:
+    """Warehouses are refused by their whole path for this reason."""
+    sql.execute(f"CREATE DATABASE {database} MANAGEDLOCATION 'file:{tmp_path}/{directory}'")
+    sql.execute(f"CREATE TABLE {database}.t (a INT) {ACID}")
+    sql.execute(f"INSERT INTO {database}.t VALUES (1)")
+    assert len(sql.execute(f"SELECT * FROM {database}.t")) == rows
+    assert (hidden_name(f"{tmp_path}/{directory}") is None) is bool(rows)
+    sql.execute(f"DROP DATABASE {database} CASCADE")
 
 
 def test_every_kind_of_write_is_read_back_in_both_reader_modes(sql: HiveSql) -> None:

@@ -23,13 +23,15 @@ from airflow_hive_federation.errors import (
     UnknownEventError,
 )
 from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.cycle import dump_next_increment, is_published, load_dump
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
-from airflow_hive_federation.replication.dump.increment import IncrementSummary
+from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
 from airflow_hive_federation.replication.load.bootstrap import CopyRunner
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.status import read_lag
+from airflow_hive_federation.storage.filesystem import local_path
 from tests.integration.incrementing import run_copy
 from tests.integration.small_source import (
     add_partition,
@@ -141,13 +143,14 @@ def of_a_future_type(events: list[Any]) -> list[Any]:
     return events
 
 
+def without_a_database(events: list[Any]) -> list[Any]:
+    for one in events:
+        one.dbName = None
+    return damaged(events)
+
+
 @pytest.mark.parametrize(
-    ("change", "error"),
-    [
-        (damaged, EventCorruptError),
-        (of_a_future_format, EventCorruptError),
-        (of_a_future_type, UnknownEventError),
-    ],
+    ("change", "error"), [(without_a_database, EventCorruptError), (of_a_future_type, UnknownEventError)]
 )
 def test_events_that_cannot_be_understood_stop_the_replica_where_it_is(
     site: Site, monkeypatch: pytest.MonkeyPatch, change: Events, error: type[Exception]
@@ -162,6 +165,84 @@ def test_events_that_cannot_be_understood_stop_the_replica_where_it_is(
     assert site.last_id() == before
     assert site.cycle().transactions == 1
     assert site.high_watermarks() == [3, 3]
+
+
+@pytest.mark.parametrize("change", [damaged, of_a_future_format])
+def test_an_event_that_cannot_be_read_has_its_table_compared_anew(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, change: Events
+) -> None:
+    site.bootstrap()
+    site.commit()
+    with connected(site.source) as client:
+        client.create_database(types.Database(name=f"{DATABASE}_beside"))
+        make_table(client, f"{DATABASE}_beside", "other")
+        client.drop_database(f"{DATABASE}_beside", delete_data=True, cascade=True)
+
+    def of_transactions_read(events: list[Any]) -> list[Any]:
+        change([one for one in events if one.dbName])
+        return events
+
+    with monkeypatch.context() as patch:
+        deliver(patch, of_transactions_read)
+        found = site.cycle()
+    assert not found.lost
+    assert "ALLOC_WRITE_ID_EVENT" in "".join(found.unreadable)
+    assert f"compares table {DATABASE}.acid anew" in caplog.text
+    assert "other" not in caplog.text
+    assert site.high_watermarks() == [3, 3]
+    site.commit()
+    with monkeypatch.context() as patch:
+        deliver(patch, change)
+        # Which transaction has ended is unknown: every table is looked at.
+        assert site.cycle().lost
+    assert site.high_watermarks() == [4, 4]
+    site.commit()
+    assert site.cycle().unreadable == []
+    assert site.high_watermarks() == [5, 5]
+    with connected(site.source) as one, connected(site.target) as other:
+        assert len(files_of(one)) == 10
+        assert files_of(other) == files_of(one)
+
+
+def test_a_partition_that_has_taken_the_name_of_another_is_found_without_its_events(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files have the names and lengths of those that the target has: nothing else would copy them."""
+    site.bootstrap()
+    with connected(site.source) as client:
+        (before,) = client.get_partitions_of(DATABASE, "acid", ["p=one"])
+        client.drop_partitions(DATABASE, "acid", ["p=one"], delete_data=True)
+        add_partition(client, DATABASE, "one")
+    location = Path(local_path(str(before.sd and before.sd.location)) or "")
+    for write_id in (1, 2):
+        delta = location / f"delta_{write_id:07d}_{write_id:07d}_0000"
+        delta.mkdir(parents=True)
+        (delta / "bucket_00000_0").write_text(f"p=ONE {write_id}", encoding="utf-8")
+
+    def of_tables(events: list[Any]) -> list[Any]:
+        damaged([one for one in events if one.dbName])
+        return events
+
+    with monkeypatch.context() as patch:
+        deliver(patch, of_tables)
+        found = site.cycle()
+    assert "DROP_PARTITION" in "".join(found.unreadable)
+    assert not found.lost
+    texts = [
+        sorted(
+            path.read_text(encoding="utf-8") for path in (warehouse / f"{DATABASE}.db/acid").rglob("bucket_*")
+        )
+        for warehouse in (site.source.warehouse, site.target.warehouse)
+    ]
+    assert texts[0][:2] == ["p=ONE 1", "p=ONE 2"]
+    assert texts[1] == texts[0]
+
+
+def files_of(client: MetastoreClient) -> list[str]:
+    """Of the ACID table, below its directory."""
+    table: Any = client.get_table(DATABASE, "acid")
+    root = Path(local_path(table.sd.location) or "")
+    return sorted(str(path.relative_to(root)) for path in root.rglob("bucket_*"))
 
 
 def test_events_out_of_order_are_taken_as_lost_and_nothing_is_missing(

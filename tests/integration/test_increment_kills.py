@@ -68,19 +68,21 @@ def load(
 class Case:
     """A bootstrapped target and an increment that has a bit of everything."""
 
-    def __init__(self, source: EmbeddedMetastore, target: EmbeddedMetastore, root: Path) -> None:
-        self.source, self.target = source, target
-        make_small_source(source, DATABASE)
+    def __init__(
+        self, source: EmbeddedMetastore, target: EmbeddedMetastore, root: Path, database: str = DATABASE
+    ) -> None:
+        self.source, self.target, self.database = source, target, database
+        make_small_source(source, database)
         self.policy = ReplicationPolicy(
-            name=DATABASE,
-            source_database=DATABASE,
+            name=self.database,
+            source_database=self.database,
             dump_root=f"file:{root}",
-            external_base=f"file:{target.external_warehouse}/inc_base",
+            external_base=f"file:{target.external_warehouse}/{self.database}_base",
         )
         with connected(source) as client:
-            make_table(client, DATABASE, "replaced")
-            make_table(client, DATABASE, "dropped")
-            start = begin_drain(client, DATABASE)
+            make_table(client, self.database, "replaced")
+            make_table(client, self.database, "dropped")
+            start = begin_drain(client, self.database)
         # The source's files as they were, for the bootstraps that come after its changes.
         self.backup = root / "backup"
         for place in (source.warehouse, source.external_warehouse):
@@ -97,22 +99,22 @@ class Case:
 
     def change(self) -> None:
         with connected(self.source) as client:
-            commit_files(client, DATABASE, "acid")
-            add_partition(client, DATABASE, "later")
-            client.drop_partitions(DATABASE, "acid", ["p=one"], delete_data=True)
-            commit_files(client, DATABASE, "acid")
-            client.drop_table(DATABASE, "replaced", delete_data=True)
-            make_table(client, DATABASE, "replaced", partitioned=True)
-            client.drop_table(DATABASE, "dropped", delete_data=True)
-            make_table(client, DATABASE, "new")
-            client.drop_table(DATABASE, "seen", delete_data=False)
+            commit_files(client, self.database, "acid")
+            add_partition(client, self.database, "later")
+            client.drop_partitions(self.database, "acid", ["p=one"], delete_data=True)
+            commit_files(client, self.database, "acid")
+            client.drop_table(self.database, "replaced", delete_data=True)
+            make_table(client, self.database, "replaced", partitioned=True)
+            client.drop_table(self.database, "dropped", delete_data=True)
+            make_table(client, self.database, "new")
+            client.drop_table(self.database, "seen", delete_data=False)
             aborted, ended, *self.still_open = client.open_txns(3)
             for table in ("acid", "new"):
-                client.allocate_table_write_ids(DATABASE, table, [aborted, ended])
-            client.allocate_table_write_ids(DATABASE, "acid", self.still_open)
+                client.allocate_table_write_ids(self.database, table, [aborted, ended])
+            client.allocate_table_write_ids(self.database, "acid", self.still_open)
             client.abort_txns([aborted])
             client.commit_txn(ended)
-            external: Any = client.get_table(DATABASE, "ext")
+            external: Any = client.get_table(self.database, "ext")
             place = Path(external.sd.location.removeprefix("file:"))
             (place / "data").unlink()
             (place / "other").write_text("changed\n", encoding="utf-8")
@@ -123,7 +125,7 @@ class Case:
                 # All cuts together take longer than a metastore waits for a transaction.
                 client.heartbeat_txn_range(txn, txn)
         with connected(self.target) as client:
-            client.drop_database(DATABASE, delete_data=True, cascade=True, if_exists=True)
+            client.drop_database(self.database, delete_data=True, cascade=True, if_exists=True)
         with pool(self.source.uri) as source, pool(self.target.uri) as target:
             load_bootstrap(source, target, self.policy, self.bootstrap, run_copy=self.restore, threads=1)
 
@@ -171,17 +173,17 @@ class Case:
     def state(self) -> dict[str, Any]:
         """The target as a reader finds it: tables, partitions, write ids, files; no times, no ids."""
         with connected(self.target) as client:
-            names = sorted(client.list_tables(DATABASE))
-            found: list[Any] = [client.get_table(DATABASE, name) for name in names]
-            write_ids = client.get_valid_write_ids([f"{DATABASE}.{name}" for name in names])
+            names = sorted(client.list_tables(self.database))
+            found: list[Any] = [client.get_table(self.database, name) for name in names]
+            write_ids = client.get_valid_write_ids([f"{self.database}.{name}" for name in names])
             return {
-                "last": (client.get_database(DATABASE).parameters or {})["repl.last.id"],
+                "last": (client.get_database(self.database).parameters or {})["repl.last.id"],
                 "tables": {one.tableName: lasting(to_json(one)) for one in found},
                 "partitions": [
                     lasting(to_json(partition))
                     for one in found
                     if one.partitionKeys
-                    for partition in client.iter_partitions(DATABASE, one.tableName)
+                    for partition in client.iter_partitions(self.database, one.tableName)
                 ],
                 "write_ids": {
                     name: (one.writeIdHighWaterMark, len(one.invalidWriteIds or ()))
@@ -189,7 +191,10 @@ class Case:
                 },
                 "files": {
                     str(path): path.read_bytes()
-                    for root in (self.target.warehouse / f"{DATABASE}.db", self.target.external_warehouse)
+                    for root in (
+                        self.target.warehouse / f"{self.database}.db",
+                        self.target.external_warehouse,
+                    )
                     for path in sorted(root.rglob("*"))
                     if path.is_file() and not path.name.endswith(".crc")
                 },

@@ -5,18 +5,19 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.errors import SourceWentBackError
+from airflow_hive_federation.errors import SourceWentBackError, UnexplainedRemovalError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
-from airflow_hive_federation.replication.dump.increment import IncrementSummary
+from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.waiting import PollPolicy, wait_until
@@ -87,7 +88,7 @@ def test_events_that_are_gone_and_a_source_that_was_restored(site: Site) -> None
     with site.source() as source:
         make_small_source(source, DATABASE)
         with connected(source) as client:
-            for name in ("quiet", "replaced"):
+            for name in ("quiet", "replaced", "dropped"):
                 make_table(client, DATABASE, name, partitioned=True)
                 commit_files(client, DATABASE, name)
         site.bootstrap(source)
@@ -98,7 +99,8 @@ def test_events_that_are_gone_and_a_source_that_was_restored(site: Site) -> None
     with site.source(FORGETFUL) as source, connected(source) as client:
         commit_files(client, DATABASE, "acid")
         commit_files(client, DATABASE, "acid")
-        client.drop_table(DATABASE, "replaced", delete_data=True)
+        for name in ("replaced", "dropped"):
+            client.drop_table(DATABASE, name, delete_data=True)
         make_table(client, DATABASE, "replaced")
         make_table(client, DATABASE, "new")
 
@@ -106,7 +108,17 @@ def test_events_that_are_gone_and_a_source_that_was_restored(site: Site) -> None
             return not list(client.iter_notification_events(0))
 
         assert wait_until(forgotten, PollPolicy(first_s=0.5, longest_s=1.0, timeout_s=120.0))
+        # Dropped or hidden: no event tells.
+        with pytest.raises(UnexplainedRemovalError, match=r"1 table.*: dropped") as unexplained:
+            site.cycle(source)
+        assert unexplained.value.tables == ["dropped"]
+        with connected(site.target) as other:
+            assert ids(other) == before
+        bounded = site.policy
+        site.policy = replace(bounded, max_unexplained_tables=1)
         found = site.cycle(source)
+        site.policy = bounded
+        assert found.dropped == ["dropped"]
         assert (found.lost, found.idle) == (True, False)
         commit_files(client, DATABASE, "quiet")
         site.cycle(source)
@@ -117,7 +129,7 @@ def test_events_that_are_gone_and_a_source_that_was_restored(site: Site) -> None
             assert client.get_open_txns().open_txns == []
             assert Replay(other, site.policy).sweep([]) == []
     # Brought forward where it was; only the table that is another one now was made anew.
-    changed = {name for name in before if before[name] != after[name]}
+    changed = {name for name in before if name in after and before[name] != after[name]}
     assert (changed, after.keys() - before.keys()) == ({"replaced"}, {"new"})
     deltas = sorted(path.name for path in site.target.warehouse.glob(f"{DATABASE}.db/acid/p=one/delta_*"))
     assert deltas == [f"delta_{one:07d}_{one:07d}_0000" for one in (1, 2, 3, 4)]

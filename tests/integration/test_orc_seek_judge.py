@@ -12,12 +12,14 @@ import pyarrow as pa
 
 from airflow_hive_federation.acid.orc.assembly import type_messages
 from airflow_hive_federation.acid.orc.file_writer import OrcFileWriter
+from airflow_hive_federation.acid.orc.properties import BloomFilters
 from airflow_hive_federation.embedded.jars import sql_jars
 from airflow_hive_federation.embedded.java import find_java
 from airflow_hive_federation.embedded.jvm import java_command
 from airflow_hive_federation.model.types import parse_type
 
 JUDGE = Path(__file__).with_name("orc_seek_judge.groovy")
+BLOOM_JUDGE = Path(__file__).with_name("orc_bloom_judge.groovy")
 ROWS = 70_000
 TYPES = (
     "id bigint, b boolean, t tinyint, i int, f float, d double, x string, word string, y binary, day date, "
@@ -105,6 +107,65 @@ def test_javas_reader_seeks_and_skips(tmp_path: Path) -> None:
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     # Of seven row groups each argument leaves one.
     assert done.stdout.split()[-1 - len(arguments) :] == [str(len(sought)), *["10000"] * len(arguments)]
+
+
+def test_javas_reader_skips_by_bloom_filters(tmp_path: Path) -> None:
+    """Values lie anywhere between the bounds of every row group, so that nothing but a filter can tell."""
+    seed = random.SystemRandom().randint(1, 2**31)
+    print(f"seed {seed}")
+    count = 50_000
+    # Even ones, none of them twice.
+    numbers = np.random.default_rng(seed).permutation(np.arange(-count, count, 2))
+    # As Java prints them.
+    columns = {
+        "long_one": ("bigint", "LONG", pa.array(numbers), str),
+        "short_one": ("int", "LONG", pa.array(numbers, pa.int32()), str),
+        "real": ("double", "FLOAT", pa.array(numbers / 4), lambda one: str(one / 4)),
+        "half": ("float", "FLOAT", pa.array(numbers / 4, pa.float32()), lambda one: str(one / 4)),
+        "name": ("string", "STRING", pa.array([f"ä{one}" for one in numbers]), lambda one: f"ä{one}"),
+        "code": ("varchar(9)", "STRING", pa.array([f"c{one}" for one in numbers]), lambda one: f"c{one}"),
+        "born": (
+            "date",
+            "DATE",
+            pa.array(numbers // 2, pa.int32()).cast(pa.date32()),
+            lambda one: str(one // 2),
+        ),
+        "price": (
+            "decimal(12,2)",
+            "DECIMAL",
+            pa.array([Decimal(int(one)) for one in numbers], pa.decimal128(12, 2)),
+            str,
+        ),
+    }
+    path = tmp_path / "bucket_00000"
+    row = ",".join(f"{name}:{kind}" for name, (kind, *_) in columns.items())
+    filters = BloomFilters(columns=tuple(columns))
+    writer = OrcFileWriter(path, type_messages(parse_type(f"struct<{row}>")), "snappy", filters)
+    writer.write(pa.table({name: array for name, (_, _, array, _) in columns.items()}))
+    writer.finish()
+    there, gone = int(numbers[12_345]), 4_001
+    arguments = []
+    for name, (_, kind, _, shown) in columns.items():
+        arguments.append(f"{name}:{kind}:{shown(there)}")
+        # Days are by two, so that an odd number is another's.
+        arguments += [f"{name}:{kind}:!{shown(gone + 2 * more)}" for more in range(3) if name != "born"]
+    java = find_java()
+    command = java_command(
+        java,
+        "groovy.ui.GroovyMain",
+        [str(BLOOM_JUDGE), str(path), *arguments],
+        class_path=sql_jars(java),
+        argument_file=tmp_path / "java.args",
+    )
+    done = subprocess.run(command, text=True, capture_output=True, check=False, timeout=280)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    codec, *found = done.stdout.split()[-1 - len(arguments) :]
+    assert codec == "SNAPPY"
+    let = dict(zip(arguments, map(int, found), strict=True))
+    # One row group of five, and perhaps another that the filter lets through: one of a hundred does.
+    assert all(10_000 <= rows <= 30_000 for one, rows in let.items() if "!" not in one), let
+    absent = [rows for one, rows in let.items() if "!" in one]
+    assert sum(absent) <= len(absent) * 10_000, let
 
 
 def _fields() -> str:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, TaskDeferred
 
 from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException, TaskDeferred
 from airflow_hive_federation.hooks.remotes import remotes_of
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.operators.lineage import SYNCED

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowSensorTimeout
 
 from airflow_hive_federation.cli.demo_airflow import DagRun, DemoAirflow
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.hooks.compat import AirflowSensorTimeout
 from airflow_hive_federation.sensors.replication import ReplicationLagSensor
 from tests.integration.cycling import rows
 from tests.integration.small_source import connected

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_hive_federation.acid.orc.tail import read_tail
 from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
@@ -38,6 +39,7 @@ from airflow_hive_federation.ingest.errors import (
 )
 from airflow_hive_federation.ingest.errors import (
     HeartBeatFailure,
+    InvalidTable,
     InvalidTransactionState,
     SerializationError,
     StreamingIOFailure,
@@ -47,6 +49,7 @@ from airflow_hive_federation.ingest.heartbeat import Heartbeats
 from airflow_hive_federation.ingest.states import ConnectionState
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.integration.small_source import make_table
 
@@ -105,6 +108,43 @@ def test_every_writer_writes_the_same(sql: HiveSql, settings: MetastoreSettings,
             else:
                 connection.write(data)
     assert rows(sql, "formats") == [("1", "delimited"), ("2", "json"), ("3", "regex"), ("4", "arrow")]
+
+
+def test_the_settings_of_the_specification_hold_whatever_the_configuration_says(
+    source: EmbeddedMetastore, sql: HiveSql, client: Any
+) -> None:
+    """Transactions and locks of the metastore, partitions by the records alone, no cached answer, a user."""
+    make_table(client, DATABASE, "settled", partitioned=True)
+    conf = {
+        "metastore.thrift.uris": source.uri,
+        "hive.txn.manager": "org.apache.hadoop.hive.ql.lockmgr.DummyTxnManager",
+        "hive.support.concurrency": "false",
+        "hive.metastore.execute.setugi": "false",
+        "hive.exec.dynamic.partition.mode": "strict",
+        "hive.exec.orc.delta.streaming.optimizations.enabled": "false",
+        "hive.metastore.client.cache.enabled": "true",
+    }
+    described = builder(MetastoreSettings(uris=(source.uri,)), "settled").with_conf(conf)
+    with described.connect() as connection, connection.transaction():
+        connection.write_records([b"1,a,x", b"2,b,y"])
+        connection.flush()
+        (held,) = {
+            (lock.type, lock.state, lock.txnid, lock.user) for lock in client.show_locks(database=DATABASE)
+        }
+        (open_txn,) = [
+            one for one in client.call("get_open_txns_info").open_txns if one.id == connection.current_txn_id
+        ]
+        assert held[:3] == (types.LockType.SHARED_READ, types.LockState.ACQUIRED, open_txn.id)
+    found = sql.execute(f"SELECT a, b, p FROM {DATABASE}.settled ORDER BY a")
+    assert [tuple(row) for row in found] == [("1", "a", "x"), ("2", "b", "y")]
+    partition: Any = next(iter(client.iter_partitions(DATABASE, "settled")))
+    (file,) = Path(local_path(partition.sd.location) or "").glob("delta_*/bucket_*")
+    with file.open("rb") as opened:
+        assert read_tail(opened, "file").compression == "uncompressed"
+    # Another connection of the same program sees what somebody has changed since.
+    client.drop_table(DATABASE, "settled", delete_data=True)
+    with pytest.raises(InvalidTable, match="There is no table"):
+        builder(MetastoreSettings(uris=(source.uri,)), "settled").with_conf(conf).connect()
 
 
 def test_bad_records_leave_the_transaction_open(
@@ -170,7 +210,7 @@ def test_rows_that_never_came_to_the_files_are_not_forgotten(
 
 def test_heartbeats_notice_a_lost_transaction(client: Any) -> None:
     ids = client.open_txns(3)
-    hearts = Heartbeats(client, ids, 0.05)
+    hearts = Heartbeats(client, ids, 0.05, silence_s=300.0)
     client.abort_txns([ids[1]])
     assert wait_until(lambda: ids[1] in hearts.lost, PollPolicy(first_s=0.02, timeout_s=30))
     hearts.stop()

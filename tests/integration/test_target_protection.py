@@ -131,7 +131,7 @@ def test_a_file_that_vanishes_is_named_and_the_next_dump_goes_on(case: Case, tmp
     content = victim.read_bytes()
     left_behind = Path(f"{case.target.external_warehouse}/base/{external}/gone")
     left_behind.parent.mkdir(parents=True, exist_ok=True)
-    left_behind.write_text("copied before the load stopped", encoding="utf-8")
+    left_behind.write_text("was here", encoding="utf-8")  # copied before the load stopped
     victim.unlink()
     try:
         with pytest.raises(DumpIncompleteError, match=victim.name):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
 import shutil
 import signal
@@ -304,8 +305,13 @@ def test_what_lies_behind_does_not_answer(servers: list[Sshd], tmp_path: Path, e
 
 
 def test_a_metastore_through_two_hops(
-    servers: list[Sshd], source: EmbeddedMetastore, target: EmbeddedMetastore, tmp_path: Path
+    servers: list[Sshd],
+    source: EmbeddedMetastore,
+    target: EmbeddedMetastore,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    files = {str(one.parent) for server in servers[:2] for one in (server.key, server.known_hosts)}
+    monkeypatch.setenv("HIVE_FEDERATION_REMOTE_SSH_FILES", os.pathsep.join(files))
     with MetastoreClient(
         MetastoreSettings(uris=(source.uri,), dialer=Tunnel(settings_for(*servers[:2])))
     ) as client:

@@ -49,8 +49,12 @@ def test_no_tracked_file_names(what: str) -> None:
     assert found == []
 
 
-def test_every_requirement_of_the_lock_has_hashes() -> None:
-    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+LOWEST = [f"requirements/lowest-{airflow}.lock" for airflow in ("3.1", "3.2", "3.3")]
+
+
+@pytest.mark.parametrize("lock", ["requirements.lock", *LOWEST])
+def test_every_requirement_of_a_lock_has_hashes(lock: str) -> None:
+    text = (ROOT / lock).read_text(encoding="utf-8")
     entries = re.split(r"\n(?=\w)", text)
     assert len(entries) > 100
     for entry in entries:
@@ -68,6 +72,21 @@ def test_the_lock_satisfies_the_pins() -> None:
         assert name in locked, name
         assert exact in {None, locked[name]}, name
     # They install into one folder.
+    assert locked["pyspark"] == locked["pyspark-client"]
+
+
+@pytest.mark.parametrize("lock", LOWEST)
+def test_the_lowest_versions_are_those_that_are_declared(lock: str) -> None:
+    """Airflow itself has a version of each lock."""
+    text = (ROOT / lock).read_text(encoding="utf-8")
+    locked = dict(re.findall(r"^([\w.-]+)==([^\s;]+)", text, re.MULTILINE))
+    for requirement in pyproject()["project"]["dependencies"]:
+        name, lowest = re.match(r"([\w.-]+)>=([\d.]+)", requirement).groups()  # type: ignore[union-attr]
+        numbers = [int(part) for part in lowest.split(".")]
+        found = [int(part) for part in locked[name].split(".")]
+        if name != "apache-airflow":
+            assert found[: len(numbers)] == numbers, requirement
+        assert found >= numbers, requirement
     assert locked["pyspark"] == locked["pyspark-client"]
 
 

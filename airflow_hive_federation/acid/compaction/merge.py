@@ -17,8 +17,10 @@ from airflow_hive_federation.acid.compaction.plain import append_files
 from airflow_hive_federation.acid.compaction.plan import BucketMerge, FileFormat
 from airflow_hive_federation.acid.compaction.rows import BucketReader, DeleteEvents, Rows
 from airflow_hive_federation.acid.orc.assembly import AssembledFile, Stripe, encode, type_messages
+from airflow_hive_federation.acid.orc.properties import BloomFilters
 from airflow_hive_federation.model.types import Field, HiveType
 from airflow_hive_federation.storage.filesystem import join, publishing
+from airflow_hive_federation.storage.permissions import creation_mode
 
 #: Rows are encoded as one stripe when they take so many bytes in memory, or are so many.
 STRIPE_BYTES = 64 * 1024 * 1024
@@ -47,19 +49,20 @@ def merge_bucket(
     merge: BucketMerge,
     *,
     options: Mapping[str, Any] | None = None,
-    compression: str = "zlib",
+    compression: str | None = None,
     threads: int = 1,
 ) -> MergeOutcome:
     """Make one file of a compaction. Done again, it makes the same file again.
 
     :param merge: what to read and to make.
     :param options: storage options.
-    :param compression: of :data:`..orc.assembly.COMPRESSIONS`.
+    :param compression: of :data:`..orc.compression.COMPRESSIONS`; that of the table by default.
     :param threads: stripes encoded side by side.
     :raises AcidFormatError: a file is truncated, has other columns than the table, or breaks Hive's layout;
         it names table, partition and file.
     :raises StorageError: a file cannot be read or written.
     """
+    compression = compression or merge.table.compression
     if merge.table.file_format is not FileFormat.ACID:
         rows_made, size_bytes = append_files(merge, options, compression)
         return MergeOutcome(output=merge.output, rows=rows_made, size_bytes=size_bytes)
@@ -70,7 +73,9 @@ def merge_bucket(
         first = next(pieces, None)
         if first is None:
             return MergeOutcome(deleted=rows.deleted)
-        with publishing(join(merge.table.location, merge.output), options) as file:
+        with publishing(
+            join(merge.table.location, merge.output), options, mode=creation_mode(merge.sources)
+        ) as file:
             bucket = _BucketFile(file, reader, compression)
             bucket.write(first, pieces, threads)
             size_bytes = bucket.finish(_INSERT if merge.inserts else _DELETE)
@@ -86,9 +91,9 @@ class _Piece:
 
     events: Callable[[], tuple[Keys, pa.Table]]
 
-    def encoded(self, compression: str) -> tuple[Keys, list[Stripe]]:
+    def encoded(self, compression: str, filters: BloomFilters) -> tuple[Keys, list[Stripe]]:
         keys, table = self.events()
-        return keys, encode(table, compression)
+        return keys, encode(table, compression, filters=filters)
 
 
 class _BucketFile:
@@ -97,7 +102,7 @@ class _BucketFile:
     def __init__(self, file: BinaryIO, reader: BucketReader, compression: str) -> None:
         types = type_messages(_acid_type(reader.row_type))
         self._file = AssembledFile(file, types, compression=compression, calendar=reader.calendar)
-        self._compression = compression
+        self._how = compression, reader.merge.table.filters
         self._index: list[str] = []
 
     @property
@@ -112,7 +117,7 @@ class _BucketFile:
             piece: _Piece | None = first
             while piece is not None or encoding:
                 if piece is not None:
-                    encoding.append(workers.submit(piece.encoded, self._compression))
+                    encoding.append(workers.submit(piece.encoded, *self._how))
                 if piece is None or len(encoding) > threads:
                     self._add(*encoding.popleft().result())
                 piece = None if piece is None else next(others, None)

@@ -22,6 +22,7 @@ from airflow_hive_federation.acid.compaction.plan import BucketMerge, MergeInput
 from airflow_hive_federation.acid.orc.nested import with_leaves
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.storage.filesystem import join, publishing, reading
+from airflow_hive_federation.storage.permissions import creation_mode
 
 _WRITER, _PROLEPTIC = b"writer.model.name", b"writer.date.proleptic"
 _ZONE, _STANDARD = b"writer.time.zone", b"writer.zone.conversion.legacy"
@@ -61,7 +62,9 @@ def append_parquet(merge: BucketMerge, options: Mapping[str, Any] | None) -> tup
     """
     merging = _Merging(merge, options)
     rows = 0
-    with publishing(join(merge.table.location, merge.output), options) as file:
+    with publishing(
+        join(merge.table.location, merge.output), options, mode=creation_mode(merge.sources)
+    ) as file:
         with parquet.ParquetWriter(file, merging.schema, store_schema=False, **merging.settings) as writer:
             for table in merging.tables():
                 rows += table.num_rows

@@ -12,6 +12,7 @@ from airflow_hive_federation.acid.compaction.plan import BucketMerge, FileFormat
 from airflow_hive_federation.acid.compaction.rows import BucketReader
 from airflow_hive_federation.acid.orc.assembly import AssembledFile, encode, type_messages
 from airflow_hive_federation.storage.filesystem import join, publishing, reading
+from airflow_hive_federation.storage.permissions import creation_mode
 
 _COPY_BYTES = 8 * 1024 * 1024
 _STRIPE_BYTES = 64 * 1024 * 1024
@@ -33,7 +34,9 @@ def _orc(merge: BucketMerge, options: Mapping[str, Any] | None, compression: str
     first = next(tables, None)
     if first is None:
         return 0, 0
-    with publishing(join(merge.table.location, merge.output), options) as file:
+    with publishing(
+        join(merge.table.location, merge.output), options, mode=creation_mode(merge.sources)
+    ) as file:
         made = AssembledFile(
             file,
             type_messages(reader.row_type),
@@ -42,7 +45,7 @@ def _orc(merge: BucketMerge, options: Mapping[str, Any] | None, compression: str
         )
         table: pa.Table | None = first
         while table is not None:
-            for stripe in encode(table, compression):
+            for stripe in encode(table, compression, filters=merge.table.filters):
                 made.add(stripe)
             table = next(tables, None)
         return made.rows, made.finish({})
@@ -70,7 +73,9 @@ def _parquet(merge: BucketMerge, options: Mapping[str, Any] | None, compression:
 def _text(merge: BucketMerge, options: Mapping[str, Any] | None, compression: str) -> tuple[int, int]:
     del compression
     written = 0
-    with publishing(join(merge.table.location, merge.output), options) as file:
+    with publishing(
+        join(merge.table.location, merge.output), options, mode=creation_mode(merge.sources)
+    ) as file:
         for source in merge.inserts:
             last = b"\n"
             with reading(join(merge.table.location, source.path), options) as content:

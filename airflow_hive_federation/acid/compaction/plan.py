@@ -27,10 +27,12 @@ from airflow_hive_federation.acid.names import (
     parse_directory,
     parse_file,
 )
+from airflow_hive_federation.acid.orc.properties import NO_FILTERS, BloomFilters
 from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
 from airflow_hive_federation.errors import AcidFormatError, ConfigurationError
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import CompactorWriteIds, ValidWriteIds
+from airflow_hive_federation.storage.filesystem import join
 
 #: ``BucketCodec.V1`` has twelve bits for a bucket.
 MAX_BUCKET = 4095
@@ -87,6 +89,8 @@ class CompactedTable:
         partition's own may be out of date).
     :param file_format: ``ACID`` for a full ACID table, the files' format for an insert-only one.
     :param bucket_count: buckets of the table; 0 if it is not bucketed.
+    :param compression: of ORC files, by pyarrow's name.
+    :param filters: Bloom filters of ORC files.
     """
 
     name: str
@@ -95,6 +99,8 @@ class CompactedTable:
     columns: tuple[tuple[str, str], ...]
     file_format: FileFormat = FileFormat.ACID
     bucket_count: int = 0
+    compression: str = "zlib"
+    filters: BloomFilters = NO_FILTERS
 
     @property
     def full_name(self) -> str:
@@ -148,6 +154,11 @@ class BucketMerge:
         """Length of the files to read."""
         return sum(one.size_bytes for one in (*self.inserts, *self.deletes))
 
+    @property
+    def sources(self) -> list[str]:
+        """URIs of the files to read."""
+        return [join(self.table.location, one.path) for one in (*self.inserts, *self.deletes)]
+
     def to_json(self) -> dict[str, Any]:
         """JSON values; :meth:`from_json` reads them."""
         return asdict(self)
@@ -158,6 +169,8 @@ class BucketMerge:
         table = dict(values["table"])
         table["columns"] = tuple((name, kind) for name, kind in table["columns"])
         table["file_format"] = FileFormat(table["file_format"])
+        filters = table["filters"]
+        table["filters"] = BloomFilters(columns=tuple(filters["columns"]), fpp=filters["fpp"])
         inputs = {name: tuple(MergeInput(**one) for one in values[name]) for name in ("inserts", "deletes")}
         return cls(**{**values, **inputs, "table": CompactedTable(**table)})
 

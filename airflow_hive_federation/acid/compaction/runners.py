@@ -19,13 +19,14 @@ def in_threads(
     threads: int | None = None,
     *,
     options: Mapping[str, Any] | None = None,
-    compression: str = "zlib",
+    compression: str | None = None,
 ) -> MergeRunner:
     """Merge in threads of this process: several files side by side, or several stripes of one.
 
     :param threads: how many; one a core by default.
     :param options: storage options.
-    :param compression: ``zlib``, ``zstd``, ``snappy``, ``lz4`` or ``uncompressed``.
+    :param compression: ``zlib``, ``zstd``, ``snappy``, ``lz4`` or ``uncompressed``; by default each
+        table's own, by its property ``orc.compress``.
     """
     count = threads or os.cpu_count() or 1
 
@@ -45,7 +46,7 @@ def in_threads(
 
 
 def merge_or_error(
-    merge: BucketMerge, *, options: Mapping[str, Any] | None, compression: str, threads: int
+    merge: BucketMerge, *, options: Mapping[str, Any] | None, compression: str | None, threads: int
 ) -> MergeOutcome | HiveFederationError:
     """Merge one bucket; what fails is an answer, so that one bad table does not stop the others."""
     try:

@@ -8,6 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_hive_federation.acid.compaction.plan import CompactedTable, FileFormat
+from airflow_hive_federation.acid.orc.properties import (
+    bloom_filters,
+    merged_properties,
+    orc_compression,
+    requested_properties,
+)
 from airflow_hive_federation.errors import ConfigurationError, NoSuchObjectError, StorageError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.model.remote_links import WRITE_THERE, remote_of
@@ -34,11 +40,20 @@ class FoundTable:
     compacted: CompactedTable | None
 
 
-def compacted_table(client: MetastoreClient, database: str, name: str, partition: str | None) -> FoundTable:
+def compacted_table(
+    client: MetastoreClient,
+    database: str,
+    name: str,
+    partition: str | None,
+    *,
+    properties: str | None = None,
+) -> FoundTable:
     """Look up a table and, if one is named, its partition.
 
+    :param properties: those of the request, as ``CompactionInfoStruct`` has them.
     :raises NoSuchObjectError: it does not exist.
-    :raises ConfigurationError: it is not transactional, is sorted, or is in a format that is not merged here.
+    :raises ConfigurationError: it is not transactional, is sorted, or is in a format that is not merged here;
+        or a property of ORC has no such value.
     """
     table: Any = client.get_table(database, name)
     full_name = f"{database}.{name}"
@@ -58,13 +73,18 @@ def compacted_table(client: MetastoreClient, database: str, name: str, partition
     if parameters.get("skip.header.line.count", "0") != "0":
         raise ConfigurationError(f"{full_name} has header lines in its files: they are not merged here.")
     insert_only = parameters.get("transactional_properties", "").lower() == "insert_only"
+    columns = tuple((column.name, column.type) for column in table.sd.cols)
+    of_serde = table.sd.serdeInfo and table.sd.serdeInfo.parameters
+    how = merged_properties(of_serde, parameters, requested_properties(properties))
     compacted = CompactedTable(
         name=full_name,
         partition=partition or "",
         location=storage.location,
-        columns=tuple((column.name, column.type) for column in table.sd.cols),
+        columns=columns,
         file_format=_format(full_name, storage) if insert_only else FileFormat.ACID,
         bucket_count=max(0, storage.numBuckets or 0),
+        compression=orc_compression(full_name, how),
+        filters=bloom_filters(full_name, how, columns),
     )
     return FoundTable(table=table, location=storage.location, compacted=compacted)
 

@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +45,6 @@ from airflow_hive_federation.errors import (
     ConfigurationError,
     HiveFederationError,
     LockTimeoutError,
-    MetastoreError,
     MetastoreServerError,
     NoSuchObjectError,
     OutcomeUnknownError,
@@ -53,6 +52,12 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.doctor import examine_cleaner
+from airflow_hive_federation.metastore.heartbeat import (
+    SILENCE_SHARE,
+    Heartbeat,
+    Loss,
+    transaction_timeout_s,
+)
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.listing import list_files
 
@@ -209,10 +214,13 @@ class CompactionWorker:
                 yield found
 
     def _carry_out(self, compactions: Sequence[_Compaction]) -> None:
-        with _heartbeats(self._settings, compactions):
+        with _heartbeats(self._settings, compactions) as heart:
             for one in compactions:
                 one.begin()
             self._merge([one for one in compactions if one.report is None])
+            # The age decides, not only what the thread has noticed: this process may have been suspended.
+            if heart.loss is not None:
+                log.error("%d compactions are not published: their transactions are lost.", len(compactions))
         for one in compactions:
             one.end()
 
@@ -312,7 +320,13 @@ class _Compaction:
                 f"{_kind_name(request.type)} compaction is not served here: Hive's own worker can."
             )
         try:
-            found = compacted_table(client, request.dbname, request.tablename, request.partitionname)
+            found = compacted_table(
+                client,
+                request.dbname,
+                request.tablename,
+                request.partitionname,
+                properties=request.properties,
+            )
         except NoSuchObjectError as error:
             raise _Refused(f"{error.message} Assuming it was dropped and moving on.") from error
         except ConfigurationError as error:
@@ -458,36 +472,31 @@ def _kind_name(kind: Any) -> str:
     return types.CompactionType(kind).name.lower()
 
 
-@contextmanager
-def _heartbeats(settings: MetastoreSettings, compactions: Sequence[_Compaction]) -> Iterator[None]:
-    """Keep the transactions alive while the block runs; tell a compaction whose transaction is lost."""
-    ended = threading.Event()
+def _heartbeats(settings: MetastoreSettings, compactions: Sequence[_Compaction]) -> Heartbeat:
+    """Keeps the transactions alive while the block runs; tells a compaction whose transaction is lost."""
+    with MetastoreClient(settings) as client:
+        timeout_s = transaction_timeout_s(client)
 
-    def beat() -> None:
-        with MetastoreClient(settings) as client:
-            while not ended.wait(_HEARTBEAT_S):
-                for one in compactions:
-                    if one.txn_id and one.lost is None:
-                        one.lost = _beat(client, one.txn_id)
+    def beat(client: MetastoreClient) -> None:
+        for one in compactions:
+            if one.txn_id and one.lost is None:
+                answer: Any = client.heartbeat_txn_range(one.txn_id, one.txn_id)
+                if one.txn_id in {*(answer.aborted or ()), *(answer.nosuch or ())}:
+                    one.lost = TransactionAbortedError(
+                        f"The compaction's transaction {one.txn_id} was aborted meanwhile.", txn_id=one.txn_id
+                    )
 
-    thread = threading.Thread(target=beat, name="compaction-heartbeat", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+    def lose(loss: Loss) -> None:
+        for one in compactions:
+            one.lost = one.lost or TransactionAbortedError(
+                f"The compaction's transaction {one.txn_id} is lost: {loss.word}.", txn_id=one.txn_id
+            )
 
-
-def _beat(client: MetastoreClient, txn_id: int) -> HiveFederationError | None:
-    try:
-        answer: Any = client.heartbeat_txn_range(txn_id, txn_id)
-    except MetastoreError as error:
-        # One that is missed does no harm; the commit fails if too many are.
-        log.warning("No heartbeat for transaction %s: %s", txn_id, error)
-        return None
-    if txn_id in answer.aborted or txn_id in answer.nosuch:
-        return TransactionAbortedError(
-            f"The compaction's transaction {txn_id} was aborted meanwhile.", txn_id=txn_id
-        )
-    return None
+    return Heartbeat(
+        settings,
+        beat,
+        name=f"{len(compactions)} compactions",
+        interval_s=min(_HEARTBEAT_S, timeout_s / 2),
+        silence_s=timeout_s * SILENCE_SHARE,
+        on_loss=lose,
+    )

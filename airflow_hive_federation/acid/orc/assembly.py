@@ -15,6 +15,7 @@ from typing import BinaryIO, NamedTuple
 import pyarrow as pa
 from pyarrow import orc
 
+from airflow_hive_federation.acid.orc.bloom_filters import filtered_columns, with_filters
 from airflow_hive_federation.acid.orc.chunks import decompressed, uncompressed_chunks
 from airflow_hive_federation.acid.orc.column_statistics import merged_statistics
 from airflow_hive_federation.acid.orc.compression import BLOCK_BYTES, COMPRESSIONS, compressed
@@ -34,6 +35,7 @@ from airflow_hive_federation.acid.orc.long_texts import (
 )
 from airflow_hive_federation.acid.orc.made_columns import put_in, taken_out, together
 from airflow_hive_federation.acid.orc.nested import whole_nested
+from airflow_hive_federation.acid.orc.properties import NO_FILTERS, BloomFilters
 from airflow_hive_federation.acid.orc.protobuf import BYTES, VARINT, all_of, fields_of, message_of, number_of
 from airflow_hive_federation.acid.orc.row_groups import Encoded
 from airflow_hive_federation.acid.orc.streams import Streams
@@ -77,15 +79,23 @@ class Stripe:
     postscript: tuple[tuple[int, int, int | bytes], ...]
 
 
-def encode(rows: pa.Table, compression: str, *, dictionaries: bool = True) -> list[Stripe]:
+def encode(
+    rows: pa.Table,
+    compression: str,
+    *,
+    dictionaries: bool = True,
+    filters: BloomFilters = NO_FILTERS,
+) -> list[Stripe]:
     """Encode rows as one stripe (pyarrow may make more of very many); other threads run meanwhile.
 
     Of no rows at all a stripe without content is made, which says who wrote the file.
 
     :param compression: of :data:`.compression.COMPRESSIONS`.
     :param dictionaries: whether texts that repeat are worth the time to find them.
+    :param filters: Bloom filters to make.
     :raises AcidFormatError: some timestamp cannot be stored; see :mod:`.early_timestamps`.
     """
+    filtered = filtered_columns(filters, rows)
     rows, columns = taken_out(rows, texts=not dictionaries)
     rows, nanoseconds = storable(whole_nested(rows))
     rows, bounds = without_long_texts(rows)
@@ -114,6 +124,8 @@ def encode(rows: pa.Table, compression: str, *, dictionaries: bool = True) -> li
             for number, column in columns.items()
         }
         streams = put_in(streams, some)
+        end = at + stripe.rows
+        streams = with_filters(streams, filtered, at, end, fpp=filters.fpp, stride=ROW_INDEX_STRIDE)
         body, lengths = compressed(streams, kinds, compression)
         told = _with_made(_with_bounds(_without_bounds(stripe, early), bounds), some)
         made.append(replace(told, body=body, lengths=lengths))

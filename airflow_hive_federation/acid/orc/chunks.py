@@ -14,6 +14,10 @@ UNCOMPRESSED, _ZLIB, _SNAPPY, _LZ4, _ZSTD = 0, 1, 2, 4, 5
 CODECS = {UNCOMPRESSED: "uncompressed", _ZLIB: "zlib", _SNAPPY: "snappy", _LZ4: "lz4", _ZSTD: "zstd"}
 
 
+#: Bytes that a chunk holds at most: lengths of chunks have 23 bits (Java's writer refuses longer ones).
+MAX_CHUNK_BYTES = 1 << 23
+
+
 def inflated(body: bytes, compression: str) -> bytes:
     """Decompress a stream's chunks.
 
@@ -24,35 +28,52 @@ def inflated(body: bytes, compression: str) -> bytes:
     return decompressed(body, codec)
 
 
-def decompressed(body: bytes, codec: int) -> bytes:
+def decompressed(body: bytes, codec: int, *, limit: int | None = None) -> bytes:
     """Decompress a stream's chunks.
 
     :param codec: its number in a postscript.
-    :raises ValueError: for a codec that is not known here.
+    :param limit: bytes that may come out; by default, as many as the chunks may hold.
+    :raises ValueError: for a codec that is not known here, a chunk that is broken, or more bytes than may be.
     """
     if codec == UNCOMPRESSED:
         return body
-    out, at = [], 0
+    out: list[bytes] = []
+    at = size = 0
     while at < len(body):
         header = int.from_bytes(body[at : at + 3], "little")
         chunk = body[at + 3 : at + 3 + (header >> 1)]
         at += 3 + (header >> 1)
         out.append(chunk if header & 1 else _inflate(chunk, codec))
+        size += len(out[-1])
+        if limit is not None and size > limit:
+            raise ValueError(f"it holds more than {limit} bytes")
     return b"".join(out)
 
 
 def _inflate(chunk: bytes, codec: int) -> bytes:
+    """Decompress a chunk, whose length is looked at before there is memory for it."""
     if codec == _ZLIB:
-        return zlib.decompress(chunk, wbits=-15)
+        made = zlib.decompressobj(wbits=-15)
+        found = made.decompress(chunk, MAX_CHUNK_BYTES + 1)
+        if not made.eof and len(found) <= MAX_CHUNK_BYTES:
+            raise ValueError("a chunk ends too soon")
+        return found[: _checked(len(found))]
     if codec == _ZSTD:
-        return bytes(pa.input_stream(pa.py_buffer(chunk), compression="zstd").read())
+        found = bytes(pa.input_stream(pa.py_buffer(chunk), compression="zstd").read(MAX_CHUNK_BYTES + 1))
+        return found[: _checked(len(found))]
     if codec == _SNAPPY:
-        size, _ = read_varint(chunk, 0)
+        size = _checked(read_varint(chunk, 0)[0])
         return bytes(pa.Codec("snappy").decompress(chunk, decompressed_size=size, asbytes=True))
     if codec == _LZ4:
-        size = _lz4_size(chunk)
+        size = _checked(_lz4_size(chunk))
         return bytes(pa.Codec("lz4_raw").decompress(chunk, decompressed_size=size, asbytes=True))
     raise ValueError(f"compression {CODECS.get(codec, codec)} is not supported")
+
+
+def _checked(size: int) -> int:
+    if size > MAX_CHUNK_BYTES:
+        raise ValueError(f"a chunk holds more than {MAX_CHUNK_BYTES} bytes")
+    return size
 
 
 def _lz4_size(block: bytes) -> int:

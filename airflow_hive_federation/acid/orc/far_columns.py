@@ -24,7 +24,10 @@ from airflow_hive_federation.acid.orc.streams import SECONDARY
 from airflow_hive_federation.acid.orc.tail import OrcTail, StripePlace
 from airflow_hive_federation.errors import AcidFormatError
 
-_NANOSECOND_MILLIS = (-(2**63) // 10**6, 2**63 // 10**6)
+# A day less than nanoseconds reach: bounds may go by the clock of another zone, and pyarrow before 25 reads
+# what lies beyond as other timestamps.
+_DAY_MILLIS = 86_400_000
+_NANOSECOND_MILLIS = (-(2**63) // 10**6 + _DAY_MILLIS, 2**63 // 10**6 - _DAY_MILLIS)
 _LONG_TYPE = message_of([(1, VARINT, 4)])
 # Fields of StripeFooter.
 _STREAMS, _ENCODINGS, _ZONE = 1, 2, 3

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from airflow_hive_federation.acid.orc.assembly import PROLEPTIC, AssembledFile, Stripe, encode
+from airflow_hive_federation.acid.orc.properties import NO_FILTERS, BloomFilters
 
 # Of rows as Arrow has them: Spark's workers then need some 130 MB for a file, whatever its length.
 _STRIPE_BYTES = 32 * 1024 * 1024
@@ -19,10 +20,13 @@ class OrcFileWriter:
     :param path: the file, which is made.
     :param types: serialized ``Type`` messages.
     :param compression: of :data:`.compression.COMPRESSIONS`.
+    :param filters: its Bloom filters.
     """
 
-    def __init__(self, path: Path, types: Sequence[bytes], compression: str) -> None:
-        self._compression = compression
+    def __init__(
+        self, path: Path, types: Sequence[bytes], compression: str, filters: BloomFilters = NO_FILTERS
+    ) -> None:
+        self._compression, self._filters = compression, filters
         self._tables: list[pa.Table] = []
         self._size_bytes = 0
         self._stripe_rows: list[int] = []
@@ -63,6 +67,6 @@ class OrcFileWriter:
     def _encode(self) -> None:
         # Dictionaries would take a fifth of the time; the next compaction makes them.
         rows = pa.concat_tables(self._tables)
-        for stripe in encode(rows, self._compression, dictionaries=False):
+        for stripe in encode(rows, self._compression, dictionaries=False, filters=self._filters):
             self.add(stripe)
         self._tables, self._size_bytes = [], 0

@@ -6,21 +6,28 @@ Source: "Encoding" of the protocol buffers' documentation.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 #: Wire types.
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 #: Number, wire type and value.
 Field = tuple[int, int, "int | bytes"]
+#: Fields that a message has at most: a table of 10,000 columns in 1,000 stripes needs a tenth of them.
+MAX_FIELDS = 1_000_000
+_VARINT_BITS = 63
 _SHORT = tuple(bytes([value]) for value in range(0x80))
 
 
 def fields_of(message: bytes) -> list[Field]:
     """Take a message apart.
 
-    :raises ValueError: it is not whole.
+    :raises ValueError: it is not whole, or has more than :data:`MAX_FIELDS`.
     :raises IndexError: it ends within a number.
     """
-    return list(_walk(message))
+    found = list(islice(_walk(message), MAX_FIELDS + 1))
+    if len(found) > MAX_FIELDS:
+        raise ValueError(f"a message has more than {MAX_FIELDS} fields")
+    return found
 
 
 def _walk(message: bytes) -> Iterator[Field]:
@@ -45,7 +52,11 @@ def _walk(message: bytes) -> Iterator[Field]:
 
 
 def read_varint(message: bytes, at: int) -> tuple[int, int]:
-    """Read a number; return it, and where the next thing begins."""
+    """Read a number; return it, and where the next thing begins.
+
+    :raises ValueError: it has more than 64 bits.
+    :raises IndexError: the message ends within it.
+    """
     if message[at] < 0x80:
         return message[at], at + 1
     value = shift = 0
@@ -56,6 +67,8 @@ def read_varint(message: bytes, at: int) -> tuple[int, int]:
         if not byte & 0x80:
             return value, at
         shift += 7
+        if shift > _VARINT_BITS:
+            raise ValueError("a number has more than 64 bits")
 
 
 def read_varints(packed: bytes) -> Iterator[int]:

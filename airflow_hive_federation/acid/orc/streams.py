@@ -13,7 +13,8 @@ Lengths = tuple[int, int, int]
 """Bytes of a stripe's index, data and footer."""
 
 #: Kinds of streams.
-PRESENT, DATA, LENGTH, SECONDARY, ROW_INDEX = 0, 1, 2, 5, 6
+PRESENT, DATA, LENGTH, SECONDARY, ROW_INDEX, BLOOM_FILTER = 0, 1, 2, 5, 6, 8
+_OF_INDEX = {ROW_INDEX, BLOOM_FILTER}
 
 _STREAM, _ENCODING = 1, 2
 
@@ -72,7 +73,7 @@ class Streams:
         parts: tuple[list[Content], list[Content]] = ([], [])
         fields: list[tuple[int, int, int | bytes]] = []
         for stream, some in zip(self.streams, pieces, strict=True):
-            parts[stream.kind != ROW_INDEX].extend(some)
+            parts[stream.kind not in _OF_INDEX].extend(some)
             told = ((1, stream.kind), (2, stream.column), (3, sum(map(len, some))))
             described = message_of([(number, VARINT, value) for number, value in told])
             fields.append((_STREAM, BYTES, described))

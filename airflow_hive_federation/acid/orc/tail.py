@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple
 
@@ -40,6 +41,8 @@ _MILLIS = range(1, 5)
 _FOOTER_LENGTH, _COMPRESSION, _BLOCK_SIZE = 1, 2, 3
 _DEFAULT_BLOCK_BYTES = 262_144
 _MAX_POSTSCRIPT_BYTES = 256
+#: Bytes that a footer has at most, decompressed. One of 10,000 columns in 1,000 stripes has two million.
+_MAX_FOOTER_BYTES = 64 << 20
 
 
 class StripePlace(NamedTuple):
@@ -96,6 +99,11 @@ def read_tail(file: BinaryIO, name: str) -> OrcTail:
     :raises AcidFormatError: if it is no ORC file or is truncated.
     """
     _, postscript, footer = locate_footer(file, name)
+    with _read_errors(name):
+        return _tail(postscript, footer)
+
+
+def _tail(postscript: Sequence[Field], footer: Sequence[Field]) -> OrcTail:
     statistics = [fields_of(message) for message in all_of(footer, _STATISTICS)]
     rows = number_of(footer, _ROWS)
     types = tuple(all_of(footer, _TYPES))
@@ -182,15 +190,29 @@ def locate_footer(file: BinaryIO, name: str) -> tuple[int, list[Field], list[Fie
     length = end[-1] if end else 0
     if length < 4 or length >= len(end) or not end[:-1].endswith(b"ORC"):
         raise AcidFormatError(f"{name} is not an ORC file, or is truncated.", path=name)
-    try:
+    with _read_errors(name):
         postscript = fields_of(end[-1 - length : -1])
         footer_length = number_of(postscript, _FOOTER_LENGTH)
         start = size - 1 - length - footer_length
+        if start < 0 or footer_length > _MAX_FOOTER_BYTES:
+            raise ValueError(f"a footer of {footer_length} bytes in a file of {size}")
         file.seek(start)
-        footer = fields_of(decompressed(file.read(footer_length), number_of(postscript, _COMPRESSION)))
-    except (ValueError, IndexError, zlib.error, OSError) as error:
-        raise AcidFormatError(f"The tail of {name} cannot be read: {error}.", path=name) from error
+        body, codec = file.read(footer_length), number_of(postscript, _COMPRESSION)
+        footer = fields_of(decompressed(body, codec, limit=_MAX_FOOTER_BYTES))
     return start, postscript, footer
+
+
+@contextmanager
+def _read_errors(name: str) -> Iterator[None]:
+    """Give errors of broken or hostile tails their type, and the file's name."""
+    try:
+        yield
+    except (ValueError, IndexError, OverflowError, zlib.error, OSError) as error:
+        raise AcidFormatError(
+            f"The tail of {name} cannot be read: {error}.",
+            remedy="The file is damaged, or not written by an ORC writer: replace it, or move it away.",
+            path=name,
+        ) from error
 
 
 def _timestamp_bounds(

@@ -162,7 +162,8 @@ class OpenFile:
             return pq.ParquetWriter(
                 str(self._output.path), schema.with_metadata(metadata), compression="snappy", version="2.4"
             )
-        return OrcFileWriter(self._output.path, file_types(self._writing), self._writing.compression)
+        writing = self._writing
+        return OrcFileWriter(self._output.path, file_types(writing), writing.compression, writing.filters)
 
     def _user_metadata(self, stripe_rows: Sequence[int]) -> Mapping[str, bytes]:
         return self._rows.user_metadata(stripe_rows) if self._writing.file_format == "acid" else {}

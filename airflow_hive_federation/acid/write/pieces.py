@@ -200,7 +200,8 @@ class _Pieces:
         made = AssembledFile(
             self._file, file_types(writing), compression=writing.compression, calendar=PROLEPTIC
         )
-        for stripe in encode(pa.Table.from_batches([rows]), writing.compression, dictionaries=False):
+        table, filters = pa.Table.from_batches([rows]), writing.filters
+        for stripe in encode(table, writing.compression, dictionaries=False, filters=filters):
             made.add(stripe)
         made.finish({})
 

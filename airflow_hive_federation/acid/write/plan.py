@@ -7,6 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_hive_federation.acid.names import DirectoryKind, DirectoryName
+from airflow_hive_federation.acid.orc.properties import (
+    NO_FILTERS,
+    BloomFilters,
+    bloom_filters,
+    merged_properties,
+    orc_compression,
+)
 from airflow_hive_federation.acid.text_tables import TextForm, text_form
 from airflow_hive_federation.acid.write.partition_values import value_text
 from airflow_hive_federation.errors import ConfigurationError
@@ -21,13 +28,6 @@ _ORC = "org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat"
 _PARQUET = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
 _TEXT = "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat"
 _FORMATS = {_ORC: "orc", _PARQUET: "parquet", _TEXT: "text"}
-_COMPRESSIONS = {
-    "NONE": "uncompressed",
-    "ZLIB": "zlib",
-    "SNAPPY": "snappy",
-    "ZSTD": "zstd",
-    "LZ4": "lz4",
-}
 _UNSTORABLE = {"uniontype", "interval_year_month", "interval_day_time", "void"}
 
 
@@ -54,6 +54,7 @@ class TableLayout:
     :param bucket_count: how many buckets; 0 if it is not bucketed.
     :param sort_columns: columns of SORTED BY and whether they ascend.
     :param compression: ORC's, by pyarrow's name.
+    :param filters: Bloom filters of ORC files.
     :param text: how lines of text are made, if the format is that.
     """
 
@@ -68,6 +69,7 @@ class TableLayout:
     bucketing_version: int = 2
     sort_columns: tuple[tuple[str, bool], ...] = ()
     compression: str = "zlib"
+    filters: BloomFilters = NO_FILTERS
     text: TextForm | None = None
 
     @property
@@ -113,6 +115,8 @@ def table_layout(table: Any) -> TableLayout:
     if buckets > MAX_BUCKET + 1:
         raise ConfigurationError(f"{name} has {buckets} buckets, but row ids end at bucket {MAX_BUCKET}.")
     insert_only = parameters.get("transactional_properties", "").lower() == "insert_only"
+    # The table's come after the SerDe's (``MetaStoreUtils.getSchema``).
+    properties = merged_properties(storage.serdeInfo and storage.serdeInfo.parameters, parameters)
     file_format = _FORMATS[storage.outputFormat] if insert_only else "acid"
     return TableLayout(
         database=table.dbName.lower(),
@@ -125,7 +129,8 @@ def table_layout(table: Any) -> TableLayout:
         bucket_count=buckets,
         bucketing_version=int(parameters.get("bucketing_version", "1")),
         sort_columns=tuple((one.col.lower(), one.order == 1) for one in storage.sortCols or []),
-        compression=_compression(name, parameters.get("orc.compress", "ZLIB")),
+        compression=orc_compression(name, properties),
+        filters=bloom_filters(name, properties, [(one.name, one.type) for one in storage.cols]),
         text=text_form(table, columns) if file_format == "text" else None,
     )
 
@@ -154,12 +159,6 @@ def _check_storable(table: str, column: str, hive_type: HiveType) -> None:
         )
     for child in (*hive_type.children, *(field.type for field in hive_type.fields)):
         _check_storable(table, column, child)
-
-
-def _compression(table: str, text: str) -> str:
-    if text.upper() not in _COMPRESSIONS:
-        raise ConfigurationError(f"{table}: orc.compress is {text}, which is not written here.")
-    return _COMPRESSIONS[text.upper()]
 
 
 def is_made_of_pieces(layout: TableLayout, *, one_partition: bool) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_hive_federation.acid.locks import WriteKind, operation_type
@@ -51,7 +51,7 @@ class Statement:
     statement_id: int
     kind: WriteKind
     static_values: tuple[str, ...] | None
-    storage_options: Mapping[str, Any] | None
+    storage_options: Mapping[str, Any] | None = field(repr=False)
 
     @property
     def deletes(self) -> bool:

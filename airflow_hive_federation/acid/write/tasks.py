@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from airflow_hive_federation.acid.orc.properties import NO_FILTERS, BloomFilters
 from airflow_hive_federation.acid.text_tables import TextForm
 from airflow_hive_federation.acid.write.plan import Buckets
 from airflow_hive_federation.model.types import Column
@@ -35,12 +36,13 @@ class Writing:
     :param zone: time zone whose wall clock timestamps are stored by.
     :param write_id: the statement's write id.
     :param statement_id: goes into the row ids.
+    :param filters: Bloom filters of ORC files.
     :param text: how lines are made, of columns that come as texts.
     :param buckets: how :mod:`.pieces` shares out rows, which come without the number of their bucket.
     """
 
     staging: str
-    storage_options: Mapping[str, Any] | None
+    storage_options: Mapping[str, Any] | None = field(repr=False)
     purpose: str
     file_format: str
     columns: tuple[Column, ...]
@@ -50,6 +52,7 @@ class Writing:
     compression: str
     write_id: int
     statement_id: int
+    filters: BloomFilters = NO_FILTERS
     text: TextForm | None = None
     buckets: Buckets | None = None
 

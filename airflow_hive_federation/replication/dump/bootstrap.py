@@ -10,14 +10,15 @@ would be missing without a word.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
+from airflow_hive_federation.replication.dump.change_manager import kept_for_bootstrap, with_kept
 from airflow_hive_federation.replication.dump.contents import (
     VisibleFile,
     cut_below_open,
@@ -27,13 +28,19 @@ from airflow_hive_federation.replication.dump.contents import (
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.drain import DrainStart, valid_transactions
 from airflow_hive_federation.replication.dump.lease import lease_of_a_dump
+from airflow_hive_federation.replication.dump.left_out import left_out
+from airflow_hive_federation.replication.dump.removals import refuse_missing
+from airflow_hive_federation.replication.dump.source_directories import Sightings, new_directories_missing
 from airflow_hive_federation.replication.dump.source_history import note_event
 from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
 from airflow_hive_federation.replication.metadata import external_tables, statistics
 from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
-from airflow_hive_federation.replication.metadata.table_names import named_source, reason_to_skip
+from airflow_hive_federation.replication.metadata.directories import check_external, check_partitions
+from airflow_hive_federation.replication.metadata.spark_tables import at_its_data
+from airflow_hive_federation.replication.metadata.table_names import asked_for, named_source
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.progress import counted
+from airflow_hive_federation.replication.target.foreign_writes import names_digest
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
@@ -43,7 +50,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class DumpSummary:
-    """What a dump contains. XCom-safe by :func:`dataclasses.asdict`."""
+    """What a dump contains. XCom-safe by :func:`dataclasses.asdict`.
+
+    :param dump: its URI.
+    :param skipped: tables of the source that are not replicated although the policy asks for them, with the
+        reason.
+    """
 
     dump: str
     event_id: int
@@ -52,6 +64,7 @@ class DumpSummary:
     files: int
     size_bytes: int
     lease: int
+    skipped: dict[str, str] = field(default_factory=dict)
 
 
 def dump_bootstrap(
@@ -71,17 +84,22 @@ def dump_bootstrap(
     :param threads: tables dumped side by side.
     :param progress: told what has been done.
     :raises NoSuchObjectError: the source has no such database.
+    :raises SourceDirectoryMissingError: a table's directory is not there: Hive's replication fails then, too.
+    :raises LocationConflictError: tables would share or nest directories of the target.
+    :raises HiddenLocationError: Hive would hide external tables of the target.
     """
     pool = named_source(pool, policy)
     directory = DumpDirectory(f"{policy.directory}/{start.dump_name}", policy.storage_options)
     if directory.dump_finished:
         progress(f"Dump {directory.uri} is finished already.")
         return _summary(directory)
-    with lease_of_a_dump(pool, policy=policy.name) as lease:
+    with lease_of_a_dump(pool, policy=policy.name) as kept:
+        lease = kept.txn_id
         directory.write_json("_begun.json", {"policy": policy.to_json(), **start.to_json()})
         with pool.client() as client:
             noted = note_event(client, start.event_id)
         totals = _Dump(pool, policy, directory, progress, lease).write(threads)
+        kept.check()
         directory.finish_dump(
             {
                 "kind": "BOOTSTRAP",
@@ -111,6 +129,7 @@ def _summary(directory: DumpDirectory) -> DumpSummary:
         files=manifest["dumped_files"],
         size_bytes=manifest["size_bytes"],
         lease=manifest["lease"],
+        skipped=asked_for(manifest["skipped"]),
     )
 
 
@@ -131,6 +150,7 @@ class _Dump:
         self._database = policy.source_database
         self._directory = directory
         self._progress = progress
+        self._kept: Mapping[str, str] = {}
 
     def write(self, threads: int) -> dict[str, Any]:
         with self._pool.client() as client:
@@ -144,16 +164,19 @@ class _Dump:
             transactions = valid_transactions(client.get_open_txns())
             readable = readable_write_ids(client, tables, transactions)
             write_ids = {name: cut_below_open(ids) for name, ids in readable.items()}
+            self._kept = kept_for_bootstrap(client, self._database)
         with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="dump") as workers:
             jobs = [
                 workers.submit(self._write_table, table, write_ids.get(table.tableName), transactions)
                 for table in tables
             ]
             done = [facts for job in jobs if (facts := job.result())]
-        self._directory.write_text(
-            external_tables.FILE_NAME,
-            external_tables.to_text(entry for facts in done for entry in facts.pop("external")),
-        )
+        missing = {facts["name"]: found for facts in done if (found := facts.pop("missing"))}
+        refuse_missing(self._policy, missing)
+        external = [entry for facts in done for entry in facts.pop("external")]
+        if self._policy.external_base:
+            check_external(self._policy, external)
+        self._directory.write_text(external_tables.FILE_NAME, external_tables.to_text(external))
         return {
             "tables": done,
             "skipped": skipped,
@@ -165,8 +188,8 @@ class _Dump:
     def _tables(self, client: MetastoreClient) -> tuple[list[Any], dict[str, str]]:
         """The tables to dump, and for each of the others why it is left out."""
         found: list[Any] = list(client.get_tables(self._database, client.list_tables(self._database)))
-        skipped = {table.tableName: why for table in found if (why := reason_to_skip(self._policy, table))}
-        for name, why in sorted(skipped.items()):
+        skipped = left_out(self._policy, found)
+        for name, why in sorted(asked_for(skipped).items()):
             self._progress(f"{self._database}.{name} is not replicated: {why}.")
         return [table for table in found if table.tableName not in skipped], skipped
 
@@ -178,7 +201,9 @@ class _Dump:
         text = write_ids.text() if write_ids else None
         try:
             with self._pool.client() as client:
-                table = client.get_table(self._database, name, with_column_stats=True, valid_write_ids=text)
+                table = at_its_data(
+                    client.get_table(self._database, name, with_column_stats=True, valid_write_ids=text)
+                )
                 constraints = client.get_table_constraints(self._database, name)
                 partitioned = table.partitionKeys and kind.has_files
                 partitions = statistics.iter_partitions(client, table) if partitioned else ()
@@ -191,9 +216,12 @@ class _Dump:
             # Its drop is an event after the one increments begin at.
             self._progress(f"{self._database}.{name} was dropped meanwhile and is left out.")
             return None
+        if kind is not TableKind.EXTERNAL:
+            check_partitions(name, places)
         options = self._policy.storage_options
-        files = visible_files(table, places, write_ids, transactions, options=options)
-        totals = write_files(self._directory, name, files)
+        sightings = Sightings(places)
+        files = visible_files(table, places, write_ids, transactions, options=options, sightings=sightings)
+        totals = write_files(self._directory, name, with_kept(files, self._kept))
         self._directory.write_json(
             table_file("tables", name, ".json"),
             {
@@ -201,6 +229,7 @@ class _Dump:
                 "kind": kind.value,
                 "constraints": to_json(constraints),
                 "write_ids": text,
+                "places": external_tables.listed_places(kind, places),
             },
         )
         self._progress(
@@ -211,7 +240,10 @@ class _Dump:
             "name": name,
             "kind": kind.value,
             "partitions": places.partitions,
+            "partition_names": names_digest(places.names()),
+            "reached": write_ids.high_watermark if write_ids else 0,
             **asdict(totals),
+            "missing": new_directories_missing(sightings.bare(options)) if kind.has_files else [],
             "external": external_tables.entries(name, places) if kind is TableKind.EXTERNAL else [],
         }
 

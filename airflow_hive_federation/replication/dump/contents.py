@@ -16,6 +16,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
+from airflow_hive_federation.replication.dump.source_directories import Sightings
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
 from airflow_hive_federation.replication.metadata.locations import Place, relative_to, target_file_path
@@ -30,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 #: Directories listed before the first of them is looked at.
 _PLACES_AT_A_TIME = 500
+#: Beginnings of names of what writers have not published yet: Hive's ``hive.exec.stagingdir``,
+#: ``Utilities.tmpPrefix`` and ``taskTmpPrefix``, Hadoop's ``FileOutputCommitter`` and Spark's staging.
+_UNPUBLISHED = (".hive-staging", "_tmp", "_task_tmp", "_temporary", ".spark-staging")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,6 +78,7 @@ def visible_files(
     transactions: ValidTxns,
     *,
     options: Mapping[str, Any] | None = None,
+    sightings: Sightings | None = None,
 ) -> Iterator[VisibleFile]:
     """What a reader opens of a table, a directory after the other.
 
@@ -82,6 +87,7 @@ def visible_files(
     :param write_ids: its valid write ids, for an ACID table.
     :param transactions: transactions the reader sees.
     :param options: storage options.
+    :param sightings: counts what is found.
     :raises AcidFormatError: an ACID directory that cannot be read, or not be copied row by row.
     """
     kind = table_kind(table)
@@ -93,7 +99,7 @@ def visible_files(
     else:
         # An overwrite by no rows leaves a base that is an empty directory, and hides what was before.
         listings = listed_places(places, options, empty_directories=kind.transactional)
-    for place, listing in listings:
+    for place, listing in sightings.watch(listings) if sightings else listings:
         if kind.transactional and write_ids is not None:
             name = f"{table.dbName}.{table.tableName}"
             state = chosen(place.location, listing, write_ids, transactions, options)
@@ -102,7 +108,20 @@ def visible_files(
                 if not file.side_file or _flushed_length(file, options) != 0:
                     yield file
         else:
-            yield from (_visible(place, entry, entry.path) for entry in listing)
+            yield from (_visible(place, entry, entry.path) for entry in listing if is_published(entry.path))
+
+
+def is_published(path: str) -> bool:
+    """Whether a file of a table without transactions is one that its writer has finished.
+
+    Files below directories that engines write into first are none: they go, or get other names. All others
+    are copied, whether Hive's readers see them or not (``_SUCCESS``, ``_delta_log``), as ``distcp`` does in
+    Hive's replication: other readers of the directory may need them.
+
+    :param path: path inside the table's or partition's directory.
+    """
+    # (A partition's directory may have any name.)
+    return not any(part.startswith(_UNPUBLISHED) and "=" not in part for part in path.split("/"))
 
 
 def readable_write_ids(

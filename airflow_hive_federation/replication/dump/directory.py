@@ -15,7 +15,8 @@
         load/                     copy plan and outcomes of the load
         _finished_load            the load is published (the name is Hive's)
 
-Every file is written under a temporary name and renamed; ``_finished_dump`` comes last.
+Every file is written under a temporary name and renamed; ``_finished_dump`` comes last. Where the
+file system is the machine's own, only the owner of a dump may enter its directory and read its files.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Any
 from urllib.parse import quote
 
 from airflow_hive_federation.errors import DumpCorruptError, DumpIncompleteError
-from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
+from airflow_hive_federation.storage.filesystem import open_filesystem, open_privately, storage_errors
 
 #: Raised when an older reader would misread a newer dump.
 FORMAT_VERSION = 1
@@ -142,6 +143,14 @@ class DumpDirectory:
         except ValueError as error:
             raise self._corrupt(name, f"it is not JSON ({error})") from error
 
+    def read_text(self, name: str) -> str:
+        """One text file of the dump, checked against the manifest.
+
+        :raises DumpCorruptError: as :meth:`read_json`.
+        """
+        self._check(name)
+        return self._read(name)
+
     def read_lines(self, name: str) -> Iterator[Any]:
         """JSON lines of the dump, checked against the manifest.
 
@@ -177,9 +186,8 @@ class DumpDirectory:
         folder, _, last = f"{self._path}/{name}".rpartition("/")
         digest = hashlib.sha256()
         with storage_errors(f"{self.uri}/{name}"):
-            self._filesystem.makedirs(folder, exist_ok=True)
             temporary = f"{folder}/._{last}.new"
-            with self._filesystem.open(temporary, "wb") as file:
+            with open_privately(self._filesystem, temporary, below=self._path) as file:
                 for chunk in chunks:
                     data = chunk.encode()
                     digest.update(data)

@@ -124,6 +124,19 @@ def drain(
     :param on_wait: told the ids that are still open after each question.
     :return: ids of the transactions that were aborted.
     """
+    ended = has_drained(client, start, timeout_s=timeout_s, poll=poll, on_wait=on_wait)
+    return () if ended else abort_remaining(client, start)
+
+
+def has_drained(
+    client: MetastoreClient,
+    start: DrainStart,
+    *,
+    timeout_s: float,
+    poll: PollPolicy | None = None,
+    on_wait: Callable[[Sequence[int]], None] | None = None,
+) -> bool:
+    """Wait as :func:`drain` does, and abort nothing; return whether all have ended in time."""
 
     def ended() -> bool:
         remaining = still_open(client, start)
@@ -131,8 +144,7 @@ def drain(
             on_wait(remaining)
         return not remaining
 
-    policy = poll or PollPolicy(first_s=0.2, longest_s=2.0, timeout_s=timeout_s)
-    return () if wait_until(ended, policy) else abort_remaining(client, start)
+    return wait_until(ended, poll or PollPolicy(first_s=0.2, longest_s=2.0, timeout_s=timeout_s))
 
 
 def open_transactions(answer: Any) -> tuple[int, ...]:

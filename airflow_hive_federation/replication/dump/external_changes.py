@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_json
-from airflow_hive_federation.replication.dump.contents import listed
+from airflow_hive_federation.replication.dump.contents import is_published, listed
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.places import Places
@@ -28,6 +28,7 @@ def files_changed(home: DumpDirectory, table: str, options: Mapping[str, Any] | 
         (place.location, file.path, file.size_bytes, file.modified_ns)
         for place, files in listed(external_tables.roots(places), options)
         for file in files
+        if is_published(file.path)
     }
     then = {
         (file["directory"], file["path"], file["size_bytes"], file["modified_ns"])

@@ -8,6 +8,7 @@ from typing import Any
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.increment_plan import TableWork
 from airflow_hive_federation.replication.load.copying import final_uri
+from airflow_hive_federation.replication.metadata.table_names import asked_for
 from airflow_hive_federation.storage.filesystem import canonical
 from airflow_hive_federation.storage.plan_files import read_outcomes
 
@@ -30,6 +31,10 @@ class Homes:
         #: Tables that the target had before it was this policy's: they carry no marker.
         self.adopted: frozenset[str] = frozenset(manifest.get("adopted", ()))
         self.facts: dict[str, Mapping[str, Any]] = {facts["name"]: facts for facts in manifest["tables"]}
+        #: Tables of the source that are not replicated although the policy asks for them, with the reason.
+        self.skipped: Mapping[str, str] = asked_for(manifest.get("skipped"))
+        #: Those of them of which the target keeps what they were before.
+        self.retained: frozenset[str] = frozenset(manifest.get("retained", ()))
 
     def __contains__(self, table: str) -> bool:
         return table in self._uris

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
@@ -29,13 +29,16 @@ from typing import IO, TYPE_CHECKING, Any
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_json, to_json
-from airflow_hive_federation.model.events import Event, TableEvent, parse_event
+from airflow_hive_federation.model.events import Event, TableEvent, read_event
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.replication.dump import external_changes
-from airflow_hive_federation.replication.dump.change_manager import kept_by_source
-from airflow_hive_federation.replication.dump.contents import VisibleFile, readable_write_ids, visible_files
+from airflow_hive_federation.replication.dump.change_manager import kept_by_source, with_kept
+from airflow_hive_federation.replication.dump.contents import readable_write_ids, visible_files
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.drain import valid_transactions
+from airflow_hive_federation.replication.dump.ends import ENDS, ends_of, writes_file
+from airflow_hive_federation.replication.dump.evidence import AbsentTables, judge_tables
+from airflow_hive_federation.replication.dump.external_entries import dumped_entries
 from airflow_hive_federation.replication.dump.homes import Homes
 from airflow_hive_federation.replication.dump.increment_plan import (
     EventFold,
@@ -47,21 +50,34 @@ from airflow_hive_federation.replication.dump.increment_plan import (
     lost_ends,
     plan_table,
 )
+from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary, summary_of
 from airflow_hive_federation.replication.dump.lease import end_lease, lease_of_a_dump
+from airflow_hive_federation.replication.dump.left_out import left_out
+from airflow_hive_federation.replication.dump.other_partitions import other_partitions
+from airflow_hive_federation.replication.dump.removals import (
+    Unexplained,
+    losses_of,
+    partitions_before,
+    settle,
+)
+from airflow_hive_federation.replication.dump.source_directories import Sightings
 from airflow_hive_federation.replication.dump.source_history import check_history, is_another, note_event
 from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
-from airflow_hive_federation.replication.load.merging import Merging, leaders
-from airflow_hive_federation.replication.load.unfinished import unfinished_loads
+from airflow_hive_federation.replication.dump.unreadable_events import described, warn_of_unreadable
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.database_properties import database_claims
 from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
-from airflow_hive_federation.replication.metadata.table_names import named_event, named_source, reason_to_skip
+from airflow_hive_federation.replication.metadata.directories import check_external, check_partitions
+from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
+from airflow_hive_federation.replication.metadata.places import Places
+from airflow_hive_federation.replication.metadata.spark_tables import at_its_data
+from airflow_hive_federation.replication.metadata.table_names import asked_for, named_event, named_source
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import policy_changes
 from airflow_hive_federation.replication.progress import counted
+from airflow_hive_federation.replication.target.foreign_writes import names_digest
 from airflow_hive_federation.replication.target.position import TargetPosition
 from airflow_hive_federation.replication.verification.mends import Mend
-from airflow_hive_federation.storage.filesystem import canonical
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
@@ -69,36 +85,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 KIND = "INCREMENT"
-#: Transactions that ended, in the source's order; whether they were committed; which one leads each on the
-#: target (see :mod:`.merging`).
-ENDS = "ends.jsonl"
-
-
-@dataclass(frozen=True, kw_only=True)
-class IncrementSummary:
-    """What an incremental dump contains. XCom-safe by :func:`dataclasses.asdict`.
-
-    :param dump: URI of the dump; of an idle cycle, of the one the target was loaded from last.
-    :param from_id: last event the target had.
-    :param event_id: last event of the dump.
-    :param events: number of events in between.
-    :param tables: tables concerned.
-    :param transactions: transactions that ended.
-    :param lost: events were missing, so every table was looked at.
-    :param idle: there is nothing to do but to say that the target has got that far; no dump was written.
-    """
-
-    dump: str
-    from_id: int
-    event_id: int
-    events: int
-    tables: int
-    files: int
-    size_bytes: int
-    transactions: int
-    lease: int
-    lost: bool
-    idle: bool = False
 
 
 def dump_increment(
@@ -119,16 +105,23 @@ def dump_increment(
     :param progress: told what has been done.
     :raises NoSuchObjectError: the source database is gone.
     :raises SourceWentBackError: the source knows fewer events than the target has seen.
-    :raises EventCorruptError: an event cannot be read.
+    :raises EventCorruptError: an event cannot be read, and not even its database is known.
     :raises UnknownEventError: an event has a type this version does not know.
+    :raises SourceDirectoryMissingError: the directory of a table that is new to the target is not there.
+    :raises UnexplainedRemovalError: the source lacks what the target has, no event tells that it was
+        removed, and the policy does not allow as much.
+    :raises LocationConflictError: tables would share or nest directories of the target.
+    :raises HiddenLocationError: Hive would hide external tables of the target.
     """
     pool = named_source(pool, policy)
     # Events go through a file: there may be millions, and where their dump is written is known at their end.
-    with lease_of_a_dump(pool, policy=policy.name) as lease, TemporaryFile("w+", encoding="utf-8") as spool:
+    with lease_of_a_dump(pool, policy=policy.name) as kept, TemporaryFile("w+", encoding="utf-8") as spool:
+        lease = kept.txn_id
         with pool.client() as client:
             moment = _Moment.read(client, policy, position, lease=lease, mend=mend or Mend(), spool=spool)
         folded = moment.folded
-        if moment.idle(position):
+        moment.report(policy, progress)
+        if moment.idle():
             end_lease(pool, lease)
             progress(f"{policy.source_database}: nothing to do up to event {folded.to_id}")
             return _idle_summary(moment, position)
@@ -150,29 +143,14 @@ def dump_increment(
             "open_writes": [[txn, dict(writes)] for txn, writes in sorted(folded.open_writes.items())],
             "functions_changed": folded.functions_changed,
             "lost": folded.lost,
+            "unreadable": described(folded.unreadable),
             "mend": moment.mend.to_json(),
             "adopted": moment.adopted,
             **facts,
         }
+        kept.check()
         directory.finish_dump(manifest)
     return summary_of(uri, manifest)
-
-
-def summary_of(uri: str, manifest: Mapping[str, Any]) -> IncrementSummary:
-    """The summary of an incremental dump."""
-    concerned = [facts for facts in manifest["tables"] if facts["work"] != TableWork.NOTHING.value]
-    return IncrementSummary(
-        dump=uri,
-        from_id=manifest["from_id"],
-        event_id=manifest["event_id"],
-        events=manifest["events"],
-        tables=len(concerned),
-        files=sum(facts["files"] for facts in concerned),
-        size_bytes=sum(facts["size_bytes"] for facts in concerned),
-        transactions=manifest["transactions"],
-        lease=manifest["lease"],
-        lost=manifest["lost"],
-    )
 
 
 def _idle_summary(moment: _Moment, position: TargetPosition) -> IncrementSummary:
@@ -188,6 +166,8 @@ def _idle_summary(moment: _Moment, position: TargetPosition) -> IncrementSummary
         lease=0,
         lost=False,
         idle=True,
+        skipped=asked_for(moment.skipped),
+        retained=sorted(moment.absent.kept),
     )
 
 
@@ -200,17 +180,24 @@ class _Moment:
     events: int
     tables: Sequence[Any]
     plans: Mapping[str, TablePlan]
-    skipped: Sequence[str]
-    previous: Mapping[str, Any]
+    skipped: Mapping[str, str]
+    absent: AbsentTables
+    homes: Homes
     open_before: Mapping[int, Mapping[str, int]]
     mend: Mend
     last_event: Mapping[str, Any] | None
     adopted: Sequence[str]
     kept: Mapping[str, str]
 
-    def idle(self, position: TargetPosition) -> bool:
+    def report(self, policy: ReplicationPolicy, progress: Callable[[str], None]) -> None:
+        """Say which tables are not replicated although the policy asks for them."""
+        for name, why in sorted(asked_for(self.skipped).items()):
+            replica = "; its replica stays as it was" if name in self.absent.kept else ""
+            progress(f"{policy.source_database}.{name} is not replicated: {why}{replica}.")
+
+    def idle(self) -> bool:
         """Whether nothing of the target would change, its last event excepted."""
-        folded, names = self.folded, {table.tableName for table in self.tables}
+        folded = self.folded
         return not (
             folded.ends
             or self.mend
@@ -218,7 +205,9 @@ class _Moment:
             or folded.database_changed
             or folded.functions_changed
             or dict(folded.open_writes) != dict(self.open_before)
-            or position.tables.keys() - names
+            or self.absent.dropped
+            or self.absent.kept.keys() != self.homes.retained
+            or asked_for(self.skipped) != self.homes.skipped
             or any(plan.work is not TableWork.NOTHING for plan in self.plans.values())
         )
 
@@ -243,14 +232,20 @@ class _Moment:
         check_source(from_id, source_id)
         check_history(client, previous.get("last_event"))
         found = (
-            named_event(policy, parse_event(raw))
+            named_event(policy, read_event(raw))
             for raw in client.iter_notification_events(from_id, up_to=source_id)
         )
         reading = EventReading(found, from_id, transactions, lambda event: spool.write(_event_line(event)))
         open_before = dict(previous.get("open_writes", ()))
         folded = fold(
-            reading, database, source_id=source_id, open_writes=open_before, transactions=transactions
+            reading,
+            database,
+            source_id=source_id,
+            open_writes=open_before,
+            transactions=transactions,
+            lost_before=bool(previous.get("lost")),
         )
+        warn_of_unreadable(folded.unreadable, database, folded.doubtful)
         # Gone, it would look like a database without tables.
         properties = database_claims(client.get_database(database))
         before = database_claims(from_json(types.Database, last.read_json("database.json")))
@@ -261,13 +256,24 @@ class _Moment:
             database_changed=folded.database_changed and properties != before,
         )
         every: list[Any] = list(client.get_tables(database, client.list_tables(database)))
-        tables = [one for one in every if not reason_to_skip(policy, one)]
+        skipped = left_out(policy, every)
+        tables = [one for one in every if one.tableName not in skipped]
+        absent = judge_tables(
+            position.tables,
+            replicated={one.tableName for one in tables},
+            skipped=skipped,
+            policy=policy,
+            evidence=folded.evidence,
+            # What no dump describes was not made by this policy, and is about to be mended.
+            unwanted=changes.renamed | (mend.tables - set(homes)),
+        )
+        settle(client, policy, Unexplained(tables=absent.unexplained), folded.to_id)
         write_ids = readable_write_ids(client, tables, transactions)
 
         def another(table: Any) -> bool:
             """Whether a table is another one than was dumped under its name; events would say so."""
             name = table.tableName
-            return folded.lost and name in homes and is_another(table, homes.of(name))
+            return folded.is_doubtful(name) and name in homes and is_another(table, homes.of(name))
 
         def silent_change(table: Any) -> bool:
             """Whether an external table has changed without an event."""
@@ -277,6 +283,11 @@ class _Moment:
             return changes.external_base or external_changes.files_changed(
                 homes.of(name), name, policy.storage_options
             )
+
+        def begun(table: str) -> bool:
+            """Whether a load that was killed has brought the target's table beyond what describes it."""
+            state = position.tables.get(table)
+            return bool(state and table in homes and state.high_watermark > homes.facts[table]["reached"])
 
         return cls(
             transactions=transactions,
@@ -290,13 +301,17 @@ class _Moment:
                     position.tables.get(one.tableName),
                     folded,
                     # Foreign keys of others refer to them.
-                    always=bool(changes.renamed) or one.tableName in mend.tables or silent_change(one),
-                    replace=one.tableName in mend.replaced | changes.renamed or another(one),
+                    always=bool(changes.renamed)
+                    or one.tableName in mend.tables
+                    or begun(one.tableName)
+                    or silent_change(one),
+                    replace=one.tableName in mend.replaced | changes.renamed | homes.retained or another(one),
                 )
                 for one in tables
             },
-            skipped=sorted({one.tableName for one in every} - {one.tableName for one in tables}),
-            previous=homes.facts,
+            skipped=skipped,
+            absent=replace(absent, dropped=absent.dropped | absent.unexplained),
+            homes=homes,
             open_before=open_before,
             mend=mend,
             last_event=note_event(client, folded.to_id) or previous.get("last_event"),
@@ -338,38 +353,48 @@ class _Dump:
             jobs = [workers.submit(self._table, table) for table in moment.tables]
             tables = [facts for job in jobs if (facts := job.result())]
         external = [entry for facts in tables for entry in facts.pop("external", ())]
+        self._check_external(tables, external)
         self._directory.write_text(external_tables.FILE_NAME, external_tables.to_text(external))
         names = {facts["name"] for facts in tables}
+        vanished = {one.tableName for one in moment.tables if one.tableName in self._position.tables} - names
+        losses = {facts["name"]: lost for facts in tables if (lost := facts.pop("losses", None))}
+        with self._pool.client() as client:
+            found = Unexplained(tables=vanished, losses=losses)
+            settle(client, self._policy, found, moment.folded.to_id)
         return {
             "events": moment.events,
             "tables": tables,
-            "skipped": list(moment.skipped),
-            "dropped": sorted(self._position.tables.keys() - names),
+            "skipped": dict(moment.skipped),
+            "retained": sorted(moment.absent.kept),
+            "dropped": sorted(moment.absent.dropped | vanished),
+            "functions_gone": self._functions_gone({one["functionName"] for one in functions}),
             "partitions": sum(facts["partitions"] for facts in tables),
         }
 
+    def _check_external(self, tables: Iterable[Mapping[str, Any]], external: Sequence[ExternalEntry]) -> None:
+        """Check the directories of all external tables, those included that an earlier dump describes."""
+        if not self._policy.external_base:
+            return
+        ours = {entry.table for entry in external}
+        homes = {
+            facts["name"]: facts["dump"]
+            for facts in tables
+            if facts["kind"] == TableKind.EXTERNAL.value and facts["name"] not in ours
+        }
+        check_external(self._policy, [*external, *dumped_entries(homes, self._policy.storage_options)])
+
     def write_ends(self) -> int:
         """Write which transactions ended, in their order, and how they are replayed; return how many."""
-        folded, lost = self._moment.folded, lost_ends(self._moment.plans.values())
-        # A load that was killed has opened transactions that had not ended by then.
-        unfinished = list(unfinished_loads(self._policy, self._position.dump))
-        alone = chain(self._moment.open_before, *map(open_transactions, unfinished))
-        begun = [merging_of(dump) for dump in unfinished]
-        led = leaders((txn for txn, _ in folded.ends), folded.writes, set(alone), begun)
-        lines = chain(
-            ([txn, True, txn] for txn, _ in lost),
-            (
-                [txn, bool(committed), leader]
-                for (txn, committed), leader in zip(folded.ends, led, strict=True)
-            ),
-        )
-        return self._directory.write_lines(ENDS, lines)
+        moment = self._moment
+        lost = ([txn, True, txn] for txn, _ in lost_ends(moment.plans.values()))
+        ends = ends_of(self._policy, self._position.dump, moment.folded, moment.open_before.keys())
+        return self._directory.write_lines(ENDS, chain(lost, ends))
 
     def _table(self, named: Any) -> dict[str, Any] | None:
         name = named.tableName
         plan = self._moment.plans[name]
         if plan.work is TableWork.NOTHING:
-            before = dict(self._moment.previous[name])
+            before = dict(self._moment.homes.facts[name])
             return {**before, "dump": before.get("dump", self._position.dump), "work": plan.work.value}
         try:
             return self._write_table(name, plan)
@@ -381,7 +406,9 @@ class _Dump:
     def _write_table(self, name: str, plan: TablePlan) -> dict[str, Any]:
         text = plan.write_ids.text() if plan.write_ids else None
         with self._pool.client() as client:
-            table = client.get_table(self._database, name, with_column_stats=True, valid_write_ids=text)
+            table = at_its_data(
+                client.get_table(self._database, name, with_column_stats=True, valid_write_ids=text)
+            )
             kind = table_kind(table)
             constraints = client.get_table_constraints(self._database, name)
             partitions = (
@@ -394,9 +421,19 @@ class _Dump:
                 table,
                 counted(partitions, f"{self._database}.{name}: partitions read", self._progress),
             )
+        if kind is not TableKind.EXTERNAL:
+            check_partitions(name, places)
         transactions, options = self._moment.transactions, self._policy.storage_options
-        files = visible_files(table, places, plan.write_ids, transactions, options=options)
-        totals = write_files(self._directory, name, self._with_kept(files))
+        sightings = Sightings(places)
+        files = visible_files(
+            table, places, plan.write_ids, transactions, options=options, sightings=sightings
+        )
+        totals = write_files(self._directory, name, with_kept(files, self._moment.kept))
+        homes = self._moment.homes
+        home = homes.of(name) if plan.work is TableWork.CONTINUE and name in homes else None
+        before, evidence = partitions_before(home, name), self._moment.folded.evidence
+        bare = sightings.bare(options) if kind.has_files else []
+        losses = losses_of(name, places, bare=bare, home=home, before=before, evidence=evidence)
         if plan.writes:
             self._directory.write_lines(writes_file(name), plan.writes)
         document = {
@@ -404,12 +441,9 @@ class _Dump:
             "kind": kind.value,
             "constraints": to_json(constraints),
             "write_ids": text,
-            "places": [[root.partition, root.location] for root in external_tables.roots(places)]
-            if kind is TableKind.EXTERNAL
-            else [],
+            "places": external_tables.listed_places(kind, places),
         }
         self._directory.write_json(table_file("tables", name, ".json"), document)
-        gone = self._moment.folded.partitions_gone.get(name, frozenset())
         self._progress(
             f"{self._database}.{name}: {plan.work.value}, {totals.files} files, {totals.size_bytes} bytes"
         )
@@ -422,31 +456,28 @@ class _Dump:
             "work": plan.work.value,
             "seed": plan.seed,
             "writes": len(plan.writes),
-            "renewed": sorted(gone.intersection(places.names())) if gone else [],
+            "renewed": self._renewed(name, places) if plan.work is TableWork.CONTINUE else [],
+            "gone": sorted({*before, *evidence.partitions(name)}.difference(places.names())),
+            "losses": losses,
+            "reached": plan.reached,
+            "partition_names": names_digest(places.names()),
             "external": external_tables.entries(name, places) if kind is TableKind.EXTERNAL else [],
         }
 
-    def _with_kept(self, files: Iterable[VisibleFile]) -> Iterator[VisibleFile]:
-        """Note of each file where the source's change manager keeps it, if it has been removed."""
-        kept = self._moment.kept
-        if not kept:
-            return iter(files)
-        return (replace(one, kept=kept.get(canonical(one.uri), "")) for one in files)
+    def _functions_gone(self, there: Collection[str]) -> list[str]:
+        """Functions that the source has no more: those of which an event says so."""
+        before = self._moment.homes.directory.read_lines("functions.jsonl")
+        names = {str(one["functionName"]) for one in before} | self._moment.folded.evidence.functions
+        return [one for one in sorted(names - set(there)) if self._moment.folded.evidence.of_function(one)]
 
-
-def open_transactions(dump: DumpDirectory) -> Iterator[int]:
-    """Transactions of the source that had not ended at a dump."""
-    return (txn for txn, _ in dump.manifest().get("open_writes", ()))
-
-
-def merging_of(dump: DumpDirectory) -> Merging:
-    """Which transactions of a dump's end stand for others."""
-    return Merging((txn, leader) for txn, _, leader in dump.read_lines(ENDS))
-
-
-def writes_file(table: str) -> str:
-    """Where a dump has a table's pairs of transaction and write id."""
-    return table_file("writes", table, ".jsonl")
+    def _renewed(self, name: str, places: Places) -> list[str]:
+        """Partitions whose names stood for others on the target."""
+        folded = self._moment.folded
+        gone = set(folded.partitions_gone.get(name, ()))
+        if folded.is_doubtful(name) and places.partitions:
+            homes = self._moment.homes
+            gone |= other_partitions(homes.of(name), self._directory, name) if name in homes else set()
+        return sorted(gone.intersection(places.names())) if gone else []
 
 
 def _event_line(event: Event) -> str:

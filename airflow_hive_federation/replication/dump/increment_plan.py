@@ -15,6 +15,8 @@ from airflow_hive_federation.errors import EventsLostError, SourceWentBackError,
 from airflow_hive_federation.model import events as ev
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.dump.contents import cut_below_open
+from airflow_hive_federation.replication.dump.evidence import Evidence
+from airflow_hive_federation.replication.dump.unreadable_events import Concern, concern_of
 from airflow_hive_federation.replication.load.pairs import Pairs
 from airflow_hive_federation.storage.filesystem import canonical
 
@@ -42,8 +44,12 @@ class EventFold:
     :param database_changed: the database's own properties changed.
     :param functions_changed: permanent functions were created or dropped.
     :param lost: events of the cycle are gone: everything must be looked at.
+    :param doubtful: tables of which an event cannot be read. They are compared anew, as all are where events
+        are lost.
+    :param unreadable: the events of the database, and of transactions, that cannot be read.
     :param kept: canonical URI of a file of the source → its place in the change manager's root, should it be
         removed before it is copied.
+    :param evidence: what the events say has been removed.
     """
 
     from_id: int
@@ -57,7 +63,14 @@ class EventFold:
     database_changed: bool = False
     functions_changed: bool = False
     lost: bool = False
+    doubtful: frozenset[str] = frozenset()
+    unreadable: Sequence[ev.UnreadableEvent] = ()
     kept: Mapping[str, str] = field(default_factory=dict)
+    evidence: Evidence = field(default_factory=lambda: Evidence(""), compare=False)
+
+    def is_doubtful(self, table: str) -> bool:
+        """Whether events of a table may be missing, so that it must be compared anew."""
+        return self.lost or table in self.doubtful
 
 
 class TableWork(Enum):
@@ -95,12 +108,14 @@ class TablePlan:
     :param write_ids: what readers of the target may see after the cycle; ``None`` for tables without.
     :param seed: highest write id a new table starts with.
     :param writes: pairs of transaction and write id to replay, contiguous and ascending by write id.
+    :param reached: highest write id of the target's table after the cycle; 0 for tables without.
     """
 
     work: TableWork
     write_ids: ValidWriteIds | None = None
     seed: int = 0
     writes: Sequence[tuple[int, int]] = ()
+    reached: int = 0
 
 
 def check_source(from_id: int, source_id: int) -> None:
@@ -194,6 +209,7 @@ def fold(
     source_id: int,
     open_writes: OpenWrites,
     transactions: ValidTxns,
+    lost_before: bool = False,
 ) -> EventFold:
     """Fold the events of a cycle. Where some are missing, transactions whose end is among them ended too.
 
@@ -201,7 +217,10 @@ def fold(
     :param source_id: the source's last event.
     :param open_writes: what earlier cycles left open.
     :param transactions: the source's transactions at the cycle's moment.
+    :param lost_before: events of the previous cycle were lost. Among them may be the end of a transaction
+        that ended after that cycle's moment, which no later event repeats.
     :raises UnknownEventError: events of the database have types this version does not know.
+    :raises EventCorruptError: an event cannot be read, and its heading names no database.
     """
     folding = _Folding(database, open_writes)
     for event in reading:
@@ -213,8 +232,8 @@ def fold(
             remedy="Update airflow-hive-federation; until then the replica stays at its last event.",
             event_types=sorted(folding.unknown),
         )
-    lost = reading.has_gap(source_id)
-    if lost:
+    lost = reading.has_gap(source_id) or folding.lost
+    if lost or lost_before:
         folding.end_unseen(transactions)
     return folding.result(reading.from_id, reading.to_id(source_id), lost=lost)
 
@@ -240,11 +259,11 @@ def plan_table(
         return _new_table(TableWork.CREATE, name, source, folded)
     if replace or folded.created.get(name, 0) > target.loaded_id:
         return _new_table(TableWork.REPLACE, name, source, folded)
-    looked_at = always or folded.lost or name in folded.looked_at
+    looked_at = always or folded.is_doubtful(name) or name in folded.looked_at
     if source is None:
         return TablePlan(work=TableWork.CONTINUE if looked_at else TableWork.NOTHING)
     writes = _above(target.high_watermark, folded.writes.get(name, ()))
-    if folded.lost:
+    if folded.is_doubtful(name):
         writes = _with_lost(writes, target.high_watermark, source)
     known = _contiguous(writes, target.high_watermark)
     reached = known[-1][1] if known else target.high_watermark
@@ -253,7 +272,7 @@ def plan_table(
     seen = _seen(source, reached, folded, name)
     if not (looked_at or known or _ended(target.open_ids, seen)):
         return TablePlan(work=TableWork.NOTHING)
-    return TablePlan(work=TableWork.CONTINUE, write_ids=seen, writes=known)
+    return TablePlan(work=TableWork.CONTINUE, write_ids=seen, writes=known, reached=reached)
 
 
 def lost_ends(plans: Iterable[TablePlan]) -> list[tuple[int, int]]:
@@ -298,11 +317,18 @@ class _Folding:
         self._partitions_gone: dict[str, set[str]] = {}
         self._database_changed = self._functions_changed = False
         self._kept: dict[str, str] = {}
+        self._evidence = Evidence(database)
+        self._doubtful: set[str] = set()
+        self._unreadable: list[ev.UnreadableEvent] = []
         self.unknown: set[str] = set()
+        self.lost = False
 
     def add(self, event: ev.Event) -> None:
         self._kept.update((canonical(uri), place) for uri, place in event.kept)
-        if isinstance(event, ev.TxnEnded):
+        self._evidence.add(event)
+        if isinstance(event, ev.UnreadableEvent):
+            self._cannot_read(event)
+        elif isinstance(event, ev.TxnEnded):
             if event.txn_id in self._open:
                 del self._open[event.txn_id]
                 self._ends.append(event.txn_id, int(event.committed))
@@ -335,8 +361,20 @@ class _Folding:
             database_changed=self._database_changed or lost,
             functions_changed=self._functions_changed or lost,
             lost=lost,
+            doubtful=frozenset(self._doubtful),
+            unreadable=self._unreadable,
             kept=self._kept,
+            evidence=self._evidence,
         )
+
+    def _cannot_read(self, event: ev.UnreadableEvent) -> None:
+        concern = concern_of(event, self._database)
+        if concern is not Concern.NOTHING:
+            self._unreadable.append(event)
+        if concern is Concern.TABLE:
+            self._doubtful.add(event.table)
+        self._functions_changed = self._functions_changed or concern is Concern.FUNCTIONS
+        self.lost = self.lost or concern is Concern.DATABASE
 
     def _of_ours(self, event: ev.Event) -> None:
         if isinstance(event, ev.WriteIdsAllocated):
@@ -396,7 +434,13 @@ def _new_table(work: TableWork, name: str, source: ValidWriteIds | None, folded:
             table=name,
             event_id=folded.to_id,
         )
-    return TablePlan(work=work, write_ids=_seen(source, reached, folded, name), seed=seed, writes=known)
+    return TablePlan(
+        work=work,
+        write_ids=_seen(source, reached, folded, name),
+        seed=seed,
+        writes=known,
+        reached=reached,
+    )
 
 
 def _seen(source: ValidWriteIds, reached: int, folded: EventFold, name: str) -> ValidWriteIds:

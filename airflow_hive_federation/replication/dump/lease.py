@@ -10,21 +10,28 @@ missing rows.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from airflow_hive_federation.errors import HiveFederationError, MetastoreError, TransactionError
+from airflow_hive_federation.errors import (
+    HiveFederationError,
+    MetastoreError,
+    TransactionAbortedError,
+    TransactionError,
+)
+from airflow_hive_federation.metastore.heartbeat import Heartbeat, Loss
 from airflow_hive_federation.metastore.idl import types
 
 if TYPE_CHECKING:
-    from airflow_hive_federation.metastore import MetastorePool
+    from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 
 logger = logging.getLogger(__name__)
 
 _HEARTBEAT_S = 60.0
+#: Less than ``hive.txn.timeout`` where it is Hive's default.
+_SILENCE_S = 270.0
 
 
 def open_lease(pool: MetastorePool, *, policy: str) -> int:
@@ -44,12 +51,12 @@ def end_lease(pool: MetastorePool, txn_id: int) -> None:
 
 
 @contextmanager
-def lease_of_a_dump(pool: MetastorePool, *, policy: str) -> Iterator[int]:
+def lease_of_a_dump(pool: MetastorePool, *, policy: str) -> Iterator[LeaseKeeper]:
     """Yield a lease, kept while a dump is written. It stays open for the load, unless the dump fails."""
     lease = open_lease(pool, policy=policy)
     try:
-        with LeaseKeeper(pool, lease):
-            yield lease
+        with LeaseKeeper(pool, lease) as keeper:
+            yield keeper
     except HiveFederationError:
         # The next run takes a lease of its own. If the source is what failed, this one ends by its timeout.
         with suppress(MetastoreError):
@@ -77,43 +84,56 @@ def files_kept(pool: MetastorePool, database: str, tables: Sequence[str], *, pol
 
 
 class LeaseKeeper:
-    """Sends heartbeats for a lease while the block runs.
+    """Sends heartbeats for a lease while the block runs, over a connection of its own.
 
     :param pool: connections to the source.
     :param txn_id: the lease.
     """
 
     def __init__(self, pool: MetastorePool, txn_id: int) -> None:
-        self._pool = pool
-        self._txn_id = txn_id
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name=f"lease-{txn_id}", daemon=True)
+        self.txn_id = txn_id
+        self._heart = Heartbeat(
+            pool.settings,
+            self._beat,
+            name=f"read transaction {txn_id}",
+            interval_s=_HEARTBEAT_S,
+            silence_s=_SILENCE_S,
+            on_loss=self._warn,
+        )
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._heart.start(at_once=True)  # the dump may have ended minutes ago
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stopped.set()
-        self._thread.join()
+        self._heart.stop()
 
-    def _beat(self) -> None:
-        # The first beat at once: the dump may have ended minutes ago.
-        while True:
-            try:
-                with self._pool.client() as client:
-                    client.heartbeat_txn_range(self._txn_id, self._txn_id)
-            except TransactionError as error:
-                logger.warning(
-                    "Read transaction %d on the source has ended: its cleaner may remove files before "
-                    "they are copied, in which case the copy says so and the dump must be repeated. %s",
-                    self._txn_id,
-                    error,
-                )
-                return
-            except MetastoreError as error:
-                logger.warning("Heartbeat of read transaction %d failed: %s", self._txn_id, error)
-            if self._stopped.wait(_HEARTBEAT_S):
-                return
+    def check(self) -> None:
+        """Have the source confirm that it has kept everything up to now.
+
+        :raises TransactionAbortedError: the read transaction has ended.
+        """
+        if (loss := self._heart.prove()) is not None:
+            raise TransactionAbortedError(
+                f"Read transaction {self.txn_id} on the source is lost: {loss.word}. Files may have been "
+                "removed while they were listed.",
+                remedy="Run it again: what was listed is not used.",
+                txn_id=self.txn_id,
+            ) from loss.cause
+
+    def _beat(self, client: MetastoreClient) -> None:
+        answer = client.heartbeat_txn_range(self.txn_id, self.txn_id)
+        if self.txn_id in {*(answer.aborted or ()), *(answer.nosuch or ())}:
+            raise TransactionAbortedError(
+                f"The source has ended read transaction {self.txn_id}.", txn_id=self.txn_id
+            )
+
+    def _warn(self, loss: Loss) -> None:
+        logger.warning(
+            "Read transaction %d on the source is lost: its cleaner may remove files before they are copied, "
+            "in which case the copy says so and the dump must be repeated. %s",
+            self.txn_id,
+            loss.word,
+        )

@@ -16,7 +16,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -35,11 +35,14 @@ from airflow_hive_federation.replication.dump.bootstrap import dumped_files
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.homes import Homes
 from airflow_hive_federation.replication.dump.lease import LeaseKeeper, end_lease
+from airflow_hive_federation.replication.load.copying import files_there
+from airflow_hive_federation.replication.load.creating import create_table, keep_managed
+from airflow_hive_federation.replication.load.survey import Survey, is_noted, note_placed
+from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.metadata import definitions, statistics
 from airflow_hive_federation.replication.metadata.constraints import (
     add_foreign_keys,
     target_constraints,
-    without_foreign_keys,
 )
 from airflow_hive_federation.replication.metadata.definitions import TableKind
 from airflow_hive_federation.replication.metadata.functions import (
@@ -53,6 +56,7 @@ from airflow_hive_federation.replication.progress import counted
 from airflow_hive_federation.replication.target import database as target
 from airflow_hive_federation.replication.target import markers
 from airflow_hive_federation.replication.target.cycle_history import BOOTSTRAP, CycleRecord
+from airflow_hive_federation.replication.target.foreign_writes import SHOWN, ForeignWrite
 from airflow_hive_federation.replication.target.markers import TargetState
 from airflow_hive_federation.replication.verification.differences import (
     Difference,
@@ -76,6 +80,8 @@ class LoadSummary:
 
     :param dump: URI of the dump; of an idle cycle, of the one the target was loaded from last.
     :param idle: there was nothing to do.
+    :param skipped: tables of the source that are not replicated although the policy asks for them, with the
+        reason.
     """
 
     dump: str
@@ -85,6 +91,7 @@ class LoadSummary:
     partitions: int
     functions: int
     idle: bool = False
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
 
 def load_bootstrap(
@@ -97,6 +104,7 @@ def load_bootstrap(
     threads: int = 4,
     progress: Callable[[str], None] = logger.info,
     on_step: Callable[[str], None] = lambda _: None,
+    check: Callable[[], None] = lambda: None,
 ) -> LoadSummary:
     """Load a finished dump; a load that was published already changes nothing.
 
@@ -106,10 +114,13 @@ def load_bootstrap(
     :param run_copy: carries out a copy plan (URI of the plan, URI of the directory for outcomes).
     :param threads: tables created side by side.
     :param on_step: told each step before it is taken; tests kill there.
+    :param check: is called before each file that is removed; raises if the cycle must end.
     :raises DumpIncompleteError: the dump is not finished, or the source has removed files it lists.
     :raises DumpCorruptError: the dump is not as it was written.
     :raises TargetNotOursError: the target database is not this policy's.
     :raises TargetChangedError: a table there was changed by someone else, or is not ours.
+    :raises LocationConflictError: tables would share or nest directories of the target.
+    :raises HiddenLocationError: Hive would hide tables of the target.
     """
     directory = DumpDirectory(dump, policy.storage_options)
     load = _Load(target_pool, policy, directory, progress=progress, on_step=on_step)
@@ -122,7 +133,7 @@ def load_bootstrap(
         load.reserve()
         with LeaseKeeper(source, load.lease):
             load.copy(run_copy)
-        load.sweep()
+        load.sweep(check)
         load.create(threads)
         load.publish()
     return acknowledge(source, directory, load.lease, load.summary(), on_step=on_step)
@@ -162,6 +173,7 @@ class _Load:
         self._event_id = int(self._manifest["event_id"])
         self._functions = list(directory.read_lines("functions.jsonl"))
         self._layout = TargetLayout(policy=policy, managed="")
+        self._places: TargetPlaces
         self._began_s = time.time()
 
     @property
@@ -206,10 +218,15 @@ class _Load:
             target.reserve_target(client, self._policy, source, checkpoint=self._directory.uri)
             self._layout = target.find_layout(client, self._policy)
             self._refuse_foreign_tables(client)
+        self._places = TargetPlaces(self._directory, self._layout)
 
     def copy(self, run_copy: CopyRunner) -> None:
         self._on_step("copy_plan")
-        count = write_plan(self._copy_plan, self._copy_items(), options=self._policy.storage_options)
+        if not self._policy.into_existing:
+            self._refuse_foreign_files()
+        count = write_plan(
+            self._copy_plan, self._places.each_once(self._copy_items()), options=self._policy.storage_options
+        )
         self._on_step("copy")
         if not count:
             return
@@ -224,7 +241,7 @@ class _Load:
                 path=error.facts.get("path"),
             ) from error
 
-    def sweep(self) -> None:
+    def sweep(self, check: Callable[[], None]) -> None:
         """Remove what earlier loads of this policy planned to copy and this one does not.
 
         Such a load was given up (its dump had gone out of date, say) before it created a table; its files lie
@@ -241,8 +258,10 @@ class _Load:
         wanted = {canonical(item.target) for item in read_plan(ours, options=options)}
         for plan in sorted(plans - {ours}):
             for item in read_plan(plan, options=options):
-                if canonical(item.target) not in wanted and remove_file(item.target, options):
-                    self._progress(f"Removed {item.target}, left by an earlier load")
+                if canonical(item.target) not in wanted:
+                    check()
+                    if remove_file(item.target, options):
+                        self._progress(f"Removed {item.target}, left by an earlier load")
 
     def create(self, threads: int) -> None:
         self._on_step("functions")
@@ -261,6 +280,10 @@ class _Load:
                     job.result()
 
     def publish(self) -> None:
+        for facts in self._manifest["tables"]:
+            if is_noted(facts["kind"]):
+                document = self._directory.read_json(table_file("tables", facts["name"], ".json"))
+                note_placed(self._directory, self._layout, document)
         self._on_step("publish")
         with self._pool.client() as client:
             target.publish_target(client, self._policy, self._record())
@@ -286,6 +309,7 @@ class _Load:
             tables=len(self._manifest["tables"]),
             partitions=self._manifest["partitions"],
             functions=len(self._functions),
+            skipped=Homes(self._directory).skipped,
         )
 
     # -- what goes where -------------------------------------------------------------------------------
@@ -294,12 +318,7 @@ class _Load:
         for facts in self._manifest["tables"]:
             document = self._directory.read_json(table_file("tables", facts["name"], ".json"))
             for file in dumped_files(self._directory, facts["name"]):
-                yield CopyItem(
-                    source=file.uri,
-                    target=self._layout.file(document, file),
-                    size_bytes=file.size_bytes,
-                    visible_write_ids=document["write_ids"] if file.filtered else None,
-                )
+                yield self._layout.item(document, file)
         for function in self._functions:
             yield from function_items(function, self._layout)
 
@@ -322,6 +341,26 @@ class _Load:
                 f"{self._policy.name!r} did not make: {', '.join(sorted(foreign))}.",
                 remedy="Drop or move them, or set into_existing to adopt what is identical.",
                 differences=sorted(foreign),
+            )
+
+    def _refuse_foreign_files(self) -> None:
+        """Files where a new table is to lie would be its rows, or be replaced by them."""
+        foreign: list[ForeignWrite] = []
+        with self._pool.client() as client:
+            survey = Survey(client, self._layout, self._directory, None)
+        for facts in self._manifest["tables"]:
+            if TableKind(facts["kind"]).has_files:
+                document = self._directory.read_json(table_file("tables", facts["name"], ".json"))
+                there = files_there(self._layout, document, self._policy.storage_options)
+                foreign += survey.files(document, there)
+        if foreign:
+            found = sorted(map(str, foreign))
+            raise TargetChangedError(
+                f"Where tables of target database {self._policy.target_database} are to lie, there are files "
+                f"that policy {self._policy.name!r} did not place:\n  " + "\n  ".join(found[:SHOWN]),
+                remedy="Move them elsewhere, or set into_existing to replace what has the name of a file of "
+                "the source.",
+                differences=found,
             )
 
     def _create_table(self, name: str) -> None:
@@ -358,12 +397,9 @@ class _Load:
 
     def _create_or_keep(self, client: MetastoreClient, made: Any, constraints: Mapping[str, Any]) -> None:
         try:
-            client.create_table(
-                made,
-                constraints=without_foreign_keys(target_constraints(constraints, self._policy)),
-                environment=statistics.KEEP_STATISTICS,
-            )
+            create_table(client, made, target_constraints(constraints, self._policy))
         except AlreadyExistsError:
+            keep_managed(client, made)
             found = client.get_table(made.dbName, made.tableName)
             found_differences = definition_differences(made, found)
             if not found_differences:
@@ -388,6 +424,7 @@ class _Load:
                 client,
                 some,
                 valid_write_ids=self._seed(name, document["write_ids"]) if document["write_ids"] else None,
+                insert_only=document["kind"] == TableKind.INSERT_ONLY.value,
                 # What was there keeps its data where that is identical, and takes our definition.
                 replace=self._policy.into_existing,
             )

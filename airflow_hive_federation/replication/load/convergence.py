@@ -21,18 +21,19 @@ from airflow_hive_federation.metastore.wire import from_json, to_json
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.dump.contents import name_of
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.load.creating import create_table
 from airflow_hive_federation.replication.metadata import definitions, statistics
 from airflow_hive_federation.replication.metadata.constraints import (
     add_foreign_keys,
     converge_constraints,
     is_constrained,
     target_constraints,
-    without_foreign_keys,
 )
 from airflow_hive_federation.replication.metadata.definitions import TableKind, definition
 from airflow_hive_federation.replication.metadata.layout import TargetLayout
 from airflow_hive_federation.replication.progress import counted
 from airflow_hive_federation.replication.target import markers
+from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
@@ -102,11 +103,7 @@ class TableConvergence:
         try:
             found = self._client.get_table(self._database, self._name)
         except NoSuchObjectError:
-            self._client.create_table(
-                wanted,
-                constraints=without_foreign_keys(copy.copy(self._constraints)),
-                environment=statistics.KEEP_STATISTICS,
-            )
+            create_table(self._client, self._created(self._table()), copy.copy(self._constraints))
         else:
             self._alter(found, wanted)
             converge_constraints(self._client, self._layout.policy, self._name, self._constraints)
@@ -122,6 +119,7 @@ class TableConvergence:
         found = self._client.get_table(
             self._database, self._name, with_column_stats=True, valid_write_ids=valid
         )
+        wanted = self._writable(wanted, found)
         if not _same(wanted, found):
             wanted.parameters = _keeping_ours(wanted.parameters, found.parameters)
             if self._write_ids is None:
@@ -130,11 +128,15 @@ class TableConvergence:
         if wanted.partitionKeys:
             self._describe_partitions(valid)
 
-    def drop_partitions(self) -> None:
-        """Drop the partitions that the source has no more, and that :meth:`shape` has met."""
-        if self._surplus:
+    def drop_partitions(self, gone: Collection[str] | None) -> None:
+        """Drop the partitions that the source has no more, and that :meth:`shape` has met.
+
+        :param gone: names of partitions that may go; ``None`` for all that the source does not have.
+        """
+        names = [one for one in self._surplus if gone is None or one in gone]
+        if names:
             managed = self._document["kind"] != TableKind.EXTERNAL.value
-            self._client.drop_partitions(self._database, self._name, self._surplus, delete_data=managed)
+            self._client.drop_partitions(self._database, self._name, names, delete_data=managed)
 
     def constrain(self) -> None:
         """Bring the constraints to those of the source once more.
@@ -167,6 +169,7 @@ class TableConvergence:
         altered = copy.deepcopy(wanted)
         altered.parameters = _keeping_ours(altered.parameters, found.parameters)
         altered.id = found.id
+        self._make_place(wanted, found)
         self._client.alter_table(self._database, self._name, altered, environment=statistics.KEEP_STATISTICS)
 
     def _describe_table(self, wanted: Any, valid: str | None) -> None:
@@ -200,14 +203,29 @@ class TableConvergence:
         """Take statistics away that a reader of the dump's write ids must not believe.
 
         Hive writes statistics before it commits (``StatsTask``): they may be of a transaction that is open
-        yet, or was aborted. Those without a write id, which a new table has, hold for nobody
-        (``ObjectStore.isCurrentStatsValidForTheQuery``), and the metastore lets nobody write them.
+        yet, or was aborted. Those without a write id, which what is new and empty has, hold for everybody
+        (``ObjectStore.isCurrentStatsValidForTheQuery``); those of columns need one.
         """
         if self._write_ids is None:
             return made
         write_id = _write_id(made)
-        believed = write_id is not None and self._write_ids.is_valid(write_id)
-        return made if believed else _without_statistics(made)
+        if write_id is None:
+            return _without_column_statistics(made) if _is_empty(made) else _without_statistics(made)
+        return made if self._write_ids.is_valid(write_id) else _without_statistics(made)
+
+    def _created(self, made: Any) -> Any:
+        """A table or partition as it is created: what is known to be empty says so from the beginning.
+
+        A metastore lets nobody call statistics of a transactional table accurate later, without a write id.
+        """
+        keeps = self._write_ids is not None and _write_id(made) is None
+        return _without_column_statistics(made) if keeps else _without_statistics(made)
+
+    def _writable(self, wanted: Any, found: Any) -> Any:
+        """What is wanted, without what a metastore lets nobody write: see :meth:`_created`."""
+        flags = [(one.parameters or {}).get(_ACCURATE) for one in (wanted, found)]
+        refused = self._write_ids is not None and _write_id(wanted) is None and flags[0] != flags[1]
+        return _without_statistics(wanted) if refused else wanted
 
     # -- partitions ------------------------------------------------------------------------------------
 
@@ -216,15 +234,17 @@ class TableConvergence:
         surplus = set(there)
         for some in self._side_by_side(there):
             surplus.difference_update(name for name, _, _ in some)
-            new = [_without_statistics(one) for _, one, found in some if found is None]
+            new = [self._created(one) for _, one, found in some if found is None]
             if new:
                 self._client.add_partitions(new, if_not_exists=True, environment=statistics.KEEP_STATISTICS)
             changed = [
-                _without_statistics(_kept(one, found))
+                (one, found)
                 for _, one, found in some
                 if found is not None and not _same(one, found, columns=False)
             ]
-            self._alter_partitions(changed)
+            for one, found in changed:
+                self._make_place(one, found)
+            self._alter_partitions([_without_statistics(_kept(one, found)) for one, found in changed])
         self._surplus = sorted(surplus)
 
     def _stale_partitions(self) -> set[str] | None:
@@ -260,8 +280,8 @@ class TableConvergence:
                         remedy="Somebody else dropped it during the load. Load again: it is made anew.",
                         differences=[name],
                     )
-                wanted = statistics.without_stale_statistics(_kept(one, found))
-                if not _same(wanted, found):
+                wanted = self._writable(statistics.without_stale_statistics(_kept(one, found)), found)
+                if not _same(wanted, found) or (valid and _write_id(wanted) not in {None, found.writeId}):
                     if self._write_ids is None:
                         statistics.delete_column_statistics(self._client, wanted, found, name)
                     changed[_write_id(wanted) if valid else None].append(wanted)
@@ -282,6 +302,19 @@ class TableConvergence:
             valid_write_ids=valid if write_id else None,
             write_id=write_id,
         )
+
+    def _make_place(self, wanted: Any, found: Any) -> None:
+        """Make the directory that a table or partition moves to.
+
+        A metastore makes those of new ones, not those of altered ones (``HiveAlterHandler``). Without files,
+        the directory would not come into being by the copy either, and Hive's jobs fail on one that is not
+        there (``FileInputFormat``).
+        """
+        place = wanted.sd.location if wanted.sd is not None else None
+        if place and found.sd is not None and place != found.sd.location:
+            filesystem, path = open_filesystem(place, self._layout.policy.storage_options)
+            with storage_errors(place):
+                filesystem.makedirs(path, exist_ok=True)
 
     def _names_there(self) -> set[str]:
         return set(self._client.list_partition_names(self._database, self._name))
@@ -328,6 +361,16 @@ def _without_statistics(made: Any) -> Any:
     if stripped.parameters:
         stripped.parameters.pop(_ACCURATE, None)
     return stripped
+
+
+def _without_column_statistics(made: Any) -> Any:
+    stripped = copy.copy(made)
+    stripped.colStats = None
+    return stripped
+
+
+def _is_empty(one: Any) -> bool:
+    return (one.parameters or {}).get("numRows") == "0"
 
 
 def _kept(wanted: Any, found: Any) -> Any:

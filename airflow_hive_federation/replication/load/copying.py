@@ -9,7 +9,7 @@ hide what it replaces. Such a directory is copied to a hidden place beside, and 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from airflow_hive_federation.acid.names import (
     is_acid_directory,
     parse_directory,
 )
-from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.model.files import CopyItem, FileEntry
 from airflow_hive_federation.replication.dump.bootstrap import dumped_files
 from airflow_hive_federation.replication.dump.contents import VisibleFile
 from airflow_hive_federation.replication.dump.directory import DumpDirectory
@@ -29,6 +29,7 @@ from airflow_hive_federation.storage.filesystem import (
     canonical,
     join,
     open_filesystem,
+    remove_file,
     rename,
     storage_errors,
 )
@@ -52,37 +53,40 @@ class TableCopy:
     extraneous: list[str] = field(default_factory=list)
 
 
+def files_there(
+    layout: TargetLayout, document: Mapping[str, Any], options: Mapping[str, Any] | None = None
+) -> dict[str, FileEntry]:
+    """List what lies on the target where a dump's table lies, by canonical URI."""
+    listings = list_many(list(_roots(layout, document)), options=options, missing_ok=True)
+    return {
+        canonical(join(root, entry.path)): entry for root, entries in listings.items() for entry in entries
+    }
+
+
 def plan_copy(
     directory: DumpDirectory,
     layout: TargetLayout,
     document: Mapping[str, Any],
     *,
+    there: Mapping[str, FileEntry],
     visible: int | None,
     before: Mapping[str, tuple[int, int]],
     mended: Collection[str] = (),
     complete: int = 0,
-    options: Mapping[str, Any] | None = None,
 ) -> TableCopy:
     """Compare a table's files with what lies on the target.
 
     :param directory: the dump.
     :param layout: where its tables lie on the target.
     :param document: the table's document.
+    :param there: what lies on the target, see :func:`files_there`.
     :param visible: highest write id that readers of the target see; ``None`` for a table that is not there.
     :param before: size and modification time of the source's files when they were copied last, by URI: for
         tables that are not transactional, whose files may change.
     :param complete: write id up to which the target has everything, nothing below it being open.
     :param mended: canonical URIs of files of the target that are not what was copied.
-    :param options: storage options.
     """
     transactional = TableKind(document["kind"]).transactional
-    roots = list(_roots(layout, document))
-    listings = list_many(roots, options=options, missing_ok=True)
-    there = {
-        canonical(join(root, entry.path)): entry.size_bytes
-        for root, entries in listings.items()
-        for entry in entries
-    }
     directories = _directories(there)
     copy = TableCopy()
     wanted = set()
@@ -90,36 +94,36 @@ def plan_copy(
         target = layout.file(document, file)
         key = canonical(target)
         wanted.add(key)
-        same = there.get(key) == file.size_bytes and not file.filtered and key not in mended
+        found = there[key].size_bytes if key in there else None
+        same = found == file.size_bytes and not file.filtered and key not in mended
         if same and (transactional or before.get(file.uri) == (file.size_bytes, file.modified_ns)):
             continue
         if key not in mended and _is_covered(target, complete, directories):
             continue
+        hidden = None
         staged = _stage(layout, document, file) if visible is not None else None
         if staged and _begins_at_or_below(file.target_path, visible or 0):
             home = target.rpartition("/")[0]
             parent, _, name = canonical(home).rpartition("/")
             if name not in directories.get(parent, ()):
                 copy.staged[staged] = home
-                target = join(staged, file.target_path.partition("/")[2])
-        copy.items.append(
-            CopyItem(
-                source=file.uri,
-                target=target,
-                size_bytes=file.size_bytes,
-                visible_write_ids=document["write_ids"] if file.filtered else None,
-                kept=file.kept or None,
-            )
-        )
+                hidden = join(staged, file.target_path.partition("/")[2])
+        copy.items.append(layout.item(document, file, hidden))
     surplus = there.keys() - wanted
     # A transactional table keeps what was replaced by a compaction: its own readers pass over it.
     copy.extraneous = sorted(surplus.intersection(mended) if transactional else surplus)
     return copy
 
 
-def place_staged(copy: TableCopy, options: Mapping[str, Any] | None = None) -> None:
-    """Move what was copied to hidden places to where readers look, a directory at a time."""
+def place_staged(
+    copy: TableCopy, options: Mapping[str, Any] | None = None, *, check: Callable[[], None] = lambda: None
+) -> None:
+    """Move what was copied to hidden places to where readers look, a directory at a time.
+
+    :param check: is called before each directory; raises if the cycle must end.
+    """
     for staged, home in copy.staged.items():
+        check()
         filesystem, path = open_filesystem(staged, options)
         _, target = open_filesystem(home, options)
         with storage_errors(home):
@@ -128,19 +132,23 @@ def place_staged(copy: TableCopy, options: Mapping[str, Any] | None = None) -> N
                 rename(filesystem, path, target)
     # A partition may have several, so none of the hidden places goes before all have been moved.
     for stage in sorted({staged.rpartition("/")[0] for staged in copy.staged}):
+        check()
         filesystem, path = open_filesystem(stage, options)
         with storage_errors(stage):
             if filesystem.exists(path):
                 filesystem.rm(path, recursive=True)
 
 
-def remove_extraneous(copy: TableCopy, options: Mapping[str, Any] | None = None) -> None:
-    """Remove files that the source has no more."""
+def remove_extraneous(
+    copy: TableCopy, options: Mapping[str, Any] | None = None, *, check: Callable[[], None] = lambda: None
+) -> None:
+    """Remove files that the source has no more.
+
+    :param check: is called before each file; raises if the cycle must end.
+    """
     for uri in copy.extraneous:
-        filesystem, path = open_filesystem(uri, options)
-        with storage_errors(uri):
-            if filesystem.exists(path):
-                filesystem.rm_file(path)
+        check()
+        remove_file(uri, options)
 
 
 def final_uri(uri: str) -> str:

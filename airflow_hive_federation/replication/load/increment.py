@@ -2,17 +2,18 @@
 
 Steps, in this order; each can be killed and repeated:
 
-1. tables whose names stand for others now are dropped;
-2. files are copied. What readers could see too early waits in hidden places (see :mod:`.copying`).
+1. what others wrote to the target is looked for: there must be nothing (see :mod:`.survey`);
+2. tables whose names stand for others now are dropped;
+3. files are copied. What readers could see too early waits in hidden places (see :mod:`.copying`).
    Meanwhile, the source's transactions are opened on the target, transactional tables that are there get
    their write ids, and of those that keep their shape is taken back what was said of their rows: readers see
    nothing of it, however long the copy takes to succeed;
-3. functions and tables get their new shape, new tables their write ids;
-4. the transactions end in the source's order: with each, its rows become visible, in all tables at once (see
+4. functions and tables get their new shape, new tables their write ids;
+5. the transactions end in the source's order: with each, its rows become visible, in all tables at once (see
    :mod:`.replay`); those that follow each other and wrote to different tables are one (see :mod:`.merging`);
-5. what the source has no more is dropped: partitions, tables, files;
-6. statistics are written; transactions that dangle are aborted;
-7. ``repl.last.id`` moves: published.
+6. what the source has no more is dropped: partitions, tables, files;
+7. statistics are written; transactions that dangle are aborted;
+8. ``repl.last.id`` moves: published.
 
 Nothing but the last step says that the increment is done, and every step asks the target what is left to do.
 """
@@ -29,19 +30,20 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.errors import TargetChangedError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_json
-from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.model.files import CopyItem, FileEntry
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.dump.bootstrap import dumped_files
 from airflow_hive_federation.replication.dump.contents import name_of
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.dump.ends import ENDS, merging_of, writes_file
 from airflow_hive_federation.replication.dump.homes import Homes, digests_file
-from airflow_hive_federation.replication.dump.increment import ENDS, merging_of, writes_file
 from airflow_hive_federation.replication.dump.increment_plan import TableState, TableWork
 from airflow_hive_federation.replication.dump.lease import LeaseKeeper
 from airflow_hive_federation.replication.load.bootstrap import CopyRunner, LoadSummary, acknowledge
 from airflow_hive_federation.replication.load.convergence import TableConvergence
 from airflow_hive_federation.replication.load.copying import (
     TableCopy,
+    files_there,
     place_staged,
     plan_copy,
     remove_extraneous,
@@ -49,8 +51,11 @@ from airflow_hive_federation.replication.load.copying import (
 from airflow_hive_federation.replication.load.merging import Merging
 from airflow_hive_federation.replication.load.pairs import Pairs
 from airflow_hive_federation.replication.load.replay import Replay
+from airflow_hive_federation.replication.load.survey import Survey, note_placed
+from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.metadata.database_properties import take_properties
 from airflow_hive_federation.replication.metadata.definitions import TableKind
+from airflow_hive_federation.replication.metadata.directories import tables_with_files
 from airflow_hive_federation.replication.metadata.functions import (
     converge_functions,
     function_claim,
@@ -60,7 +65,8 @@ from airflow_hive_federation.replication.metadata.functions import (
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.target import cycle_history, markers
 from airflow_hive_federation.replication.target.database import find_layout
-from airflow_hive_federation.replication.target.position import read_position
+from airflow_hive_federation.replication.target.foreign_writes import ForeignWrite, refuse_foreign_writes
+from airflow_hive_federation.replication.target.position import read_position, refuse_later_writes
 from airflow_hive_federation.replication.verification.mends import Mend
 from airflow_hive_federation.storage.filesystem import canonical
 from airflow_hive_federation.storage.plan_files import write_plan
@@ -80,6 +86,7 @@ def load_increment(
     run_copy: CopyRunner,
     progress: Callable[[str], None] = logger.info,
     on_step: Callable[[str], None] = lambda _: None,
+    check: Callable[[], None] = lambda: None,
 ) -> LoadSummary:
     """Load a finished incremental dump; one that was published already changes nothing.
 
@@ -88,19 +95,24 @@ def load_increment(
     :param dump: URI of the dump.
     :param run_copy: carries out a copy plan (URI of the plan, URI of the directory for outcomes).
     :param on_step: told each step before it is taken; tests kill there.
+    :param check: is called before each file that is moved or removed; raises if the cycle must end.
     :raises DumpIncompleteError: the dump is not finished.
     :raises DumpCorruptError: the dump is not as it was written.
     :raises TargetNotOursError: the target database is not this policy's.
     :raises TargetChangedError: the target stands at another event, or somebody wrote to it.
+    :raises LocationConflictError: tables would share or nest directories of the target.
+    :raises HiddenLocationError: Hive would hide tables of the target.
     """
     directory = DumpDirectory(dump, policy.storage_options)
     manifest = directory.manifest()
     with target_pool.client() as client:
-        load = _Load(client, policy, directory, progress=progress, on_step=on_step)
+        load = _Load(client, policy, directory, progress=progress, on_step=on_step, check=check)
         if load.is_published():
             progress(f"{policy.target_database} is published at event {manifest['event_id']} already.")
         else:
+            load.check_places()
             with LeaseKeeper(source, manifest["lease"]):
+                load.survey()
                 load.make_room()
                 load.copy(run_copy)
             load.shape()
@@ -122,7 +134,9 @@ class _Load:
         *,
         progress: Callable[[str], None],
         on_step: Callable[[str], None],
+        check: Callable[[], None],
     ) -> None:
+        self._check = check
         self._client = client
         self._policy = policy
         self._database = policy.target_database
@@ -140,6 +154,7 @@ class _Load:
             facts["name"]: directory.read_json(table_file("tables", facts["name"], ".json"))
             for facts in concerned
         }
+        self._places: TargetPlaces
         self._copies: dict[str, TableCopy] = {}
         self._states: Mapping[str, TableState] = {}
         self._convergences: dict[str, TableConvergence] = {}
@@ -159,7 +174,32 @@ class _Load:
                 remedy="Dump the next increment from where the target stands.",
                 differences=[],
             )
+        position.refuse_foreign_writes(self._policy, replaced=self._mend.replaced)
         return False
+
+    def check_places(self) -> None:
+        """Refuse a plan by which tables would share or nest directories, before anything is dropped."""
+        before = DumpDirectory(self._manifest["previous"], self._policy.storage_options).manifest()["tables"]
+        leaving = {*self._manifest["dropped"]} & {*tables_with_files(before, external=False)}
+        self._places = TargetPlaces(self._directory, self._layout, leaving)
+
+    def survey(self) -> None:
+        """Look for writes of others before anything is placed or dropped; plan what is copied meanwhile.
+
+        :raises TargetChangedError: there are any.
+        """
+        self._on_step("survey")
+        survey = Survey(self._client, self._layout, self._directory, self._manifest["previous"])
+        foreign: list[ForeignWrite] = []
+        if not (self._mend.database or self._policy.into_existing):
+            functions = self._client.get_functions(self._database)
+            foreign += survey.functions(str(one.functionName) for one in functions)
+        for facts in self._concerned:
+            foreign += self._surveyed(survey, facts)
+        for name in self._manifest["dropped"]:
+            if name not in self._mend.tables:
+                foreign += survey.dropped(name)
+        refuse_foreign_writes(self._database, self._policy.name, foreign)
 
     def make_room(self) -> None:
         """Drop what bears the name of something else now, unless this load has made that already."""
@@ -176,23 +216,13 @@ class _Load:
 
     def copy(self, run_copy: CopyRunner) -> None:
         self._on_step("copy_plan")
-        before = self._files_before()
         for facts in self._concerned:
-            name = facts["name"]
-            if TableKind(facts["kind"]).has_files:
-                state = self._states.get(name)
-                self._copies[name] = plan_copy(
-                    self._directory,
-                    self._layout,
-                    self._documents[name],
-                    visible=state.high_watermark if state else None,
-                    before=before(name),
-                    mended=self._mend.files,
-                    complete=state.complete if state else 0,
-                    options=self._policy.storage_options,
-                )
+            if TableKind(facts["kind"]).has_files and facts["name"] not in self._copies:
+                self._plan_copy(facts["name"], self._files_there(facts["name"]))
+        self._places.spare_shared(self._copies)
         plan = f"{self._directory.uri}/load/copy_plan.jsonl"
-        count = write_plan(plan, self._copy_items(), options=self._policy.storage_options)
+        items = self._places.each_once(self._copy_items())
+        count = write_plan(plan, items, options=self._policy.storage_options)
         self._on_step("copy")
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="prepare") as beside:
             # The copy job in this thread, where Airflow's context is; it asks nothing of the target.
@@ -203,7 +233,7 @@ class _Load:
         for name, copy in self._copies.items():
             if copy.staged:
                 self._on_step(f"place {name}")
-                place_staged(copy, self._policy.storage_options)
+                place_staged(copy, self._policy.storage_options, check=self._check)
         self._progress(f"{self._database}: {count} files copied")
 
     def shape(self) -> None:
@@ -231,7 +261,8 @@ class _Load:
     def drop(self) -> None:
         for facts in self._concerned:
             self._on_step(f"drop partitions {facts['name']}")
-            self._table(facts["name"]).drop_partitions()
+            mended = facts["name"] in self._mend.tables
+            self._table(facts["name"]).drop_partitions(None if mended else frozenset(facts.get("gone", ())))
         for name in self._manifest["dropped"]:
             self._on_step(f"drop {name}")
             self._drop_table(name)
@@ -242,7 +273,7 @@ class _Load:
         for name, copy in self._copies.items():
             if copy.extraneous:
                 self._on_step(f"remove files {name}")
-                remove_extraneous(copy, self._policy.storage_options)
+                remove_extraneous(copy, self._policy.storage_options, check=self._check)
 
     def describe(self) -> None:
         for facts in self._concerned:
@@ -259,6 +290,7 @@ class _Load:
             if not TableKind(document["kind"]).has_files:
                 continue
             known = {**(before.digests(name) if name in before else {}), **copied}
+            note_placed(self._directory, self._layout, document)
             uris = (
                 canonical(self._layout.file(document, one)) for one in dumped_files(self._directory, name)
             )
@@ -268,6 +300,7 @@ class _Load:
 
     def publish(self) -> None:
         self._on_step("publish")
+        refuse_later_writes(self._client, self._policy, self._directory)
         database: Any = self._client.get_database(self._database)
         source: Any = from_json(types.Database, self._directory.read_json("database.json"))
         take_properties(database, source, adopted=self._policy.into_existing)
@@ -294,9 +327,41 @@ class _Load:
             tables=len(self._concerned),
             partitions=sum(facts["partitions"] for facts in self._concerned),
             functions=0,
+            skipped=Homes(self._directory).skipped,
         )
 
     # -- inside ----------------------------------------------------------------------------------------
+
+    def _surveyed(self, survey: Survey, facts: Mapping[str, Any]) -> list[ForeignWrite]:
+        """What others wrote to a table. Its copy is planned by the way, unless room for it is made first."""
+        name, work = facts["name"], facts["work"]
+        foreign: list[ForeignWrite] = []
+        trusted = name in self._mend.tables
+        if name in self._states and not trusted:
+            replaced = work == TableWork.REPLACE.value
+            foreign += survey.dropped(name) if replaced else survey.partitions(name)
+        if TableKind(facts["kind"]).has_files:
+            there = self._files_there(name)
+            foreign += () if trusted else survey.files(self._documents[name], there)
+            if work != TableWork.REPLACE.value and not facts["renewed"]:
+                self._plan_copy(name, there)
+        return foreign
+
+    def _files_there(self, name: str) -> Mapping[str, FileEntry]:
+        return files_there(self._layout, self._documents[name], self._policy.storage_options)
+
+    def _plan_copy(self, name: str, there: Mapping[str, FileEntry]) -> None:
+        state = self._states.get(name)
+        self._copies[name] = plan_copy(
+            self._directory,
+            self._layout,
+            self._documents[name],
+            there=there,
+            visible=state.high_watermark if state else None,
+            before=self._files_before(name),
+            mended=self._mend.files,
+            complete=state.complete if state else 0,
+        )
 
     def _prepare(self) -> None:
         """What can be done while files are copied."""
@@ -386,7 +451,7 @@ class _Load:
             self._client.repl_tbl_writeid_state(self._database, facts["name"], state)
 
     def _drop_table(self, name: str) -> None:
-        self._client.drop_table(self._database, name, delete_data=True, if_exists=True)
+        self._places.drop_table(self._client, name)
 
     def _copy_items(self) -> Iterator[CopyItem]:
         for copy in self._copies.values():
@@ -394,6 +459,7 @@ class _Load:
         for function in self._functions_to_copy():
             yield from function_items(function, self._layout)
 
+    @cached_property
     def _files_before(self) -> Callable[[str], Mapping[str, tuple[int, int]]]:
         """What the source's files were when they were copied last, by table."""
         options = self._policy.storage_options
@@ -425,10 +491,17 @@ class _Load:
         ]
 
     def _functions_kept(self) -> list[str]:
-        """Functions that an adopted database had before: those the source has not, nor had."""
+        """Functions that stay although the source lists none of their names.
+
+        No event tells that they were dropped, nor does a verification ask for it; an adopted database had
+        some of its own before.
+        """
+        gone = set(self._manifest.get("functions_gone", ()))
+        there = [str(one.functionName) for one in self._client.get_functions(self._database)]
+        if not self._mend.database:
+            return [name for name in there if name not in gone]
         if not self._policy.into_existing:
             return []
         previous = DumpDirectory(self._manifest["previous"], self._policy.storage_options)
         had = {one["functionName"] for one in previous.read_lines("functions.jsonl")}
-        there = [str(one.functionName) for one in self._client.get_functions(self._database)]
         return [name for name in there if name not in had]

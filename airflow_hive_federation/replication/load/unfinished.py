@@ -1,4 +1,4 @@
-"""Increments whose load has begun, and was killed or goes on."""
+"""Loads that have begun, and were killed or go on."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from airflow_hive_federation.storage.filesystem import join, open_filesystem, st
 COPY_PLAN = "load/copy_plan.jsonl"
 
 
+def begun_loads(policy: ReplicationPolicy) -> Iterator[DumpDirectory]:
+    """Yield the dumps of a policy whose load has begun to copy: published ones, and others."""
+    filesystem, path = open_filesystem(policy.directory, policy.storage_options)
+    with storage_errors(policy.directory):
+        found = sorted(filesystem.glob(f"{path}/*/{COPY_PLAN}"))
+    for plan in found:
+        yield DumpDirectory(join(policy.directory, plan.split("/")[-3]), policy.storage_options)
+
+
 def unfinished_loads(policy: ReplicationPolicy, loaded: str) -> Iterator[DumpDirectory]:
     """Yield increments that go on from where a target stands, and whose load has begun to copy.
 
     :param loaded: URI of the dump that the target was loaded from last.
     """
-    filesystem, path = open_filesystem(policy.directory, policy.storage_options)
-    with storage_errors(policy.directory):
-        found = sorted(filesystem.glob(f"{path}/*/{COPY_PLAN}"))
-    for plan in found:
-        dump = DumpDirectory(join(policy.directory, plan.split("/")[-3]), policy.storage_options)
-        if dump.manifest().get("previous") == loaded:
-            yield dump
+    return (dump for dump in begun_loads(policy) if dump.manifest().get("previous") == loaded)

@@ -8,14 +8,15 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.replication.metadata import locations
+from airflow_hive_federation.replication.metadata import locations, spark_tables
+from airflow_hive_federation.replication.metadata.view_text import Renaming
+from airflow_hive_federation.replication.metadata.views import rewrite_view, text_claim
 from airflow_hive_federation.replication.target import markers
 from airflow_hive_federation.storage.filesystem import canonical, join
 
@@ -97,6 +98,7 @@ def not_replicated(table: Any) -> str | None:
     A materialized view is rebuilt on the target from the replicated tables, as in Hive's own replication: its
     contents belong to the transactions of the source. What a storage handler keeps (Iceberg, Kudu, JDBC) is
     not in the table's files, or names them by their place on the source: a copy would read the source's data.
+    So it is with the data sources of Spark that are not plain files.
     """
     if table_kind(table) is TableKind.MATERIALIZED_VIEW:
         return "it is a materialized view"
@@ -104,16 +106,25 @@ def not_replicated(table: Any) -> str | None:
     handler = parameters.get("storage_handler")
     if handler or parameters.get("table_type", "").lower() == "iceberg":
         return f"it is kept by {handler or 'Iceberg'}"
-    return None
+    return spark_tables.reason_to_leave_out(table)
 
 
-def target_table(table: Any, *, database: str, location: str | None, parameters: Mapping[str, str]) -> Any:
+def target_table(
+    table: Any,
+    *,
+    database: str,
+    location: str | None,
+    parameters: Mapping[str, str],
+    table_names: Mapping[str, str] | None = None,
+) -> Any:
     """The table as the target gets it.
 
     :param table: wire ``Table`` of the source, column statistics included where it has them.
     :param database: target database.
     :param location: URI of its directory on the target; ``None`` for a view.
     :param parameters: our markers.
+    :param table_names: names on the target of tables that a view may read, by their names on the source.
+    :raises DumpCorruptError: a view that cannot be rewritten.
     """
     made = _copied(table)
     made.dbName = database
@@ -133,8 +144,10 @@ def target_table(table: Any, *, database: str, location: str | None, parameters:
     if made.colStats is not None:
         made.colStats.statsDesc.dbName = database
     if made.tableType == "VIRTUAL_VIEW":
-        made.viewExpandedText = rename_database(made.viewExpandedText, table.dbName, database)
-        made.viewOriginalText = rename_database(made.viewOriginalText, table.dbName, database)
+        names = Renaming(
+            source_database=table.dbName.lower(), target_database=database, tables=table_names or {}
+        )
+        rewrite_view(made, names)
     return made
 
 
@@ -167,7 +180,7 @@ def with_honest_statistics(made: Any, write_ids: str | None) -> Any:
 
 
 def definition(table: Any) -> dict[str, str]:
-    """What makes a table what it is, by field: columns, keys, format, location, lasting parameters.
+    """What makes a table what it is, by field: columns, keys, format, location, text, lasting parameters.
 
     Statistics, times and our own markers stay outside: they change without anybody changing the table.
     """
@@ -180,8 +193,13 @@ def definition(table: Any) -> dict[str, str]:
         **{f"storage.{name}": storage.get(name) for name in _STORAGE_FIELDS},
         **{f"parameters.{name}": parameters[name] for name in parameters if _lasts(name)},
     }
-    if storage.get("location"):
-        found["storage.location"] = canonical(storage["location"])
+    if serde := storage.get("serdeInfo"):
+        properties = spark_tables.comparable_properties(serde.get("parameters") or {})
+        found["storage.serdeInfo"] = {**serde, "parameters": properties}
+    if location := spark_tables.data_location(table):
+        found["storage.location"] = canonical(location)
+    if values.get("tableType") == "VIRTUAL_VIEW":
+        found["text"] = text_claim(table)
     return {name: json.dumps(value, sort_keys=True, ensure_ascii=False) for name, value in found.items()}
 
 
@@ -189,13 +207,6 @@ def definition_digest(table: Any) -> str:
     """Digest of a table's :func:`definition`."""
     text = json.dumps(definition(table), sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def rename_database(text: str | None, old: str, new: str) -> str | None:
-    """Replace the database in the back-quoted names of a view's text (Hive expands names so)."""
-    if text is None or old == new:
-        return text
-    return re.sub(rf"`{re.escape(old)}`(?=\s*\.)", lambda _: f"`{new}`", text, flags=re.IGNORECASE)
 
 
 def _lasts(parameter: str) -> bool:
@@ -219,14 +230,22 @@ def _copied(one: Any) -> Any:
 
 def _move_storage(storage: Any, source_location: str | None, location: str | None) -> None:
     storage.location = location
+    serde = storage.serdeInfo
+    moved = serde and spark_tables.moved_properties(serde.parameters, source_location, location)
+    if moved:
+        storage.serdeInfo = copy.copy(serde)
+        storage.serdeInfo.parameters = moved
     skewed = storage.skewedInfo
     if skewed is not None and skewed.skewedColValueLocationMaps and source_location and location:
-        skewed.skewedColValueLocationMaps = {
-            values: _moved(directory, source_location, location)
+        inside = {
+            values: locations.relative_to(directory, source_location)
             for values, directory in skewed.skewedColValueLocationMaps.items()
         }
-
-
-def _moved(directory: str, source: str, target: str) -> str:
-    inside = locations.relative_to(directory, source)
-    return directory if inside is None else join(target, inside)
+        # Hive lets them point elsewhere: a partition that was renamed names its former directories. A replica
+        # must not read there; without any, Hive reads all of the partition (``ListBucketingPrunerUtils``).
+        whole = all(path is not None for path in inside.values())
+        skewed.skewedColValueLocationMaps = (
+            {values: join(location, path) for values, path in inside.items() if path is not None}
+            if whole
+            else {}
+        )

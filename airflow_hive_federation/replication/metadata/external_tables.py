@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from airflow_hive_federation.errors import DumpCorruptError
+from airflow_hive_federation.replication.metadata.definitions import TableKind
 from airflow_hive_federation.replication.metadata.locations import Place
 from airflow_hive_federation.replication.metadata.places import Places
 
@@ -37,6 +38,11 @@ def roots(places: Places) -> Iterator[Place]:
     """The table's directory, and those of partitions outside it."""
     yield Place(partition="", location=places.root)
     yield from places.outside()
+
+
+def listed_places(kind: TableKind, places: Places) -> list[list[str]]:
+    """The same of an external table as a dump keeps them: names of partitions with URIs of directories."""
+    return [[root.partition, root.location] for root in roots(places)] if kind is TableKind.EXTERNAL else []
 
 
 def entries(table: str, places: Places) -> list[ExternalEntry]:

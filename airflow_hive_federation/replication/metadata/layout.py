@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_json
+from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.replication.dump.contents import VisibleFile
 from airflow_hive_federation.replication.metadata import locations
 from airflow_hive_federation.replication.metadata.definitions import (
@@ -43,7 +44,11 @@ class TargetLayout:
         name = table["tableName"]
         if document["kind"] == TableKind.EXTERNAL.value:
             return locations.external_location(
-                location, self.policy.external_base, table=name, prefix=self.policy.external_prefix
+                location,
+                self.policy.external_base,
+                table=name,
+                prefix=self.policy.external_prefix,
+                authority=self.policy.external_authority,
             )
         root = locations.managed_table_location(self.managed, name)
         if not partition:
@@ -54,6 +59,24 @@ class TargetLayout:
         """URI of a file."""
         return join(self.directory(document, file.directory, file.partition), file.target_path)
 
+    def item(self, document: Mapping[str, Any], file: VisibleFile, target: str | None = None) -> CopyItem:
+        """How a file is copied.
+
+        :param target: URI to copy it to, if that is not :meth:`file`: in a hidden directory one level deeper.
+        """
+        inside = locations.relative_to(file.directory, document["table"]["sd"]["location"])
+        below = inside.count("/") + 1 if inside else 0
+        levels = file.path.count("/") + 1 + below
+        return CopyItem(
+            source=file.uri,
+            target=target or self.file(document, file),
+            size_bytes=file.size_bytes,
+            visible_write_ids=document["write_ids"] if file.filtered else None,
+            kept=file.kept or None,
+            source_levels=levels,
+            target_levels=levels + bool(target),
+        )
+
     def table(self, document: Mapping[str, Any], parameters: Mapping[str, str]) -> Any:
         """The wire ``Table`` that the target gets.
 
@@ -63,7 +86,11 @@ class TargetLayout:
         placed = source.sd is not None and source.sd.location
         location = self.directory(document, source.sd.location, "") if placed else None  # type: ignore[union-attr,arg-type]
         made = target_table(
-            source, database=self.policy.target_database, location=location, parameters=parameters
+            source,
+            database=self.policy.target_database,
+            location=location,
+            parameters=parameters,
+            table_names=self.policy.table_names,
         )
         made.parameters[markers.DEFINITION] = definition_digest(made)
         return with_honest_statistics(made, document["write_ids"])

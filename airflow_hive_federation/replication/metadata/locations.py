@@ -27,11 +27,17 @@ def managed_table_location(database_location: str, table: str) -> str:
 
 
 def external_location(
-    source_location: str, base: str | None, *, table: str, prefix: str | None = None
+    source_location: str,
+    base: str | None,
+    *,
+    table: str,
+    prefix: str | None = None,
+    authority: bool = False,
 ) -> str:
     """``/ext_loc/x`` of the source lies at ``<base>/ext_loc/x`` of the target (spec 5).
 
     :param prefix: URI of a directory of the source; what lies below it lands below ``base`` without it.
+    :param authority: put the source's store between: ``s3a://a/x`` lies at ``<base>/a/x``.
     :raises ConfigurationError: there is no base directory.
     """
     if not base:
@@ -40,7 +46,19 @@ def external_location(
             remedy="Set the policy's external_base (hive.repl.replica.external.table.base.dir).",
         )
     inside = relative_to(source_location, prefix) if prefix else None
-    return join(base, parse_location(source_location).path if inside is None else inside)
+    if inside is not None:
+        return join(base, inside)
+    path = parse_location(source_location).path
+    return join(base, store_directory(source_location), path) if authority else join(base, path)
+
+
+def store_directory(location: str) -> str:
+    """The name of the directory that stands for a location's store below a base directory.
+
+    It is the bucket, or the host and its port: ``nn_8020``, because HDFS refuses names with a colon.
+    """
+    place = parse_location(location)
+    return place.authority.replace(":", "_") or place.scheme
 
 
 def partition_location(

@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.replication.metadata.locations import Place, relative_to
+from airflow_hive_federation.replication.metadata.spark_tables import data_location
 
 
 class Places:
@@ -20,7 +21,7 @@ class Places:
     """
 
     def __init__(self, table: Any, partitions: Iterable[Any] = ()) -> None:
-        self.root: str = (table.sd and table.sd.location) or ""
+        self.root: str = data_location(table) or ""
         self._keys = [key.name for key in table.partitionKeys or ()]
         self._names = bytearray()
         self._ends: array[int] = array("q")
@@ -61,6 +62,12 @@ class Places:
         for place in self:
             if relative_to(place.location, self.root) is None:
                 yield place
+
+    def elsewhere(self) -> Iterator[Place]:
+        """Those of partitions that do not lie at their default place: inside the table's directory or not."""
+        for number, name in enumerate(self.names()) if self._elsewhere else ():
+            if number in self._elsewhere:
+                yield Place(partition=name, location=self._elsewhere[number])
 
     @property
     def apart(self) -> bool:

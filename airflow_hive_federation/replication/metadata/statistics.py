@@ -61,7 +61,12 @@ def iter_partitions(client: MetastoreClient, table: Any) -> Iterator[Any]:
 
 
 def add_partitions(
-    client: MetastoreClient, partitions: Sequence[Any], *, valid_write_ids: str | None, replace: bool = False
+    client: MetastoreClient,
+    partitions: Sequence[Any],
+    *,
+    valid_write_ids: str | None,
+    insert_only: bool = False,
+    replace: bool = False,
 ) -> None:
     """Create the partitions that do not exist yet, then write the column statistics of all.
 
@@ -71,6 +76,8 @@ def add_partitions(
     :param partitions: wire ``Partition`` objects of one table, with ``colStats`` where there are any; these
         are taken off them.
     :param valid_write_ids: for a transactional table, its write ids on this metastore, in Hive's text form.
+    :param insert_only: the table is an insert-only one: with column statistics, a metastore gives its
+        partitions no write id.
     :param replace: give partitions that exist already the definition they have here.
     """
     if not partitions:
@@ -89,6 +96,26 @@ def add_partitions(
             database,
             table,
             stale,
+            environment=KEEP_STATISTICS,
+            valid_write_ids=valid_write_ids,
+            write_id=write_id,
+        )
+    if valid_write_ids is not None:
+        described_ids = set() if insert_only else {id(one) for some in statistics.values() for one, _ in some}
+        _put_write_ids(client, [one for one in partitions if id(one) not in described_ids], valid_write_ids)
+
+
+def _put_write_ids(client: MetastoreClient, partitions: Sequence[Any], valid_write_ids: str) -> None:
+    """Give partitions the write ids under which their statistics hold: created, they have none."""
+    found: defaultdict[int, list[Any]] = defaultdict(list)
+    for one in partitions:
+        if (one.writeId or 0) > 0 and is_accurate(one.parameters, ()):
+            found[one.writeId].append(one)
+    for write_id, some in found.items():
+        client.alter_partitions(
+            some[0].dbName,
+            some[0].tableName,
+            some,
             environment=KEEP_STATISTICS,
             valid_write_ids=valid_write_ids,
             write_id=write_id,

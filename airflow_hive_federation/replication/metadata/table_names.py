@@ -7,21 +7,25 @@ names are translated on the way there, and in what it answers on the way back.
 from __future__ import annotations
 
 import inspect
-import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.events import Event, TableAltered, TableEvent
-from airflow_hive_federation.replication.metadata.definitions import not_replicated
+from airflow_hive_federation.replication.metadata.definitions import TableKind, not_replicated, table_kind
+from airflow_hive_federation.replication.metadata.view_text import Renaming
+from airflow_hive_federation.replication.metadata.views import reason_to_leave_out
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 
+
+#: Why a table stays out that the policy does not ask for.
+LEFT_OUT = "the policy leaves it out"
 
 #: Parameters by which a client's methods are told of tables.
 _TABLES = {"table", "tables", "full_table_names"}
@@ -52,12 +56,20 @@ def reason_to_skip(policy: ReplicationPolicy, table: Any) -> str | None:
     :param table: wire ``Table``, with its name on the target.
     """
     if not policy.replicates(table.tableName):
-        return "the policy leaves it out"
-    read = [name for name in policy.table_names if _reads(table, policy.source_database, name)]
-    if read:
-        # Its text names their columns by them, and aliases look the same.
-        return f"it is a view of tables with other names on the target: {', '.join(sorted(read))}"
+        return LEFT_OUT
+    if table_kind(table) is TableKind.VIEW:
+        return reason_to_leave_out(table, _renaming(policy))
     return not_replicated(table)
+
+
+def asked_for(skipped: Mapping[str, str] | None) -> dict[str, str]:
+    """Those of the tables that stay out which the policy asks for all the same.
+
+    :param skipped: names of tables with the reason why each stays out (:func:`reason_to_skip`).
+    """
+    # (Of increments, earlier versions noted the names alone.)
+    found = skipped if isinstance(skipped, Mapping) else {}
+    return {name: why for name, why in found.items() if why != LEFT_OUT}
 
 
 def is_left_from_before(policy: ReplicationPolicy, table: Any) -> bool:
@@ -65,13 +77,22 @@ def is_left_from_before(policy: ReplicationPolicy, table: Any) -> bool:
 
     :param table: wire ``Table`` of the target.
     """
-    names = policy.table_names.values() if policy.into_existing else ()
-    return any(_reads(table, policy.target_database, name) for name in names)
+    if not policy.into_existing or table_kind(table) is not TableKind.VIEW:
+        return False
+    way_here = Renaming(
+        source_database=policy.target_database,
+        target_database=policy.source_database,
+        tables={target: source for source, target in policy.table_names.items()},
+    )
+    return reason_to_leave_out(table, way_here) is not None
 
 
-def _reads(table: Any, database: str, name: str) -> bool:
-    named = rf"`{re.escape(database)}`\s*\.\s*`{re.escape(name)}`"
-    return bool(re.search(named, table.viewExpandedText or "", re.IGNORECASE))
+def _renaming(policy: ReplicationPolicy) -> Renaming:
+    return Renaming(
+        source_database=policy.source_database,
+        target_database=policy.target_database,
+        tables=policy.table_names,
+    )
 
 
 class _NamedPool:

@@ -31,6 +31,8 @@ POLICY = "hive.federation.policy"
 DEFINITION = "hive.federation.definition"
 #: What the last cycles did, see :mod:`.cycle_history`.
 CYCLES = "hive.federation.cycles"
+#: Number of the cycle that holds the target's lock, or held it last: it only grows.
+EPOCH = "hive.federation.epoch"
 
 #: Parameters that belong to one side: never copied from the source.
 SIDE_PARAMETERS = frozenset(
@@ -42,6 +44,7 @@ SIDE_PARAMETERS = frozenset(
         POLICY,
         DEFINITION,
         CYCLES,
+        EPOCH,
         FAILOVER,
         READ_ONLY,
         "hive.repl.first.inc.pending",

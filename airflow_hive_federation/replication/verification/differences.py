@@ -51,6 +51,8 @@ WRITE_IDS = "highest write id (somebody wrote there)"
 
 #: What differs where rows are as many, and others.
 ROW_DIGEST = "digest of rows"
+#: What differs of a table that the target keeps although the source has something else under its name.
+RETAINED = "replicated table"
 #: What differs of a table that does not carry the policy's marker.
 OWNER = "policy"
 
@@ -93,7 +95,9 @@ def metadata_differences(
         str(table.tableName): table for table in client.get_tables(database, client.list_tables(database))
     }
     differences = [
-        Difference(table=name, what="table", expected="none", found="a table")
+        _retained(name, homes.skipped.get(name, ""))
+        if name in homes.retained
+        else Difference(table=name, what="table", expected="none", found="a table")
         for name in sorted(found.keys() - tables)
         if layout.policy.replicates(name) and not is_left_from_before(layout.policy, found[name])
     ]
@@ -145,6 +149,15 @@ def database_differences(client: MetastoreClient, layout: TargetLayout, homes: H
         for name in sorted(expected.keys() | found.keys())
         if expected.get(name) != found.get(name)
     ]
+
+
+def _retained(table: str, why: str) -> Difference:
+    return Difference(
+        table=table,
+        what=RETAINED,
+        expected=f"none: on the source, {why}",
+        found="the replica of what it was",
+    )
 
 
 def definition_differences(expected: Any, found: Any) -> list[Difference]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_hive_federation.replication.verification.differences import (
     OWNER,
+    RETAINED,
     ROW_DIGEST,
     WRITE_IDS,
     Difference,
@@ -54,11 +55,11 @@ class Mend:
 
 
 def mend_of(differences: Iterable[Difference], *, again: Iterable[str] = ()) -> Mend:
-    """Say what mends differences.
+    """Say what mends differences. What a target retains is left to somebody who decides.
 
     :param again: tables that were mended and differ all the same: they are made anew.
     """
-    found = list(differences)
+    found = [one for one in differences if one.what != RETAINED]
     with_files = {one.table for one in found if one.what == "file"}
     replaced = {
         one.table

@@ -17,7 +17,7 @@ from airflow_hive_federation.replication.cycle import dump_next_increment, load_
 from airflow_hive_federation.replication.load.bootstrap import CopyRunner
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.target.position import loaded_dump
-from airflow_hive_federation.replication.verification.differences import Difference
+from airflow_hive_federation.replication.verification.differences import RETAINED, Difference
 from airflow_hive_federation.replication.verification.mends import mend_of
 from airflow_hive_federation.replication.verification.verify import (
     VerificationReport,
@@ -98,7 +98,7 @@ def repair_replica(
     mended: set[str] = set()
     replaced: set[str] = set()
     for _ in range(_ROUNDS):
-        found = [one for one in report.differences if one.table not in replaced and not _adopted(one, policy)]
+        found = [one for one in report.differences if one.table not in replaced and not _stays(one, policy)]
         if not found:
             break
         # The same once more: looking at the table was not enough.
@@ -119,6 +119,7 @@ def repair_replica(
     )
 
 
-def _adopted(difference: Difference, policy: ReplicationPolicy) -> bool:
-    """Tables that were in an adopted database before: they stay."""
-    return policy.into_existing and difference.what == "table" and difference.expected == "none"
+def _stays(difference: Difference, policy: ReplicationPolicy) -> bool:
+    """Tables that were in an adopted database before, and those that wait for somebody's decision."""
+    adopted = policy.into_existing and difference.what == "table" and difference.expected == "none"
+    return adopted or difference.what == RETAINED

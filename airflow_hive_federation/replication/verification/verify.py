@@ -6,6 +6,9 @@ would open, by name, size and digest; and the rows both sides show, counted by S
 is read the way any reader reads it, from the target's own metastore and listing, never from what the load
 believes it has done.
 
+Rows that cannot be read are no difference: nothing is known of them. Such a read is a failure of the
+verification, which names table, side and reason, and which no repair mends.
+
 The source goes on meanwhile. What it was at the dump's cut is in the dump; its files are still there, for
 they are never changed, until a compaction has replaced them and its cleaner has come. A table of which files
 have gone is compared by the digests that its files had when they were copied, and the report says so.
@@ -15,14 +18,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.errors import CycleRunningError, NoSuchObjectError, VerificationError
-from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.errors import (
+    CycleRunningError,
+    NoSuchObjectError,
+    VerificationError,
+    VerificationIncompleteError,
+)
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.replication.dump.bootstrap import dumped_files
 from airflow_hive_federation.replication.dump.contents import VisibleFile, readable_write_ids, visible_files
@@ -40,11 +46,14 @@ from airflow_hive_federation.replication.progress import counted
 from airflow_hive_federation.replication.target import markers
 from airflow_hive_federation.replication.target.database import find_layout
 from airflow_hive_federation.replication.verification.differences import (
+    RETAINED,
     ROW_DIGEST,
     Difference,
     database_differences,
     metadata_differences,
 )
+from airflow_hive_federation.replication.verification.partition_formats import PartitionFormats
+from airflow_hive_federation.replication.verification.table_contents import TableContents, dumped_formats
 from airflow_hive_federation.storage.digests import FileDigest, FileToDigest
 from airflow_hive_federation.storage.filesystem import canonical, join
 from airflow_hive_federation.storage.listing import list_many
@@ -67,7 +76,7 @@ class TableReport:
         not counted, and for views.
     :param target_rows: rows a reader of the target sees now.
     :param digest_equal: all files have the digests of the source's.
-    :param note: why the rows of the source were not counted, if its files have gone.
+    :param note: why the rows were not compared: files of the source have gone, or the format is not counted.
     """
 
     name: str
@@ -81,37 +90,88 @@ class TableReport:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReadFailure:
+    """Rows of a table that could not be read, so that they are not compared.
+
+    :param side: ``source`` or ``target``.
+    :param reason: what failed; it names the file, where one is known.
+    """
+
+    table: str
+    side: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.table}: its rows on the {self.side} cannot be read: {self.reason}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class VerificationReport:
-    """Result of a verification."""
+    """Result of a verification.
+
+    :param not_compared: tables of the source that are not replicated although the policy asks for them, with
+        the reason.
+    :param differences: what differs; a repair mends it.
+    :param failures: what could not be compared; no repair mends it.
+    """
 
     database: str
     event_id: int
     tables: Sequence[TableReport]
     differences: Sequence[Difference] = field(default_factory=tuple)
+    not_compared: Mapping[str, str] = field(default_factory=dict)
+    failures: Sequence[ReadFailure] = field(default_factory=tuple)
 
     def to_json(self) -> dict[str, Any]:
         return {
             "database": self.database,
             "event_id": self.event_id,
             "tables": [asdict(table) for table in self.tables],
+            "not_compared": dict(self.not_compared),
             "differences": [str(difference) for difference in self.differences],
+            "failures": [str(failure) for failure in self.failures],
+            "unread": sorted({failure.table for failure in self.failures}),
             "differing": sorted({difference.table for difference in self.differences}),
         }
 
     def raise_if_different(self) -> None:
-        """Raise with every difference named.
+        """Raise with every difference named, and every failure to read.
 
-        :raises VerificationError: there is one.
+        :raises VerificationError: there is a difference.
+        :raises VerificationIncompleteError: there is none, but some rows could not be read.
         """
+        failures = [str(failure) for failure in self.failures]
         if self.differences:
             lines = "\n  ".join(map(str, self.differences))
             raise VerificationError(
                 f"Replica {self.database} differs from its source in {len(self.differences)} "
-                f"place(s):\n  {lines}",
-                remedy="Find who writes to the target; repairing it (RepairReplicaOperator, hive-federation "
-                "replicate repair) undoes what differs.",
+                f"place(s):\n  {lines}" + "".join(f"\n  {failure}" for failure in failures),
+                remedy=self._remedy(),
                 differences=[str(difference) for difference in self.differences],
             )
+        if failures:
+            raise VerificationIncompleteError(
+                f"Rows of replica {self.database} cannot be compared with its source:\n  "
+                + "\n  ".join(failures),
+                remedy="Read the tables with Hive. If Hive cannot read them either, write them anew on the "
+                "source; if it can, leave them out of the verification, and report what cannot be read.",
+                failures=failures,
+            )
+
+    def _remedy(self) -> str:
+        kept = sorted({one.table for one in self.differences if one.what == RETAINED})
+        found = (
+            f"Decide what becomes of {', '.join(kept)}: leave it out of the policy (exclude_tables), which "
+            "drops its replica, or drop the replica by hand."
+            if kept
+            else ""
+        )
+        if len(kept) == len(self.differences):
+            return found
+        return (
+            "Find who writes to the target; repairing it (RepairReplicaOperator, hive-federation replicate "
+            f"repair) undoes what differs. {found}".strip()
+        )
 
 
 def verify_replica(
@@ -157,7 +217,8 @@ def verify_replica(
         verification.read_files(run_verify, without=without)
     differences += verification.file_differences()
     differences += verification.row_differences()
-    if differences:
+    failures = list(verification.failures())
+    if differences or failures:
         with pool.client() as client:
             _refuse_overtaken(client, policy, directory.uri)
     report = VerificationReport(
@@ -165,11 +226,16 @@ def verify_replica(
         event_id=verification.event_id,
         tables=list(verification.reports(differences)),
         differences=differences,
+        not_compared=verification.homes.skipped,
+        failures=failures,
     )
+    for name, why in sorted(report.not_compared.items()):
+        progress(f"{policy.target_database}.{name} is not compared, because {why}.")
     if report.tables:
         directory.write_json("_verified.json", report.to_json())
     progress(
         f"{policy.target_database}: {len(report.tables)} tables compared, {len(differences)} differences"
+        + (f", {len(failures)} that cannot be read" if failures else "")
     )
     return report
 
@@ -211,10 +277,12 @@ class _Verification:
         self._progress = progress
         self._with_row_digests = row_digests
         self._layout = TargetLayout(policy=policy, managed="")
-        self._contents: dict[str, _Contents] = {}
+        self._contents: dict[str, TableContents] = {}
         self._rows: dict[tuple[str, str], int | None] = {}
         self._row_digests: dict[tuple[str, str], str] = {}
         self._unreadable: dict[tuple[str, str], str] = {}
+        self._gone_meanwhile: dict[str, str] = {}
+        self._not_counted: dict[str, str] = {}
         self._digests: dict[str, str] = {}
 
     @property
@@ -262,7 +330,12 @@ class _Verification:
             self._rows[result["table"], result["side"]] = result["rows"]
             if "row_digest" in result:
                 self._row_digests[result["table"], result["side"]] = result["row_digest"]
-            if "unreadable" in result:
+            if "not_counted" in result:
+                self._not_counted[result["table"]] = result["not_counted"]
+            if "unreadable" in result and result["side"] == "source" and result.get("vanished"):
+                # As when they had gone before: the digests of when they were copied are compared.
+                self._gone_meanwhile[result["table"]] = result["unreadable"]
+            elif "unreadable" in result:
                 self._unreadable[result["table"], result["side"]] = result["unreadable"]
         for record in read_record_parts(f"{self._directory.uri}/{run}/digests", FileDigest, options=options):
             self._digests[canonical(record.uri)] = record.digest
@@ -279,28 +352,32 @@ class _Verification:
                     contents.unrecorded[target] = canonical(file.uri)
                     yield FileToDigest(uri=file.uri, size_bytes=file.size_bytes)
 
-    def _table_contents(self, client: MetastoreClient, name: str, transactions: ValidTxns) -> _Contents:
+    def _table_contents(self, client: MetastoreClient, name: str, transactions: ValidTxns) -> TableContents:
         home = self.homes.of(name)
         document = home.read_json(table_file("tables", name, ".json"))
         source = list(dumped_files(home, name))
         table = client.get_table(self._database, name)
         partitions = client.iter_partitions(self._database, name) if table.partitionKeys else ()
         partitions = counted(partitions, f"{self._database}.{name}: partitions read", self._progress)
+        formats = PartitionFormats.of(table)
+        places = Places(table, formats.noting(table, partitions))
         write_ids = readable_write_ids(client, [table], transactions).get(name)
-        return _Contents(
+        return TableContents(
             document=document,
             table=table,
             source=source,
             target=list(
                 visible_files(
                     table,
-                    Places(table, partitions),
+                    places,
                     write_ids,
                     transactions,
                     options=self._policy.storage_options,
                 )
             ),
             target_write_ids=write_ids.text() if write_ids else None,
+            source_formats=dumped_formats(home, document),
+            target_formats=formats.among(place.location for place in places),
             note=self._gone(
                 name,
                 source,
@@ -373,65 +450,22 @@ class _Verification:
 
     def _note(self, name: str) -> str:
         noted = self._contents[name].note if name in self._contents else ""
-        return noted or self._unreadable.get((name, "source"), "")
+        return noted or self._gone_meanwhile.get(name, "") or self._not_counted.get(name, "")
+
+    def failures(self) -> Iterator[ReadFailure]:
+        """Tables whose rows could not be read on one side or the other."""
+        for (name, side), reason in sorted(self._unreadable.items()):
+            yield ReadFailure(table=name, side=side, reason=reason)
 
     def row_differences(self) -> Iterator[Difference]:
-        """Tables of which the two sides show different numbers of rows."""
-        for name, contents in self._contents.items():
-            # Of a source whose files have gone, nothing can be said; of a target that cannot be read, that.
-            gone = contents.note or (name, "source") in self._unreadable
-            if gone and (name, "target") not in self._unreadable:
+        """Tables of which the two sides show different rows; of rows that were not read, nothing is said."""
+        for name in self._contents:
+            source, found = (self._rows.get((name, side)) for side in ("source", "target"))
+            if source is None or found is None:
                 continue
-            source, found = (
-                self._unreadable.get((name, side)) or str(self._rows.get((name, side)))
-                for side in ("source", "target")
-            )
             if source != found:
-                yield Difference(table=name, what="rows", expected=source, found=found)
+                yield Difference(table=name, what="rows", expected=str(source), found=str(found))
                 continue
             wanted, seen = (self._row_digests.get((name, side)) for side in ("source", "target"))
             if wanted != seen:
                 yield Difference(table=name, what=ROW_DIGEST, expected=str(wanted), found=str(seen))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Contents:
-    """A table's files on both sides.
-
-    :param note: why the source's files cannot be read.
-    :param unrecorded: file of the target → file of the source whose digest stands in for a record.
-    """
-
-    document: Mapping[str, Any]
-    table: Any
-    source: Sequence[VisibleFile]
-    target: Sequence[VisibleFile]
-    target_write_ids: str | None
-    note: str = ""
-    unrecorded: dict[str, str] = field(default_factory=dict)
-
-    def compacted_partitions(self) -> set[str]:
-        """Partitions that the target has compacted: its files are its own, only rows can be compared."""
-        return {file.partition for file in self.target if file.path != file.target_path}
-
-    def plan(self) -> Iterator[dict[str, Any]]:
-        """Lines of the Spark job's plan."""
-        if not self.note:
-            yield self._line("source", self.document["table"], self.source, self.document["write_ids"])
-        yield self._line("target", to_json(self.table), self.target, self.target_write_ids)
-
-    def _line(
-        self, side: str, table: Any, files: Sequence[VisibleFile], write_ids: str | None
-    ) -> dict[str, Any]:
-        directories: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
-        for file in files:
-            directories[file.directory].append((file.path, file.size_bytes))
-            if file.side_file:
-                directories[file.directory].append((file.side_file, 0))
-        return {
-            "side": side,
-            "kind": self.document["kind"],
-            "table": table,
-            "write_ids": write_ids,
-            "directories": list(directories.items()),
-        }

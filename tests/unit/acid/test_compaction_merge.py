@@ -30,11 +30,13 @@ from airflow_hive_federation.acid.compaction.plan import (
     plan_compaction,
 )
 from airflow_hive_federation.acid.orc.batches import Head
+from airflow_hive_federation.acid.orc.properties import BloomFilters
 from airflow_hive_federation.acid.orc.tail import read_tail
 from airflow_hive_federation.acid.snapshot import acid_state
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.storage.listing import list_files
+from tests.orc_filters import codec_and_filters
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -167,6 +169,27 @@ def test_a_file_without_a_commit_yet_has_no_rows(tmp_path: Path) -> None:
     plan = compact(tmp_path, CompactionKind.MAJOR, write_ids, [["id", "bigint"]])
     (row,) = events(tmp_path / plan.directories[0] / "bucket_00000")
     assert row["row"] == {"id": 1}
+
+
+def test_codec_and_filters_are_those_of_the_table(tmp_path: Path) -> None:
+    for write_id in (1, 2):
+        write_delta(tmp_path, write_id, {"id": pa.scalar(write_id), "name": pa.scalar("x")})
+    plan = compact(
+        tmp_path,
+        CompactionKind.MAJOR,
+        ValidWriteIds(table="g.t", high_watermark=2),
+        [["id", "bigint"], ["name", "string"]],
+        compression="zstd",
+        filters=BloomFilters(columns=("name",)),
+    )
+    # On their way to Spark's workers.
+    assert [BucketMerge.from_json(json.loads(json.dumps(one.to_json()))) for one in plan.merges] == [
+        *plan.merges
+    ]
+    path = tmp_path / plan.directories[0] / "bucket_00000"
+    file = orc.ORCFile(path)
+    assert [row["row"]["id"] for row in file.read().to_pylist()] == [1, 2]
+    assert codec_and_filters(path) == ("zstd", [8])
 
 
 def test_what_a_failed_task_left_beside_its_successors_file_is_refused(tmp_path: Path) -> None:

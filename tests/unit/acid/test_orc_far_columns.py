@@ -6,6 +6,7 @@ import io
 import random
 from dataclasses import replace
 from itertools import chain
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from airflow_hive_federation.acid.orc.exact_times import (
     parts,
     proleptic_times,
 )
+from airflow_hive_federation.acid.orc.far_columns import far_columns
 from airflow_hive_federation.acid.orc.run_lengths import unsigned_numbers
 from airflow_hive_federation.acid.orc.tail import read_tail
 from airflow_hive_federation.errors import AcidFormatError
@@ -211,3 +213,11 @@ def test_calendars(calendar: int) -> None:
     shown = reread(file, exactly=False).column("t")
     assert shown.equals(pa.chunked_array([microseconds(exact(times))]))
     assert proleptic_days(np.array([-141_428, -141_427])).tolist() == [-141_438, -141_427]
+
+
+def test_bounds_within_a_day_of_what_nanoseconds_reach() -> None:
+    """They may go by the clock of another zone, and older pyarrow reads wrong what lies beyond."""
+    hours_12, last = 12 * 3_600_000, 2**63 // 10**6
+    bounds = {1: (hours_12 - last, 0), 2: (0, last - hours_12), 3: (4 * hours_12 - last, last - 4 * hours_12)}
+    tail: Any = SimpleNamespace(timestamp_millis={**bounds, 4: None})
+    assert far_columns(tail) == {1, 2, 4}

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from airflow_hive_federation.acid.text_tables import TextForm, text_form
+from airflow_hive_federation.acid.text_tables import TextForm, parsed_types, text_form
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.types import Column
 
@@ -90,3 +90,31 @@ def test_texts_that_would_be_read_as_something_else(text: str) -> None:
     form = TextForm(delimiter="\t", null="\\N")
     with pytest.raises(ValueError, match="cannot be written"):
         form.lines([pa.array([None, "good", text])])
+
+
+def columns(*types: str) -> list[Column]:
+    return [Column.of(f"c{index}", one) for index, one in enumerate(types)]
+
+
+def test_lines_of_a_partition_are_parsed_by_its_own_columns() -> None:
+    """As Hive 4.2 reads them (test_partition_formats)."""
+    own = columns("int", "bigint", "string", "decimal(5,2)", "date")
+    types = parsed_types(own, columns("int", "string", "int", "decimal(7,3)", "varchar(10)", "int"))
+    assert list(map(str, types)) == ["int", "bigint", "int", "decimal(5,2)", "date", "None"]
+    # What the table has no more.
+    assert len(parsed_types(own, columns("int"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("mine", "wanted"),
+    [
+        ("bigint", "int"),  # Hive cuts bits off
+        ("double", "string"),
+        ("decimal(5,2)", "decimal(4,2)"),
+        ("timestamp", "string"),
+        ("int", "boolean"),
+    ],
+)
+def test_conversions_that_are_not_known_to_be_hives_are_refused(mine: str, wanted: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"c0: {mine[:3]}"):
+        parsed_types(columns(mine), columns(wanted))

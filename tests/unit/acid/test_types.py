@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.model.types import HiveType, parse_type
+from airflow_hive_federation.model.types import MAX_DEPTH, HiveType, parse_type
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,15 @@ def test_spellings() -> None:
 def test_what_is_no_type(text: str) -> None:
     with pytest.raises(ConfigurationError, match="Not a Hive type"):
         parse_type(text)
+
+
+@pytest.mark.parametrize("opening", ["array<", "struct<a:", "map<int,", "uniontype<"])
+def test_types_are_nested_so_deep_and_no_deeper(opening: str) -> None:
+    def nested(levels: int) -> str:
+        return opening * levels + "int" + ">" * levels
+
+    assert str(parse_type(nested(MAX_DEPTH))) == nested(MAX_DEPTH)
+    for levels in (MAX_DEPTH + 1, 100_000):
+        with pytest.raises(ConfigurationError, match="levels deep") as caught:
+            parse_type(nested(levels))
+        assert len(str(caught.value)) < 2000

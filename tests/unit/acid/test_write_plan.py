@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from airflow_hive_federation.acid.orc.properties import BloomFilters
 from airflow_hive_federation.acid.write.plan import (
     StagedFile,
     check_one_file_per_bucket,
@@ -31,6 +32,7 @@ def table(**changes: Any) -> SimpleNamespace:
         "numBuckets": changes.pop("buckets", -1),
         "bucketCols": changes.pop("bucket_columns", []),
         "sortCols": [],
+        "serdeInfo": SimpleNamespace(parameters=changes.pop("serde_parameters", {})),
     }
     if "column_type" in changes:
         storage["cols"] = [SimpleNamespace(name="id", type=changes.pop("column_type"))]
@@ -43,6 +45,16 @@ def table(**changes: Any) -> SimpleNamespace:
         "sd": SimpleNamespace(**storage),
     }
     return SimpleNamespace(**{**settings, **changes})
+
+
+def test_files_are_written_as_the_table_says() -> None:
+    """The table's properties come after those of its SerDe."""
+    named = {"orc.compress": "SNAPPY", "orc.bloom.filter.columns": "ID,gone"}
+    layout = table_layout(table(serde_parameters=named))
+    assert (layout.compression, layout.filters) == ("snappy", BloomFilters(columns=("id",)))
+    parameters = {"transactional": "true", "orc.compress": "none"}
+    layout = table_layout(table(serde_parameters=named, parameters=parameters))
+    assert layout.compression == "uncompressed"
 
 
 def test_layout() -> None:

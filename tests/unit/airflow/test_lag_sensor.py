@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSensorTimeout, TaskDeferred
 
+from airflow_hive_federation.hooks.compat import AirflowFailException, AirflowSensorTimeout, TaskDeferred
 from airflow_hive_federation.sensors.replication import ReplicationLagSensor
 from airflow_hive_federation.triggers.replication import ReplicationLagTrigger
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import redact
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.hooks.compat import redact
 from airflow_hive_federation.hooks.metastore import EXTRAS, HiveMetastoreHook, common_storage_options
 
 Define = Callable[..., str]

@@ -14,7 +14,7 @@ from typing import Any
 import airflow
 import jsonschema
 import pytest
-from airflow.providers.common.compat.sdk import BaseHook, BaseOperator
+from airflow.sdk import BaseHook, BaseOperator
 from airflow.triggers.base import BaseTrigger
 
 from airflow_hive_federation.hooks.metastore import EXTRAS, TRANSPORTS
@@ -74,11 +74,11 @@ def test_importing_the_operators_in_a_dag_is_light() -> None:
     """Airflow parses DAG files over and over: nothing heavy may come with ours."""
     code = """
 import json, sys
-import airflow.providers.common.compat.sdk as compat, airflow.triggers.base
-for name in ("BaseOperator", "BaseBranchOperator", "BaseHook", "BaseSensorOperator", "TaskGroup"):
-    getattr(compat, name)
-for name in ("TriggerRule", "AirflowFailException", "AirflowSensorTimeout", "redact"):
-    getattr(compat, name)
+import airflow.sdk, airflow.triggers.base, airflow_hive_federation.hooks.compat
+for name in ("BaseOperator", "BaseHook", "BaseSensorOperator", "Connection", "TaskGroup", "TriggerRule"):
+    getattr(airflow.sdk, name)
+for name in ("Asset", "AssetAlias", "task_group"):
+    getattr(airflow.sdk, name)
 before = set(sys.modules)
 import airflow_hive_federation.operators.replication, airflow_hive_federation.operators.compaction
 print(json.dumps(sorted(set(sys.modules) - before)))

@@ -121,7 +121,8 @@ def test_settings_of_a_remote() -> None:
         )
 
 
-def test_the_route_of_a_remote() -> None:
+def test_the_route_of_a_remote(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIVE_FEDERATION_REMOTE_SSH_FILES", "/k")
     properties = {
         **ROUTE,
         "ssh.tunnel.private.keys": "/k/1, /k/2",
@@ -134,6 +135,18 @@ def test_the_route_of_a_remote() -> None:
     assert [hop.keys for hop in settings.hops] == [("/k/1",), ("/k/2",)]
     assert (settings.known_hosts, settings.timeout_s) == (("/k/known",), 5)
     assert settings.passphrase == "phrase of keys"
+
+
+@pytest.mark.parametrize("name", ["ssh.tunnel.private.keys", "ssh.tunnel.known.hosts", "ssh.tunnel.config"])
+@pytest.mark.parametrize("path", ["/etc/passwd", "~/.ssh/../id", "/k/../etc/key", "/kk/known"])
+def test_ssh_files_lie_where_they_may(name: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for allowed in (None, "/k:/l"):
+        if allowed:
+            monkeypatch.setenv("HIVE_FEDERATION_REMOTE_SSH_FILES", allowed)
+        opening = Opening(remote="r", properties={**ROUTE, name: path})
+        with pytest.raises(ConfigurationError, match=r"HIVE_FEDERATION_REMOTE_SSH_FILES") as caught:
+            tunnel_settings(opening)
+        assert name in str(caught.value)
 
 
 def test_tls_does_not_go_through_a_tunnel() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_hive_federation.catalog.iceberg import newest_metadata
 from airflow_hive_federation.catalog.open import Catalogs
-from airflow_hive_federation.errors import ConfigurationError, NoSuchObjectError
+from airflow_hive_federation.errors import ConfigurationError, InvalidObjectError, NoSuchObjectError
 from airflow_hive_federation.remotes import definitions
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
@@ -83,6 +83,34 @@ def test_by_catalog(table: Any, properties: dict[str, str]) -> None:
             catalog.get_database("nothing")
 
 
+def test_names_of_any_case_and_depth(properties: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    theirs = SqlCatalog("theirs", **properties)
+    schema = pa.schema([("id", pa.int64())])
+    for namespace, name in (("Sales", "Orders"), ("Sales", "returns"), ("Sales.EU", "Taxes")):
+        theirs.create_namespace_if_not_exists(namespace)
+        theirs.create_table(f"{namespace}.{name}", schema=schema)
+    given = {f"iceberg.catalog.{name}": value for name, value in {**properties, "name": "theirs"}.items()}
+    with Catalogs() as catalogs:
+        catalog, _ = catalogs.open("iceberg", given, remote="r")
+        assert catalog.list_tables("sales") == ["orders", "returns"]
+        assert "Sales.EU" in caplog.text
+        assert [one.tableName for one in catalog.get_tables("sales", ["orders", "returns"])] == [
+            "orders",
+            "returns",
+        ]
+        assert catalog.get_table("sales", "orders").tableName == "orders"
+        assert catalog.get_database("sales").name == "sales"
+        assert catalog.list_tables("sales.eu") == ["taxes"]
+        assert catalog.get_table("sales.eu", "taxes").dbName == "sales.eu"
+        theirs.create_table("Sales.ORDERS", schema=schema)
+        for ask in (lambda: catalog.list_tables("sales"), lambda: catalog.get_table("sales", "returns")):
+            with pytest.raises(InvalidObjectError, match=r"Orders and ORDERS|ORDERS and Orders"):
+                ask()
+    theirs.close()
+
+
 def test_the_newest_metadata_is_of_the_highest_number(tmp_path: Path) -> None:
     (tmp_path / "metadata").mkdir()
     with pytest.raises(NoSuchObjectError):
@@ -103,6 +131,5 @@ def test_what_is_no_iceberg_table(tmp_path: Path) -> None:
             catalog, _ = catalogs.open("iceberg", {"iceberg.table.path": str(path)}, remote="r")
             with pytest.raises(error):
                 catalog.get_table("d", "t")
-        catalog, _ = catalogs.open("iceberg", {"iceberg.catalog.type": "no such type"}, remote="r")
-        with pytest.raises(ConfigurationError):
-            catalog.get_table("d", "t")
+        with pytest.raises(ConfigurationError, match="glue, hive, rest, sql"):
+            catalogs.open("iceberg", {"iceberg.catalog.type": "no such type"}, remote="r")

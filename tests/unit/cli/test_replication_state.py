@@ -81,6 +81,21 @@ def test_a_status(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(json.dumps(status.to_json()))["cycles"][0]["bytes_per_s"] == 2_000_000
 
 
+def test_tables_that_stay_out_and_a_cycle_that_would_stop(capsys: pytest.CaptureFixture[str]) -> None:
+    skipped = {"events": "it is kept by Iceberg", "totals": "it is a materialized view"}
+    print_plan(CyclePlan(database="shop", kind=IDLE, event_id=9, skipped=skipped, retained=["events"]))
+    print_status(ReplicationStatus(database="shop", state="loaded", skipped=skipped, blocked="Lost."))
+    assert capsys.readouterr().out.splitlines() == [
+        "Database shop is up to date at event 9: nothing to do",
+        "Not replicated: events: it is kept by Iceberg; its replica is kept",
+        "Not replicated: totals: it is a materialized view",
+        "Database shop is loaded",
+        "The next cycle would stop: Lost.",
+        "Not replicated: events: it is kept by Iceberg",
+        "Not replicated: totals: it is a materialized view",
+    ]
+
+
 def test_a_source_that_is_away(capsys: pytest.CaptureFixture[str]) -> None:
     print_status(ReplicationStatus(database="shop", state="loaded", event_id=4, source_error="No server."))
     assert capsys.readouterr().out.splitlines() == [

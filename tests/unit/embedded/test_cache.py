@@ -10,11 +10,13 @@ import pytest
 
 from airflow_hive_federation.embedded.cache import (
     cache_directory,
+    data_directory,
     exclusively,
     is_locked,
     short_digest,
     write_atomically,
 )
+from airflow_hive_federation.model.files import hidden_name
 
 
 @pytest.mark.parametrize(
@@ -30,6 +32,20 @@ def test_the_cache_is_where_the_platform_keeps_caches(
     environ: dict[str, str], platform: str, expected: str
 ) -> None:
     assert cache_directory(environ, platform) == Path(expected)
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"HOME": "/home/ann"}, "/home/ann/airflow-hive-federation"),
+        ({"HOME": "/home/ann", "XDG_DATA_HOME": "/home/ann/.data"}, "/home/ann/airflow-hive-federation"),
+        ({"HOME": "/home/ann", "AIRFLOW_HIVE_FEDERATION_DATA": "/big/disk"}, "/big/disk"),
+    ],
+)
+def test_data_are_where_hive_hides_nothing(environ: dict[str, str], expected: str) -> None:
+    found = data_directory(environ)
+    assert found == Path(expected)
+    assert hidden_name(str(found)) is None
 
 
 def test_an_atomic_write_leaves_nothing_beside_the_file(tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.embedded.configuration import metastore_settings, site_xml, sql_settings
 from airflow_hive_federation.embedded.java import Java
 from airflow_hive_federation.embedded.jvm import clean_environment, java_command
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore, telling_line
-from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.errors import ConfigurationError, HiddenLocationError
 
 
 def test_a_site_file_escapes_what_xml_needs_escaped() -> None:
@@ -84,3 +85,22 @@ def test_the_telling_line_of_a_log(log: str, said: str) -> None:
 def test_a_name_must_be_a_file_name(name: str) -> None:
     with pytest.raises(ConfigurationError, match="cannot be the name"):
         EmbeddedMetastore.start(name)
+
+
+@pytest.mark.parametrize("settings", [{}, {"metastore.warehouse.dir": "file:/w/_x"}])
+def test_a_warehouse_that_hive_would_hide_is_refused_before_anything_is_made(
+    settings: dict[str, str], tmp_path: Path
+) -> None:
+    directory = tmp_path / ("visible" if settings else ".hidden") / "metastore"
+    with pytest.raises(HiddenLocationError, match=r"metastore 'm'.* as empty.*--directory"):
+        EmbeddedMetastore.start("m", directory=directory, settings=settings)
+    assert not directory.exists()
+
+
+def test_a_home_directory_that_hive_would_hide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / ".home"))
+    monkeypatch.delenv("AIRFLOW_HIVE_FEDERATION_DATA", raising=False)
+    assert main(["metastore", "start", "m"]) == 1
+    assert "AIRFLOW_HIVE_FEDERATION_DATA" in capsys.readouterr().err

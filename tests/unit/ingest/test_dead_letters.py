@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -73,3 +74,12 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     file(letter(1))
     with pytest.raises(StorageError):
         file.flush()
+
+
+def test_only_the_owner_reads_dead_letters(tmp_path: Path) -> None:
+    """They hold records as they were."""
+    letters = DeadLetterFile(f"{tmp_path}/below/bad.jsonl")
+    letters(letter(1))
+    letters.flush()
+    assert stat.S_IMODE((tmp_path / "below").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "below" / "bad.jsonl").stat().st_mode) == 0o600

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -162,3 +163,19 @@ def test_a_file_in_the_making_holds_nothing_of_its_rows(file: DeltaFile, add: Ad
     before = pa.total_allocated_bytes()
     add(1, some)
     assert pa.total_allocated_bytes() == before
+
+
+def test_quick_files_have_neither_indexes_nor_compression_nor_dictionaries(
+    file: DeltaFile, add: Add, optimized: bool, tmp_path: Path
+) -> None:
+    """(``hive.exec.orc.delta.streaming.optimizations.enabled``.)"""
+    file.begin()
+    add(1, rows(*([1] * 5000)))
+    file.flush()
+    file.close()
+    content = (tmp_path / "delta_0000001_0000004" / "bucket_00003").read_bytes()
+    tail = read_tail(io.BytesIO(content), "file")
+    assert tail.compression == compression(optimized)
+    assert any(one.index_bytes for one in tail.stripes) is not optimized
+    # A dictionary holds a text once; without one, each value is there as it is.
+    assert (content.count(b"1  ") >= 5000 - 10) is optimized

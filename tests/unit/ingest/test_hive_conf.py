@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_hive_federation.ingest.builder import OVERRIDDEN, StreamingConnectionBuilder
+from airflow_hive_federation.ingest.builder import StreamingConnectionBuilder
 from airflow_hive_federation.ingest.errors import InvalidConnection
 from airflow_hive_federation.ingest.hive_conf import metastore_settings
 from airflow_hive_federation.metastore import KerberosSettings, TlsSettings
@@ -62,7 +62,9 @@ def test_what_cannot_be_taken_over(conf: dict[str, str], reason: str) -> None:
         )
 
 
-def test_the_site_of_the_administrator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_site_of_the_administrator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setenv("HIVE_CONF_DIR", str(tmp_path))
     with pytest.raises(InvalidConnection, match=r"there is no hive-site\.xml"):
         StreamingConnectionBuilder().with_conf(None)
@@ -70,7 +72,7 @@ def test_the_site_of_the_administrator(tmp_path: Path, monkeypatch: pytest.Monke
     said = StreamingConnectionBuilder().with_conf(None)._said
     assert said.settings is not None
     assert said.settings.uris == ("thrift://a:9083", "thrift://b:9083")
-    assert said.conf["hive.txn.manager"] == OVERRIDDEN["hive.txn.manager"]
+    assert "hive.txn.manager=other is not heeded" in caplog.text
     (tmp_path / "hive-site.xml").write_text("<configuration>")
     with pytest.raises(InvalidConnection, match="is no XML"):
         StreamingConnectionBuilder().with_conf(None)

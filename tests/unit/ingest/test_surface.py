@@ -12,7 +12,6 @@ import pytest
 from airflow_hive_federation.cli.main import build_parser
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.ingest.builder import (
-    OVERRIDDEN,
     Description,
     StreamingConnectionBuilder,
     described_table,
@@ -121,9 +120,33 @@ def test_tables_that_are_not_transactional_or_not_orc(
         described_table(client, Description(database="d", table="t"))
 
 
-def test_the_settings_of_the_specification_are_overridden() -> None:
-    conf = {"metastore.thrift.uris": "thrift://h:1", "hive.support.concurrency": "false", "my.own": "1"}
+def test_settings_of_the_specification_that_are_given_otherwise_are_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    conf = {
+        "metastore.thrift.uris": "thrift://h:1",
+        "hive.support.concurrency": "false",
+        "hive.exec.orc.delta.streaming.optimizations.enabled": "false",
+        "hive.metastore.client.cache.enabled": "FALSE",
+        "my.own": "1",
+    }
     said = StreamingConnectionBuilder().with_conf(conf)._said
-    assert said.conf == {**OVERRIDDEN, "metastore.thrift.uris": "thrift://h:1", "my.own": "1"}
+    assert [one.getMessage().partition(" is not heeded")[0] for one in caplog.records] == [
+        "hive.support.concurrency=false",
+        "hive.exec.orc.delta.streaming.optimizations.enabled=false",
+    ]
+    assert "with_streaming_optimizations(False)" in caplog.text
+    assert said.optimized
     assert said.settings is not None
     assert said.settings.uris == ("thrift://h:1",)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_optimizations_are_switched_off_in_any_order(first: bool) -> None:
+    builder = StreamingConnectionBuilder()
+    conf = {"metastore.thrift.uris": "thrift://h:1"}
+    if first:
+        said = builder.with_streaming_optimizations(False).with_conf(conf)._said
+    else:
+        said = builder.with_conf(conf).with_streaming_optimizations(False)._said
+    assert not said.optimized

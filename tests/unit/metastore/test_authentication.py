@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from airflow_hive_federation.errors import ConfigurationError, MetastoreAuthenticationError
-from airflow_hive_federation.metastore import KerberosSettings, MetastoreSettings, PlainSettings
+from airflow_hive_federation.metastore import KerberosSettings, MetastoreSettings, PlainSettings, TlsSettings
 from airflow_hive_federation.metastore.sasl import SaslChannel
 from airflow_hive_federation.metastore.settings import Endpoint
 from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol
@@ -79,8 +79,12 @@ def message(status: int, text: bytes = b"") -> bytes:
     return struct.pack("!BI", status, len(text)) + text
 
 
+def settings(authentication: PlainSettings | KerberosSettings) -> MetastoreSettings:
+    return MetastoreSettings(uris=(f"thrift://{ENDPOINT.host}",), authentication=authentication)
+
+
 def channel(server: Server) -> SaslChannel:
-    return SaslChannel(server, ENDPOINT, PLAIN, Deadline(5))  # type: ignore[arg-type]
+    return SaslChannel(server, ENDPOINT, settings(PLAIN), Deadline(5))  # type: ignore[arg-type]
 
 
 def test_plain() -> None:
@@ -118,4 +122,18 @@ def test_without_gssapi(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "gssapi", None)
     kerberos = KerberosSettings(server_principal="hive/_HOST@A")
     with pytest.raises(ConfigurationError, match="needs the package gssapi"):
-        SaslChannel(SimpleNamespace(), ENDPOINT, kerberos, Deadline(5))  # type: ignore[arg-type]
+        SaslChannel(SimpleNamespace(), ENDPOINT, settings(kerberos), Deadline(5))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("uri", ["http://far:1", "HTTP://far:1/x"])
+def test_headers_do_not_travel_in_the_clear(uri: str) -> None:
+    headers = {"Authorization": "Bearer sesame"}
+    with pytest.raises(ConfigurationError, match="unencrypted") as caught:
+        MetastoreSettings(uris=("https://near:1", uri), http_headers=headers)
+    assert "sesame" not in str(caught.value)
+    MetastoreSettings(uris=("http://127.0.0.1:1", "https://far:1"), http_headers=headers)
+
+
+def test_tls_files_beside_http() -> None:
+    with pytest.raises(ConfigurationError, match="does without TLS"):
+        MetastoreSettings(uris=("http://127.0.0.1:1",), tls=TlsSettings(ca_file="/ca"))

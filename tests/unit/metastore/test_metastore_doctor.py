@@ -31,6 +31,8 @@ SOUND = Facts(
         "hive.txn.manager": TRANSACTION_MANAGER,
         "hive.support.concurrency": "true",
         "hive.stats.fetch.bitvector": "true",
+        "hive.metastore.warehouse.dir": "hdfs://h/warehouse",
+        "hive.metastore.warehouse.external.dir": "hdfs://h/external_warehouse",
     },
 )
 
@@ -70,6 +72,13 @@ def test_a_metastore_that_does_not_answer_has_one_finding() -> None:
         (changed(**{"txn.use.minhistorywriteid": "true"}), "cleaner beside transactions", "warning"),
         (changed(**{"compactor.clean.aborts.using.cleaner": "true"}), "cleaner beside aborts", "warning"),
         (changed(**{"stats.fetch.bitvector": "false"}), "statistics", "warning"),
+        (changed(**{"metastore.warehouse.dir": "file:/home/a/.hive/warehouse"}), "warehouse", "warning"),
+        (changed(**{"metastore.warehouse.external.dir": "s3a://b/_x"}), "warehouse", "warning"),
+        (
+            changed(**{"metastore.warehouse.dir": "", "metastore.warehouse.external.dir": ""}),
+            "warehouse",
+            "unknown",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(facts: Facts, name: str, state: str) -> None:
@@ -108,6 +117,7 @@ def test_what_is_not_told_is_unknown() -> None:
         "compactor initiator",
         "compactor cleaner",
         "statistics",
+        "warehouse",
     }
 
 

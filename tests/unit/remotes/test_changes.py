@@ -39,6 +39,19 @@ def partition_altered(before: list[str], after: list[str]) -> SimpleNamespace:
     )
 
 
+def test_an_event_that_cannot_be_read_disturbs_only_what_it_may_concern() -> None:
+    """Where it may, everything is looked at."""
+    for found in (
+        event("ALTER_TABLE", tableObjBeforeJson="?"),
+        event("ALTER_TABLE", database="other", tableObjBeforeJson="?"),  # perhaps a table of ours, renamed
+        event("DROP_PARTITION"),
+        event("ADD_FOREIGNKEY", database=""),
+    ):
+        assert fold([found], "d") is None
+    for found in (event("DROP_PARTITION", database="other"), event("COMMIT_TXN", None, database="")):
+        assert fold([found], "d") == {}
+
+
 def test_partitions_are_named() -> None:
     found = fold(
         [

@@ -17,6 +17,14 @@ def test_hives_options_bound_the_copy_job() -> None:
     assert _copy_bounds(ReplicationPolicy(**LEAST)) == []
 
 
+def test_what_copies_keep_of_their_sources() -> None:
+    assert _copy_bounds(ReplicationPolicy(**LEAST, preserve="ugp", preserve_strictly=False)) == [
+        "--preserve",
+        "ugp",
+        "--preserve-leniently",
+    ]
+
+
 @pytest.mark.parametrize("value", ["eight", "0", "-1"])
 def test_a_bound_that_is_none_is_named(value: str) -> None:
     with pytest.raises(ConfigurationError, match="parallel_copies"):

@@ -11,7 +11,6 @@ from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.replication.metadata.definitions import (
     TableKind,
     not_replicated,
-    rename_database,
     table_kind,
     target_partition,
     target_table,
@@ -46,11 +45,6 @@ def test_what_is_left_out_says_why() -> None:
     assert "Iceberg" in (not_replicated(table("EXTERNAL_TABLE", table_type="ICEBERG")) or "")
 
 
-def test_a_view_names_the_replica() -> None:
-    text = "select `t`.`a` from `Old`.`t` where `t`.`old` = 'old'"
-    assert rename_database(text, "old", "new") == "select `t`.`a` from `new`.`t` where `t`.`old` = 'old'"
-
-
 def test_statistics_of_rows_that_are_not_copied_do_not_travel() -> None:
     cut = "d.t:5:9223372036854775807::"
     kept = with_honest_statistics(table(write_id=5, COLUMN_STATS_ACCURATE="{}"), cut)
@@ -76,3 +70,18 @@ def test_what_the_target_gets_is_made_without_changing_the_sources(make: Any) ->
     assert made.parameters == {"a": "b", "c": "d"}
     assert made.sd.location == "file:/target/t"
     assert made.sd.skewedInfo.skewedColValueLocationMaps == {("x",): "file:/target/t/x"}
+
+
+@pytest.mark.parametrize("make", [target_table, target_partition])
+def test_a_replica_of_a_list_bucketed_table_never_names_directories_of_the_source(make: Any) -> None:
+    """Without any directory, Hive reads all of the table; with some of them, only those."""
+    places = {("x",): "file:/source/t/d=b/x", ("y",): "file:/source/t/d=a/y"}
+    skewed = types.SkewedInfo(skewedColValueLocationMaps=places)
+    found = (types.Table if make is target_table else types.Partition)(
+        dbName="d",
+        tableName="t",
+        parameters={},
+        sd=types.StorageDescriptor(location="file:/source/t/d=b", skewedInfo=skewed),
+    )
+    made = make(found, database="e", location="file:/target/t/d=b", parameters={})
+    assert made.sd.skewedInfo.skewedColValueLocationMaps == {}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import stat
 from pathlib import Path
 
 import pytest
 
 from airflow_hive_federation.errors import DumpCorruptError, DumpIncompleteError
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.storage.plan_files import write_records
 
 
 @pytest.fixture
@@ -75,3 +78,26 @@ def test_a_dump_of_another_format_is_refused(tmp_path: Path) -> None:
 
 def test_a_tables_name_is_safe_as_a_file_name() -> None:
     assert table_file("tables", "a/b", ".json") == "tables/a%2Fb.json"
+
+
+def test_a_dump_is_its_owners_alone(tmp_path: Path) -> None:
+    """It names other people's tables, partitions and files. The directories above it are as they are made."""
+    root = tmp_path / "dumps"
+    before = os.umask(0)
+    try:
+        for _ in range(2):
+            dump = DumpDirectory(f"file:{root}/policy/1-2-3")
+            dump.write_json("tables/t.json", {})
+            dump.finish_dump({})
+            dump.finish_load({})
+            write_records(f"{dump.uri}/load/outcomes/one.jsonl", [])
+            found = {path: stat.S_IMODE(path.stat().st_mode) for path in (root / "policy").rglob("*")}
+            assert {mode for path, mode in found.items() if path.is_dir()} == {0o700}
+            assert {mode for path, mode in found.items() if path.is_file()} == {0o600}
+            assert len(found) == 9
+            # As an older version has made it: the next file that is written closes it.
+            (root / "policy" / "1-2-3").chmod(0o755)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(root.stat().st_mode) == 0o777
+    assert dump.manifest()["files"].keys() == {"tables/t.json"}

@@ -71,6 +71,36 @@ def test_partitions_that_are_gone_are_named() -> None:
     assert altered.gone == ("k=a b/l=c%3Dd",)
 
 
+@pytest.mark.parametrize(("flag", "truncated"), [("true", ("k=a b/l=c",)), ("false", ())])
+def test_partitions_that_were_truncated_are_named(flag: str, truncated: tuple[str, ...]) -> None:
+    message = {"partitions": [{"k": "a b", "L": "c"}], "isTruncateOp": flag}
+    event = ev.parse_event(made("ALTER_PARTITIONS", message))
+    assert isinstance(event, ev.PartitionsChanged)
+    assert (event.truncated, event.gone) == (truncated, ())
+    partition = json.dumps({"1": {"lst": ["str", 2, "a b", "c"]}})
+    one = {"keyValues": {"k": "a b", "L": "c"}, "isTruncateOp": flag}
+    both = {"partitionObjBeforeJson": partition, "partitionObjAfterJson": partition}
+    event = ev.parse_event(made("ALTER_PARTITION", {**one, **both}))
+    assert isinstance(event, ev.PartitionsChanged)
+    assert (event.truncated, event.gone) == (truncated, ())
+
+
+@pytest.mark.parametrize(
+    ("message", "overwritten"),
+    [
+        ({"replace": "true", "ptnObjJson": None, "files": []}, True),
+        ({"replace": "false", "ptnObjJson": None, "files": []}, False),
+        # Of a partition.
+        ({"replace": "true", "ptnObjJson": "{}", "files": []}, False),
+        ({"files": []}, False),
+    ],
+)
+def test_a_table_that_was_overwritten(message: dict[str, Any], overwritten: bool) -> None:
+    event = ev.parse_event(made("INSERT", message))
+    assert isinstance(event, ev.Inserted)
+    assert event.overwritten is overwritten
+
+
 def test_transactions_and_write_ids() -> None:
     assert ev.TxnsOpened(event_id=3, event_type="OPEN_TXN", first=1, last=1) in of_type("OPEN_TXN")
     ends = [*of_type("COMMIT_TXN"), *of_type("ABORT_TXN")]
@@ -119,13 +149,43 @@ def test_types_that_no_statement_wrote_here() -> None:
         made("ALLOC_WRITE_ID_EVENT", {"txnIdList": [1, 2], "writeIdList": [1]}),
         made("CREATE_TABLE", table=None),
         made("ADD_FOREIGNKEY", {"foreignKeyListJson": []}),
+        made("ALTER_TABLE", {"tableObjBeforeJson": '{["str",1,"x":"file:/"}'}),
+        made("ALTER_TABLE", "[" * 1_000_000),
     ],
-    ids=range(12),
+    ids=range(14),
 )
 def test_what_cannot_be_read_is_named(raw: NotificationEvent) -> None:
     with pytest.raises(EventCorruptError, match="event 7") as caught:
         ev.parse_event(raw)
     assert pickle.loads(pickle.dumps(caught.value)).event_id == 7
+    # Its heading stands outside of its message.
+    event = ev.read_event(raw)
+    assert isinstance(event, ev.UnreadableEvent)
+    assert (event.event_type, event.database, event.table) == (raw.eventType, "db", raw.tableName or "")
+
+
+def test_a_message_that_unpacks_to_gigabytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = base64.b64encode(gzip.compress(b'{"txnid": 1}' + b" " * 10_000)).decode()
+    raw = made("COMMIT_TXN", packed, form=ev.GZIP_FORMAT)
+    assert isinstance(ev.read_event(raw), ev.TxnEnded)
+    monkeypatch.setattr(ev, "_LONGEST_MESSAGE", 10_000)
+    event = ev.read_event(raw)
+    assert isinstance(event, ev.UnreadableEvent)
+    assert "10000 bytes" in event.reason
+
+
+def test_a_list_bucketed_table_is_read() -> None:
+    """Hive writes where its skewed values lie as a map with lists for keys."""
+    skewed = '{"11":{"rec":{"3":{"map":["lst","str",1,{["str",1,"484"]:"file:/w/t/k=484"}]}}}}'
+    table = f'{{"1":{{"str":"Two"}},"2":{{"str":"Db"}},"7":{{"rec":{skewed}}}}}'
+    altered = ev.read_event(made("ALTER_TABLE", {"tableObjBeforeJson": table}, table="two"))
+    assert isinstance(altered, ev.TableAltered)
+    assert (altered.old_database, altered.old_table, altered.renamed) == ("db", "two", False)
+    before, after = (f'{{"1":{{"lst":["str",1,"{value}"]}},"6":{{"rec":{skewed}}}}}' for value in "ab")
+    message = {"keyValues": {"d": "a"}, "partitionObjBeforeJson": before, "partitionObjAfterJson": after}
+    renamed = ev.read_event(made("ALTER_PARTITION", message))
+    assert isinstance(renamed, ev.PartitionsChanged)
+    assert renamed.gone == ("d=a",)
 
 
 def test_where_the_change_manager_keeps_the_files_of_an_event() -> None:

@@ -72,3 +72,17 @@ def test_a_change_of_a_file_is_found(
     assert not files_changed(dump, "x")
     change((outside if partitioned else inside) / "file")
     assert files_changed(dump, "x")
+
+
+def test_files_that_are_not_finished_are_neither_dumped_nor_a_change(tmp_path: Path) -> None:
+    inside = tmp_path / "table"
+    unfinished = inside / ".hive-staging_hive_1" / "-ext-10000" / "000000_0"
+    unfinished.parent.mkdir(parents=True)
+    (inside / "file").write_text("1\n", encoding="utf-8")
+    unfinished.touch()
+    dump = dumped(tmp_path, {}, partitioned=False)
+    assert [line["path"] for line in dump.read_lines(table_file("files", "x", ".jsonl"))] == ["file"]
+    touch(unfinished)
+    assert not files_changed(dump, "x")
+    unfinished.rename(inside / "000000_0")
+    assert files_changed(dump, "x")

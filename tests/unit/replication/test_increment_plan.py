@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from airflow_hive_federation.errors import EventsLostError, SourceWentBackError, UnknownEventError
+from airflow_hive_federation.errors import (
+    EventCorruptError,
+    EventsLostError,
+    SourceWentBackError,
+    UnknownEventError,
+)
 from airflow_hive_federation.model import events as ev
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.dump.increment_plan import (
@@ -54,6 +60,7 @@ def folded(
     *,
     open_writes: OpenWrites | None = None,
     lost: bool = False,
+    lost_before: bool = False,
     open_txns: Iterable[int] = (),
 ) -> EventFold:
     transactions = ValidTxns(high_watermark=1000, open_ids=tuple(open_txns))
@@ -64,6 +71,7 @@ def folded(
         source_id=10 + len(history.events),
         open_writes=open_writes or {},
         transactions=transactions,
+        lost_before=lost_before,
     )
 
 
@@ -126,6 +134,57 @@ def test_an_unknown_type_stops_the_cycle_unless_it_is_anothers() -> None:
     assert folded(History().add(ev.UnknownEvent, database="other")).ends == ()
     with pytest.raises(UnknownEventError, match=r"\?"):
         folded(History().add(ev.UnknownEvent))
+
+
+def unreadable(kind: str, *, table: str = "", database: str = DATABASE) -> ev.UnreadableEvent:
+    return ev.UnreadableEvent(event_id=11, event_type=kind, database=database, table=table, reason="?")
+
+
+def fold_one(event: ev.Event) -> EventFold:
+    history = History()
+    history.events.append(event)
+    return folded(history)
+
+
+def test_an_event_that_cannot_be_read_concerns_what_its_heading_names() -> None:
+    for kind in ("ALTER_TABLE", "CREATE_TABLE", "DROP_PARTITION", "INSERT", "ALLOC_WRITE_ID_EVENT"):
+        found = fold_one(unreadable(kind, table="t"))
+        assert (found.doubtful, found.lost, found.functions_changed) == ({"t"}, False, False)
+        assert [event.event_type for event in found.unreadable] == [kind]
+        assert fold_one(unreadable(kind, table="t", database="other")) == fold_one(
+            ev.OtherEvent(event_id=11, event_type=kind)
+        )
+    # Of tables that are not known, all are looked at.
+    for event in (unreadable("ALTER_TABLE"), unreadable("ADD_FOREIGNKEY", table="t")):
+        assert (fold_one(event).lost, fold_one(event).doubtful) == (True, frozenset())
+    functions = fold_one(unreadable("DROP_FUNCTION"))
+    assert (functions.functions_changed, functions.lost) == (True, False)
+    opened = fold_one(unreadable("OPEN_TXN", database=""))
+    assert (opened.lost, opened.unreadable) == (False, [])
+    with pytest.raises(EventCorruptError, match=r"event 11 \(ALTER_TABLE\)"):
+        fold_one(unreadable("ALTER_TABLE", table="t", database=""))
+
+
+@pytest.mark.parametrize("kind", ["COMMIT_TXN", "ABORT_TXN"])
+def test_transactions_end_whose_end_cannot_be_read(kind: str) -> None:
+    """Which one it is, the source's list of transactions says; where it comes too late, the next cycle's."""
+    history = History().allocate("t", (1, 1), (2, 2))
+    history.events.append(replace(unreadable(kind, database=""), event_id=12))
+    found = folded(history, open_txns=[2])
+    assert (found.lost, found.ends, found.open_writes) == (True, ((1, 1),), {2: {"t": 2}})
+    assert folded(History(), open_writes=found.open_writes).ends == ()
+    assert folded(History(), open_writes=found.open_writes, lost_before=True).ends == ((2, 1),)
+
+
+def test_a_table_whose_event_cannot_be_read_is_compared_anew_and_no_other() -> None:
+    found = fold_one(unreadable("ALLOC_WRITE_ID_EVENT", table="t"))
+    target = TableState(loaded_id=10, high_watermark=1)
+    plan = plan_table("t", write_ids(3), target, found)
+    assert plan.work is TableWork.CONTINUE
+    assert [write for _, write in plan.writes] == [2, 3]
+    assert plan_table("u", write_ids(1), target, found).work is TableWork.NOTHING
+    # Of a table without events, write ids that no event tells of are those of another table.
+    assert plan_table("u", write_ids(3), target, found).work is TableWork.REPLACE
 
 
 def test_the_events_are_cut_where_the_transactions_know_no_more() -> None:

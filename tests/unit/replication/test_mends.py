@@ -2,8 +2,17 @@ from __future__ import annotations
 
 import json
 
-from airflow_hive_federation.replication.verification.differences import OWNER, WRITE_IDS, Difference
+import pytest
+
+from airflow_hive_federation.errors import VerificationError
+from airflow_hive_federation.replication.verification.differences import (
+    OWNER,
+    RETAINED,
+    WRITE_IDS,
+    Difference,
+)
 from airflow_hive_federation.replication.verification.mends import Mend, mend_of
+from airflow_hive_federation.replication.verification.verify import VerificationReport
 
 
 def difference(table: str, what: str, where: str = "") -> Difference:
@@ -34,6 +43,17 @@ def test_what_differs_once_more_is_made_anew() -> None:
 def test_nothing_to_mend() -> None:
     assert not mend_of([])
     assert not Mend.from_json(None)
+
+
+def test_what_a_target_retains_is_left_to_somebody_who_decides() -> None:
+    retained = difference("a", RETAINED)
+    assert not mend_of([retained])
+    assert mend_of([retained, difference("b", "rows")]).tables == {"b"}
+    report = VerificationReport(database="d", event_id=1, tables=[], differences=[retained])
+    with pytest.raises(VerificationError) as caught:
+        report.raise_if_different()
+    assert "exclude_tables" in caught.value.remedy
+    assert "repair" not in caught.value.remedy
 
 
 def test_it_goes_through_the_manifest() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.replication.metadata.locations import external_location
 from airflow_hive_federation.replication.policy import ReplicationPolicy, duration_s
 
 
@@ -53,6 +56,20 @@ def test_an_unknown_setting_is_refused_by_name() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("max_unexplained_tables", -1),
+        ("max_unexplained_tables", "many"),
+        ("max_unexplained_percent", 101),
+        ("max_unexplained_percent", 0.5),
+    ],
+)
+def test_bounds_that_are_none(field: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"{field} is "):
+        ReplicationPolicy(name="p", source_database="d", dump_root="file:/d", **{field: value})
+
+
 @pytest.mark.parametrize("name", ["", "a/b", "../x", "-x", "a b"])
 def test_a_name_that_cannot_be_a_directory_is_refused(name: str) -> None:
     with pytest.raises(ConfigurationError, match="cannot name"):
@@ -80,3 +97,32 @@ def test_the_policy_of_the_way_back() -> None:
     assert (back.external_base, back.external_prefix) == ("hdfs://one/", "s3://d/base")
     assert back.reversed() == there
     assert there.reversed("hdfs://one/").reversed().reversed("hdfs://one/") == back
+
+
+def test_a_prefix_finds_its_way_back() -> None:
+    there = ReplicationPolicy(
+        name="shop",
+        source_database="shop",
+        dump_root="s3://d/dumps",
+        external_base="s3://d/base",
+        external_prefix="hdfs://one/lake",
+    )
+    back = there.reversed("hdfs://one/")
+    assert (back.external_base, back.external_prefix) == ("hdfs://one/lake", "s3://d/base")
+    assert back.reversed("s3://d/") == there
+    for location, target in (("hdfs://one/lake/x", "s3://d/base/x"), ("hdfs://one/lake", "s3://d/base")):
+        assert _external(there, location) == target
+        assert _external(back, target) == location
+
+
+def test_several_stores_have_no_way_back() -> None:
+    there = ReplicationPolicy(
+        name="shop", source_database="shop", dump_root="s3://d/dumps", external_authority=True
+    )
+    with pytest.raises(ConfigurationError, match=r"external_authority.*no reverse"):
+        there.reversed("hdfs://one/")
+
+
+def _external(policy: ReplicationPolicy, location: str) -> str:
+    base, prefix = policy.external_base, policy.external_prefix
+    return external_location(location, base, table="t", prefix=prefix, authority=policy.external_authority)

@@ -25,6 +25,7 @@ BEFORE = POLICY.to_json()
         ({"include_tables": "a|b", "bandwidth_bytes_per_s": 7, "into_existing": True}, PolicyChanges()),
         ({"external_base": "s3://bucket/other"}, PolicyChanges(external_base=True)),
         ({"external_base": None}, PolicyChanges(external_base=True)),
+        ({"external_authority": True}, PolicyChanges(external_base=True)),
         ({"functions_root": "/dumps/functions/"}, PolicyChanges()),
         ({"functions_root": "/elsewhere"}, PolicyChanges(functions_root=True)),
         ({"dump_root": "/new"}, PolicyChanges(functions_root=True)),

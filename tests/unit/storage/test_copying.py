@@ -9,6 +9,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,13 @@ from airflow_hive_federation.storage.copying import (
     survey_targets,
 )
 from airflow_hive_federation.storage.digests import CHUNK_BYTES, digest_file
-from airflow_hive_federation.storage.filesystem import open_filesystem, reading, write_atomically
+from airflow_hive_federation.storage.filesystem import (
+    open_filesystem,
+    reading,
+    remove_file,
+    rename,
+    write_atomically,
+)
 
 CONTENT = os.urandom(100_000)
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -83,6 +90,51 @@ def test_another_target_is_replaced(other: bytes, tmp_path: Path) -> None:
     (tmp_path / "t").write_bytes(other)
     assert copy_file(item).copied
     assert (tmp_path / "t").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("way", ["copied", "rewritten", "written", "renamed", "removed"])
+def test_the_checksum_of_what_is_replaced_goes_with_it(way: str, tmp_path: Path) -> None:
+    """Hadoop's local file system would compare the new bytes with it, and read nothing."""
+    target = tmp_path / "t" / "f"
+    item = make_item(f"file:{tmp_path}/s", f"file:{target}")
+    write_atomically(item.target, [b"theirs"])
+    checksum, beside = target.with_name(".f.crc"), target.with_name(".g.crc")
+    for one in (checksum, beside):
+        one.write_bytes(b"crc\0")
+    if way == "copied":
+        copy_file(item)
+    elif way == "rewritten":
+
+        def rewrite(source: str, made: str, _ids: str, _options: Any) -> None:
+            write_atomically(made, [content_of(source)])
+
+        copy_file(replace(item, visible_write_ids="d.t:1:1::"), CopySettings(rewrite=rewrite))
+    elif way == "written":
+        write_atomically(item.target, [CONTENT])
+    elif way == "renamed":
+        filesystem, source = open_filesystem(item.source)
+        rename(filesystem, source, str(target))
+    else:
+        assert remove_file(item.target)
+    assert not checksum.exists()
+    assert beside.exists()
+    assert target.exists() == (way != "removed")
+    assert way == "removed" or target.read_bytes() == CONTENT
+
+
+def test_a_name_of_full_length_has_no_checksum(tmp_path: Path) -> None:
+    target = f"file:{tmp_path}/{'n' * 255}"
+    for _ in range(2):
+        assert write_atomically(target, [CONTENT]) == len(CONTENT)
+    assert remove_file(target)
+
+
+def test_an_identical_target_keeps_its_checksum(tmp_path: Path) -> None:
+    item = make_item(f"file:{tmp_path}/s", f"file:{tmp_path}/t")
+    write_atomically(item.target, [CONTENT])
+    (tmp_path / ".t.crc").write_bytes(b"crc\0")
+    assert not copy_file(item).copied
+    assert (tmp_path / ".t.crc").exists()
 
 
 def test_vanished_source(tmp_path: Path) -> None:

@@ -1,0 +1,50 @@
+"""Names of Airflow that are in different modules from Airflow 3.1 on, from where this Airflow has them.
+
+The common.compat provider does the same, but only in versions that the constraints of no Airflow up to 3.3
+allow. What all versions have in ``airflow.sdk`` is imported from there.
+"""
+
+from __future__ import annotations
+
+from airflow.sdk.log import mask_secret
+
+try:
+    from airflow.sdk.exceptions import (
+        AirflowException,
+        AirflowFailException,
+        AirflowNotFoundException,
+        AirflowSensorTimeout,
+        AirflowSkipException,
+        TaskDeferred,
+    )
+except ImportError:  # Airflow 3.1
+    from airflow.exceptions import (  # type: ignore[attr-defined,no-redef]
+        AirflowException,
+        AirflowFailException,
+        AirflowNotFoundException,
+        AirflowSensorTimeout,
+        AirflowSkipException,
+        TaskDeferred,
+    )
+try:
+    from airflow.sdk.log import redact  # type: ignore[attr-defined]
+except ImportError:  # Airflow 3.1.0
+    from airflow.sdk._shared.secrets_masker import redact
+try:
+    from airflow.sdk.bases.branch import BaseBranchOperator
+except ImportError:  # Airflow 3.1
+    from airflow.providers.standard.operators.branch import (  # type: ignore[assignment]
+        BaseBranchOperator,
+    )
+
+__all__ = [
+    "AirflowException",
+    "AirflowFailException",
+    "AirflowNotFoundException",
+    "AirflowSensorTimeout",
+    "AirflowSkipException",
+    "BaseBranchOperator",
+    "TaskDeferred",
+    "mask_secret",
+    "redact",
+]

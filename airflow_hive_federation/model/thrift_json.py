@@ -1,0 +1,88 @@
+"""Thrift's JSON (``TJSONProtocol``), in which Hive writes tables and partitions into its events.
+
+It is JSON but for one thing: the keys of a map are written like any value, so a ``map<list<string>, string>``
+has lists for keys. ``SkewedInfo.skewedColValueLocationMaps``, the directories of a table that is
+``STORED AS DIRECTORIES``, is such a map: ``{["str",2,"484","x"]:"file:/w/t/k=484/v=x"}``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+#: Far above what a table needs: whoever writes deeper, or more, writes no table.
+_DEEPEST, _LONGEST = 100, 1 << 25
+_SPACE = re.compile(r"[ \t\r\n]*")
+_SCALAR = json.JSONDecoder()
+
+
+def loads(text: str) -> Any:
+    """Read a value; keys that are lists become tuples.
+
+    :raises ValueError: the text is not Thrift's JSON, is nested more than 100 levels deep, or holds a map
+        with such keys and is longer than 32 Mi characters.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    except ValueError:
+        # The quick way does not know such keys; the slow one says what is wrong with other texts.
+        if len(text) > _LONGEST:
+            raise
+    value, end = _value(text, _skipped(text, 0), 0)
+    if end != len(text):
+        raise ValueError(f"something follows the value at character {end}")
+    return value
+
+
+def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
+    """Read a value; return it, and where the next thing begins."""
+    if depth > _DEEPEST:
+        raise ValueError(f"it is nested more than {_DEEPEST} levels deep")
+    opening = text[at : at + 1]
+    if opening == "[":
+        return _items(text, at, "]", lambda start: _value(text, start, depth + 1))
+    if opening == "{":
+        pairs, end = _items(text, at, "}", lambda start: _pair(text, start, depth + 1))
+        return dict(pairs), end
+    value, end = _SCALAR.raw_decode(text, at)
+    return value, _skipped(text, end)
+
+
+def _items(text: str, at: int, closing: str, item: Callable[[int], tuple[Any, int]]) -> tuple[list[Any], int]:
+    found: list[Any] = []
+    at = _skipped(text, at + 1)
+    if text[at : at + 1] == closing:
+        return found, _skipped(text, at + 1)
+    while True:
+        value, at = item(at)
+        found.append(value)
+        if text[at : at + 1] == closing:
+            return found, _skipped(text, at + 1)
+        at = _expected(text, at, ",")
+
+
+def _pair(text: str, at: int, depth: int) -> tuple[tuple[Any, Any], int]:
+    key, at = _value(text, at, depth)
+    value, at = _value(text, _expected(text, at, ":"), depth)
+    return (_hashable(key), value), at
+
+
+def _hashable(key: Any) -> Any:
+    if isinstance(key, dict):
+        raise ValueError("a key of a map is a map itself")
+    return tuple(map(_hashable, key)) if isinstance(key, list) else key
+
+
+def _expected(text: str, at: int, mark: str) -> int:
+    if text[at : at + 1] != mark:
+        raise ValueError(f"{mark!r} expected at character {at}")
+    return _skipped(text, at + 1)
+
+
+def _skipped(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at

@@ -1,0 +1,149 @@
+"""The facts by which a replica may lose something, found in the source's events. Pure.
+
+A table, a partition or a file that a listing of the source lacks may be gone; as well, the metastore may have
+hidden it from this user, a call may have answered half, or a directory may not be mounted. A listing alone is
+therefore no reason to remove anything from the target: an event has to say that it was dropped, or the policy
+that it is not wanted.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeGuard
+
+from airflow_hive_federation.model import events as ev
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+
+#: Stands for the table itself among names of partitions.
+WHOLE_TABLE = ""
+
+
+class Evidence:
+    """The removals that events of a database tell of.
+
+    :param database: the database; events of others are left out.
+    """
+
+    def __init__(self, database: str) -> None:
+        self._database = database
+        #: Names whose table was dropped or renamed at some time, and those that stand for none now.
+        self._dropped: set[str] = set()
+        self._gone: set[str] = set()
+        self._made: set[str] = set()
+        self._partitions: defaultdict[str, set[str]] = defaultdict(set)
+        self._emptied: defaultdict[str, set[str]] = defaultdict(set)
+        self._functions: set[str] = set()
+        self._whole_database = False
+
+    def add(self, event: ev.Event) -> None:
+        """Take an event into account, with the target's names of its tables."""
+        if isinstance(event, ev.TableAltered) and event.renamed and event.old_database == self._database:
+            self._lose(event.old_table)
+        if event.database != self._database:
+            return
+        if isinstance(event, ev.TableDropped) or _is_unreadable_drop(event):
+            self._lose(event.table)
+        elif isinstance(event, ev.TableCreated) or (isinstance(event, ev.TableAltered) and event.renamed):
+            self._gone.discard(event.table)
+            self._made.add(event.table)
+        elif isinstance(event, ev.PartitionsChanged):
+            self._partitions[event.table].update(event.gone)
+            self._emptied[event.table].update(event.truncated)
+        elif (isinstance(event, ev.TableAltered) and event.truncated) or (
+            isinstance(event, ev.Inserted) and event.overwritten
+        ):
+            self._emptied[event.table].add(WHOLE_TABLE)
+        elif isinstance(event, ev.FunctionEvent) and event.dropped:
+            self._functions.add(event.function)
+        elif isinstance(event, ev.DatabaseEvent) and event.dropped:
+            self._whole_database = True
+            self._made.clear()
+
+    def of_table(self, table: str) -> bool:
+        """Whether a name stands for no table any more: it was dropped, renamed, or moved elsewhere.
+
+        A table that was made under the name afterwards is there, whether it is listed or not.
+        """
+        return table in self._gone or (self._whole_database and table not in self._made)
+
+    def of_partition(self, table: str, partition: str) -> bool:
+        """Whether a partition was dropped or renamed, or the table that it belonged to."""
+        replaced = self._whole_database or table in self._dropped
+        return replaced or partition in self._partitions.get(table, ())
+
+    def of_files(self, table: str, partition: str = WHOLE_TABLE) -> bool:
+        """Whether all rows of a table, or of one of its partitions, were removed."""
+        emptied = self._emptied.get(table, ())
+        return WHOLE_TABLE in emptied or partition in emptied or self.of_partition(table, partition)
+
+    def speaks_of_partitions(self, table: str) -> bool:
+        """Whether any partition of a table was dropped, renamed or emptied."""
+        return bool(self._partitions.get(table) or self._emptied.get(table))
+
+    def of_function(self, function: str) -> bool:
+        """Whether a function was dropped."""
+        return self._whole_database or function.lower() in self._functions
+
+    @property
+    def functions(self) -> frozenset[str]:
+        """Names of functions that were dropped."""
+        return frozenset(self._functions)
+
+    def partitions(self, table: str) -> Collection[str]:
+        """Names of the partitions of a table that were dropped or renamed."""
+        return self._partitions.get(table, frozenset())
+
+    def _lose(self, table: str) -> None:
+        self._dropped.add(table)
+        self._gone.add(table)
+        self._made.discard(table)
+
+
+def _is_unreadable_drop(event: ev.Event) -> TypeGuard[ev.UnreadableEvent]:
+    """Whether an event says by its heading alone that a table was dropped."""
+    return isinstance(event, ev.UnreadableEvent) and event.event_type == "DROP_TABLE" and bool(event.table)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbsentTables:
+    """The target's tables that are not among those to replicate.
+
+    :param dropped: those that go: an event or the policy says so, or the policy allows it.
+    :param kept: those that stay as they are although the source has something else under their names, with
+        the reason why that is not replicated.
+    :param unexplained: those that nothing explains.
+    """
+
+    dropped: frozenset[str] = frozenset()
+    kept: Mapping[str, str] = field(default_factory=dict)
+    unexplained: frozenset[str] = frozenset()
+
+
+def judge_tables(
+    there: Iterable[str],
+    *,
+    replicated: Collection[str],
+    skipped: Mapping[str, str],
+    policy: ReplicationPolicy,
+    evidence: Evidence,
+    unwanted: Collection[str] = (),
+) -> AbsentTables:
+    """Say what becomes of the target's tables that the source does not replicate (any more).
+
+    :param there: names of the target's tables.
+    :param replicated: names of the source's tables that are replicated, as the target names them.
+    :param skipped: the others that the source lists, with the reason.
+    :param unwanted: names that stand for something else since the policy has changed, or for something that
+        no cycle of this policy has made.
+    """
+    absent = frozenset(there) - frozenset(replicated)
+    by_policy = {name for name in absent if not policy.replicates(name) or name in unwanted}
+    kept = {name: skipped[name] for name in sorted(absent - by_policy) if name in skipped}
+    by_event = {name for name in absent - kept.keys() if evidence.of_table(name)}
+    return AbsentTables(
+        dropped=frozenset(by_policy | by_event),
+        kept=kept,
+        unexplained=absent - by_policy - by_event - kept.keys(),
+    )

@@ -1,0 +1,67 @@
+"""An incremental dump in numbers, as tasks hand it on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_hive_federation.replication.dump.increment_plan import TableWork
+from airflow_hive_federation.replication.metadata.table_names import asked_for
+
+
+@dataclass(frozen=True, kw_only=True)
+class IncrementSummary:
+    """What an incremental dump contains. XCom-safe by :func:`dataclasses.asdict`.
+
+    :param dump: URI of the dump; of an idle cycle, of the one the target was loaded from last.
+    :param from_id: last event the target had.
+    :param event_id: last event of the dump.
+    :param events: number of events in between.
+    :param tables: tables concerned.
+    :param transactions: transactions that ended.
+    :param lost: events were missing, so every table was looked at.
+    :param unreadable: events that cannot be read, so that their tables were compared anew: at most 20.
+    :param idle: there is nothing to do but to say that the target has got that far; no dump was written.
+    :param skipped: tables of the source that are not replicated although the policy asks for them, with the
+        reason.
+    :param retained: those of them of which the target keeps what they were before.
+    :param dropped: tables that the target loses.
+    """
+
+    dump: str
+    from_id: int
+    event_id: int
+    events: int
+    tables: int
+    files: int
+    size_bytes: int
+    transactions: int
+    lease: int
+    lost: bool
+    idle: bool = False
+    skipped: dict[str, str] = field(default_factory=dict)
+    retained: list[str] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+    unreadable: Sequence[str] = ()
+
+
+def summary_of(uri: str, manifest: Mapping[str, Any]) -> IncrementSummary:
+    """The summary of an incremental dump."""
+    concerned = [facts for facts in manifest["tables"] if facts["work"] != TableWork.NOTHING.value]
+    return IncrementSummary(
+        dump=uri,
+        from_id=manifest["from_id"],
+        event_id=manifest["event_id"],
+        events=manifest["events"],
+        tables=len(concerned),
+        files=sum(facts["files"] for facts in concerned),
+        size_bytes=sum(facts["size_bytes"] for facts in concerned),
+        transactions=manifest["transactions"],
+        lease=manifest["lease"],
+        lost=manifest["lost"],
+        skipped=asked_for(manifest["skipped"]),
+        retained=list(manifest["retained"]),
+        dropped=list(manifest["dropped"]),
+        unreadable=manifest.get("unreadable", ()),
+    )

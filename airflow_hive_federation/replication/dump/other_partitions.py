@@ -1,0 +1,40 @@
+"""Which partitions have taken the names of others, where no event says so."""
+
+from __future__ import annotations
+
+from airflow_hive_federation.replication.dump.bootstrap import dumped_files
+from airflow_hive_federation.replication.dump.contents import VisibleFile
+from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+
+
+def other_partitions(before: DumpDirectory, now: DumpDirectory, table: str) -> set[str]:
+    """Partitions of a table that are other ones than were dumped under their names.
+
+    Events that say that a partition was dropped or renamed may be lost. A partition keeps the time at which
+    it was created. Files of a transactional table never change, so one of the same name with another length
+    or modification time came with another partition. (Other tables' files are compared by themselves.)
+
+    :param before: the dump that describes the table as the target has it.
+    :param now: the dump that is being written, with the table's partitions and files.
+    """
+    lines, files = (table_file(kind, table, ".jsonl") for kind in ("partitions", "files"))
+    created = {line["name"]: line["partition"].get("createTime") for line in before.read_lines(lines)}
+    versions = {one.uri: _version(one) for one in dumped_files(before, table) if not _may_grow(one)}
+    found = set()
+    for line in now.read_report(lines):
+        if line["name"] in created and line["partition"].get("createTime") != created[line["name"]]:
+            found.add(line["name"])
+    for line in now.read_report(files):
+        file = VisibleFile(**line)
+        if not _may_grow(file) and versions.get(file.uri, _version(file)) != _version(file):
+            found.add(file.partition)
+    return found
+
+
+def _may_grow(file: VisibleFile) -> bool:
+    # Streaming goes on writing to a file while transactions of its batch are open.
+    return bool(file.filtered or file.side_file)
+
+
+def _version(file: VisibleFile) -> tuple[int, int]:
+    return file.size_bytes, file.modified_ns

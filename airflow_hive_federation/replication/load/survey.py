@@ -1,0 +1,260 @@
+"""Looking for writes of others on a target before a load places or drops anything there.
+
+:mod:`..target.foreign_writes` decides; this module asks what there is, and what the dumps of the policy
+recorded. Only tables that the cycle is concerned with are looked at. Other dumps than the last one of a table
+are read only where that does not account for everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.replication.dump.bootstrap import dumped_files
+from airflow_hive_federation.replication.dump.contents import name_of
+from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.dump.homes import Homes
+from airflow_hive_federation.replication.dump.increment_plan import TableWork
+from airflow_hive_federation.replication.load.copying import files_there, final_uri
+from airflow_hive_federation.replication.load.unfinished import COPY_PLAN, begun_loads, unfinished_loads
+from airflow_hive_federation.replication.metadata.definitions import TableKind
+from airflow_hive_federation.replication.metadata.layout import TargetLayout
+from airflow_hive_federation.replication.target import markers
+from airflow_hive_federation.replication.target.foreign_writes import (
+    ForeignWrite,
+    PlacedFile,
+    foreign_file,
+    foreign_functions,
+    foreign_partition,
+    names_digest,
+    suspect_files,
+    unplaced,
+)
+from airflow_hive_federation.storage.digests import digest_file
+from airflow_hive_federation.storage.filesystem import canonical
+from airflow_hive_federation.storage.plan_files import read_plan
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient
+
+_PLACED = "load/placed"
+
+
+class Survey:
+    """Compares a target with what the loads of its policy recorded.
+
+    :param client: client of the target.
+    :param layout: where things lie on the target.
+    :param directory: the dump that is about to be loaded.
+    :param before: the dump that the target was loaded from last; ``None`` for a bootstrap.
+    """
+
+    def __init__(
+        self, client: MetastoreClient, layout: TargetLayout, directory: DumpDirectory, before: str | None
+    ) -> None:
+        self._client = client
+        self._layout = layout
+        self._policy = layout.policy
+        self._options = layout.policy.storage_options
+        self._directory = directory
+        self._loaded = before
+        self._before = Homes(DumpDirectory(before, self._options)) if before else None
+
+    def partitions(self, table: str) -> list[ForeignWrite]:
+        """Name the partitions of a table of the target that no load made.
+
+        :param table: a table that the target has.
+        """
+        if self._before is None or table not in self._before:
+            return []
+        facts = self._before.facts[table]
+        described = self._client.get_table(self._policy.target_database, table)
+        if not described.partitionKeys or not TableKind(facts["kind"]).has_files:
+            return []
+        there = self._client.list_partition_names(self._policy.target_database, table)
+        if names_digest(there) == facts["partition_names"]:
+            return []
+        lines = self._before.of(table).read_lines(table_file("partitions", table, ".jsonl"))
+        suspects = sorted(set(there).difference(line["name"] for line in lines))
+        if not suspects:
+            return []
+        found = self._client.iter_partitions(self._policy.target_database, table, names=suspects)
+        return [
+            foreign_partition(table, name_of(described, one), one.parameters)
+            for one in found
+            # A load that was killed, perhaps one of this dump, has made it.
+            if (one.parameters or {}).get(markers.CHECKPOINT) not in self._unfinished
+        ]
+
+    def files(self, document: Mapping[str, Any], there: Mapping[str, FileEntry]) -> list[ForeignWrite]:
+        """Name the files of a table that no load placed, or not as they are.
+
+        :param document: the table's document in the dump; for one that is dropped, in the one before.
+        :param there: what lies where the table lies, or will lie.
+        """
+        if not there:
+            return []
+        table = document["table"]["tableName"]
+        if TableKind(document["kind"]).transactional:
+            return self._transactional_files(document, there)
+        placed = self._placed_before(table)
+        suspects = suspect_files(there, placed, known=None, adopted=False)
+        # As long as what was placed: its time tells that it was written anew, and then its bytes.
+        in_place = {
+            uri: entry for uri, entry in suspects.items() if uri in placed and placed[uri].fits(entry)
+        }
+        others = {uri: entry for uri, entry in suspects.items() if uri not in in_place}
+        in_place = {uri: entry for uri, entry in in_place.items() if not self._is_unchanged(table, uri)}
+        if in_place:
+            in_place = unplaced(in_place, self._being_placed())
+        return _named(table, {**in_place, **self._unaccounted(document, others)})
+
+    def dropped(self, table: str) -> list[ForeignWrite]:
+        """Name what others wrote to a table of the target that goes, with its data unless it is external."""
+        if self._before is None or table not in self._before:
+            return []
+        home = self._before.of(table)
+        document = home.read_json(table_file("tables", table, ".json"))
+        kind = TableKind(document["kind"])
+        found = self.partitions(table)
+        if kind.has_files and kind is not TableKind.EXTERNAL:
+            there = files_there(self._layout, document, self._options)
+            found += self.files(document, there)
+        return found
+
+    def functions(self, there: Iterable[str]) -> list[ForeignWrite]:
+        """Name the functions of the target database that no load made.
+
+        :param there: names of the functions that it has.
+        """
+        if self._before is None:
+            return []
+        names = list(there)
+        known = [self._before.directory, self._directory]
+        found = foreign_functions(names, _function_names(known))
+        return found and foreign_functions(
+            names, _function_names([*known, *unfinished_loads(self._policy, str(self._loaded))])
+        )
+
+    # -- inside ----------------------------------------------------------------------------------------
+
+    def _transactional_files(
+        self, document: Mapping[str, Any], there: Mapping[str, FileEntry]
+    ) -> list[ForeignWrite]:
+        table, before = document["table"]["tableName"], self._before
+        known, adopted = 0, False
+        if before is not None and table in before:
+            known, adopted = before.facts[table]["reached"], table in before.adopted
+        suspects = suspect_files(there, {}, known=known, adopted=adopted)
+        if suspects:
+            # A file of transactions that are open yet may have a write id that is not given out.
+            placed = self._placed_before(table)
+            suspects = {uri: entry for uri, entry in suspects.items() if uri not in placed}
+        return _named(table, self._unaccounted(document, suspects))
+
+    def _unaccounted(
+        self, document: Mapping[str, Any], suspects: Mapping[str, FileEntry]
+    ) -> Mapping[str, FileEntry]:
+        """The suspects that no load of the policy may have placed."""
+        table = document["table"]["tableName"]
+        if suspects and (self._before is None or table not in self._before):
+            # What a new table is made of may have been brought here before: copying compares it.
+            suspects = unplaced(suspects, self._files_of(self._directory, document))
+        return unplaced(suspects, self._placed_by_others(table)) if suspects else suspects
+
+    # -- what the dumps record -------------------------------------------------------------------------
+
+    @cached_property
+    def _unfinished(self) -> set[str]:
+        return {dump.uri for dump in unfinished_loads(self._policy, str(self._loaded))}
+
+    def _placed_before(self, table: str) -> dict[str, PlacedFile]:
+        if self._before is None or table not in self._before:
+            return {}
+        home = self._before.of(table)
+        document = home.read_json(table_file("tables", table, ".json"))
+        if not TableKind(document["kind"]).has_files:
+            return {}
+        times = placed_times(home, table)
+        return {
+            uri: PlacedFile(size_bytes=file.size_bytes, modified_ns=times.get(uri, 0))
+            for uri, file in self._files_of(home, document)
+        }
+
+    def _is_unchanged(self, table: str, uri: str) -> bool:
+        """Whether a file of another time than when it was placed has the same bytes all the same."""
+        known = self._before.digests(table).get(uri) if self._before is not None else None
+        return known is None or digest_file(uri, options=self._options).digest == known
+
+    def _being_placed(self) -> Iterator[tuple[str, PlacedFile]]:
+        """Files that loads which were killed were about to copy."""
+        for dump in unfinished_loads(self._policy, str(self._loaded)):
+            for item in read_plan(f"{dump.uri}/{COPY_PLAN}", options=self._options):
+                size_bytes = None if item.visible_write_ids else item.size_bytes
+                yield canonical(final_uri(item.target)), PlacedFile(size_bytes=size_bytes)
+
+    def _placed_by_others(self, table: str) -> Iterator[tuple[str, PlacedFile]]:
+        """Files that any load of the policy has placed, or was about to.
+
+        External tables may share a directory, and keep their files when they are dropped.
+        """
+        for dump in begun_loads(self._policy):
+            for facts in dump.manifest()["tables"]:
+                kind = TableKind(facts["kind"])
+                described = facts.get("work") != TableWork.NOTHING.value
+                if described and (kind is TableKind.EXTERNAL or (facts["name"] == table and kind.has_files)):
+                    document = dump.read_json(table_file("tables", facts["name"], ".json"))
+                    yield from self._files_of(dump, document)
+
+    def _files_of(self, dump: DumpDirectory, document: Mapping[str, Any]) -> Iterator[tuple[str, PlacedFile]]:
+        for file in dumped_files(dump, document["table"]["tableName"]):
+            size_bytes = None if file.filtered else file.size_bytes
+            yield canonical(self._layout.file(document, file)), PlacedFile(size_bytes=size_bytes)
+
+
+def _named(table: str, files: Mapping[str, FileEntry]) -> list[ForeignWrite]:
+    return [foreign_file(table, uri, entry) for uri, entry in files.items()]
+
+
+def note_placed(directory: DumpDirectory, layout: TargetLayout, document: Mapping[str, Any]) -> None:
+    """Note when the files of a table without transactions were placed: a later writer changes the time.
+
+    :param directory: the dump whose load is about to be published.
+    """
+    if not is_noted(document["kind"]):
+        return
+    table = document["table"]["tableName"]
+    there = files_there(layout, document, directory.options)
+
+    def lines() -> Iterator[dict[str, Any]]:
+        for file in dumped_files(directory, table):
+            uri = canonical(layout.file(document, file))
+            if uri in there and there[uri].size_bytes == file.size_bytes:
+                yield {"uri": uri, "modified_ns": there[uri].modified_ns}
+
+    directory.add_lines(_placed_file(table), lines())
+
+
+def placed_times(home: DumpDirectory, table: str) -> dict[str, int]:
+    """Modification times that files of a table had when they were placed, by canonical URI.
+
+    :param home: the dump that describes the table.
+    """
+    name = _placed_file(table)
+    lines = home.read_report(name) if home.exists(name) else ()
+    return {line["uri"]: line["modified_ns"] for line in lines}
+
+
+def is_noted(kind: str) -> bool:
+    """Whether the files of a kind of table have no write ids in their names, and may be replaced in place."""
+    return TableKind(kind).has_files and not TableKind(kind).transactional
+
+
+def _placed_file(table: str) -> str:
+    return table_file(_PLACED, table, ".jsonl")
+
+
+def _function_names(dumps: Iterable[DumpDirectory]) -> Iterator[str]:
+    return (str(one["functionName"]) for dump in dumps for one in dump.read_lines("functions.jsonl"))

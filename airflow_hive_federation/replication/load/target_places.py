@@ -1,0 +1,101 @@
+"""Whose each directory of a target is, while a dump is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.replication.dump.bootstrap import dumped_files
+from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.dump.external_entries import dumped_entries
+from airflow_hive_federation.replication.dump.homes import Homes
+from airflow_hive_federation.replication.load.copying import TableCopy
+from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
+from airflow_hive_federation.replication.metadata.directories import (
+    Claim,
+    check_target,
+    is_claimed,
+    sharing,
+    tables_with_files,
+)
+from airflow_hive_federation.replication.metadata.layout import TargetLayout
+from airflow_hive_federation.storage.filesystem import canonical
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient
+
+
+class TargetPlaces:
+    """The directories of all tables that the target will have, in this load and by earlier ones.
+
+    :param directory: the dump.
+    :param layout: where its tables lie on the target.
+    :param leaving: names of tables that are not external and that the load drops.
+    :raises LocationConflictError: two of the directories collide.
+    :raises HiddenLocationError: Hive would hide tables there.
+    """
+
+    def __init__(self, directory: DumpDirectory, layout: TargetLayout, leaving: Collection[str] = ()) -> None:
+        self._layout = layout
+        self._homes = Homes(directory)
+        facts = self._homes.facts.values()
+        external = {name: self._homes.of(name).uri for name in tables_with_files(facts, external=True)}
+        self._claims: Sequence[Claim] = check_target(
+            layout.policy,
+            layout.managed,
+            list(dumped_entries(external, layout.policy.storage_options)),
+            {*tables_with_files(facts, external=False), *leaving},
+        )
+        self._sharing = sharing(self._claims)
+
+    def each_once(self, items: Iterable[CopyItem]) -> Iterator[CopyItem]:
+        """The items, each target once: tables that share a directory list the same files.
+
+        Where their listings differ, for a file was written in between, the first one holds: a file that is
+        not as it was listed is refused when it is copied.
+        """
+        if not self._sharing:
+            yield from items
+            return
+        seen: set[str] = set()
+        for item in items:
+            target = canonical(item.target)
+            if target not in seen:
+                seen.add(target)
+                yield item
+
+    def spare_shared(self, copies: Mapping[str, TableCopy]) -> None:
+        """Take from each table's surplus files those that a table of the same directory has listed."""
+        for name, copy in copies.items():
+            others = self._sharing.get(name, frozenset()) - {name}
+            if copy.extraneous and others:
+                listed = {target for other in others for target in self._files(other)}
+                copy.extraneous = [uri for uri in copy.extraneous if canonical(uri) not in listed]
+
+    def drop_table(self, client: MetastoreClient, name: str) -> None:
+        """Drop a table of the target; the data of an external one stays where another table has it.
+
+        A metastore removes the directories of an external table that has ``external.table.purge``. By then,
+        they may be those of a table that was renamed.
+        """
+        database = self._layout.policy.target_database
+        found: list[Any] = list(client.get_tables(database, [name]))
+        if not found:
+            return
+        shared = table_kind(found[0]) is TableKind.EXTERNAL and any(
+            is_claimed(self._claims, location) for location in _locations(client, found[0])
+        )
+        client.drop_table(database, name, delete_data=not shared, if_exists=True)
+
+    def _files(self, name: str) -> Iterator[str]:
+        home = self._homes.of(name)
+        document = home.read_json(table_file("tables", name, ".json"))
+        return (canonical(self._layout.file(document, file)) for file in dumped_files(home, name))
+
+
+def _locations(client: MetastoreClient, table: Any) -> Iterator[str]:
+    yield str(table.sd.location)
+    if table.partitionKeys:
+        partitions: Iterable[Any] = client.iter_partitions(table.dbName, table.tableName)
+        yield from (str(partition.sd.location) for partition in partitions)

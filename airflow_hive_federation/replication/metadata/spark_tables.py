@@ -1,0 +1,205 @@
+"""Tables that Spark has made as its own data sources (``CREATE TABLE … USING parquet``). Pure.
+
+Spark's ``HiveExternalCatalog`` keeps such a table's format in the parameter ``spark.sql.sources.provider``,
+and its directory in the SerDe property ``path``. Spark reads that directory, whatever the table's location
+says. Where Hive cannot read the format (CSV, JSON, text), the location of an external table is a placeholder
+that does not exist. Formats that keep lists of their own files (Delta, Hudi, Iceberg) name files of the
+source in them, and are not copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.storage.filesystem import (
+    Location,
+    canonical,
+    is_below,
+    join,
+    parse_location,
+    relative,
+)
+
+PROVIDER = "spark.sql.sources.provider"
+_PARTITION_PROVIDER = "spark.sql.partitionProvider"
+_PARTITION_COLUMNS = "spark.sql.sources.schema.numPartCols"
+#: End of the location of an external table that Hive cannot read (``HiveExternalCatalog.saveTableIntoHive``).
+_PLACEHOLDER = "-__PLACEHOLDER__"
+_PATH = "path"
+#: Options of Spark's file formats that name places beside ``path``.
+_PLACES = frozenset({"basepath", "avroschemaurl"})
+#: Characters by which Spark takes a path for a pattern (``org.apache.hadoop.fs.Globber``).
+_PATTERN = frozenset("*?[]{}")
+_FORMATS = frozenset({"parquet", "orc", "csv", "json", "text", "avro"})
+#: Names of classes that stand for a format (``DataSource.backwardCompatibilityMap``), without their packages.
+_PACKAGES = (
+    "org.apache.spark.sql.execution.datasources.",
+    "org.apache.spark.sql.hive.",
+    "org.apache.spark.sql.",
+    "com.databricks.spark.",
+)
+#: Input formats whose files name other files, by parts of their class names.
+_INPUT_FORMATS = {
+    "io.delta.": "Delta Lake",
+    ".hudi.": "Hudi",
+    "com.uber.hoodie.": "Hudi",
+    "SymlinkTextInputFormat": "symbolic links",
+}
+
+
+def provider_of(table: Any) -> str | None:
+    """The data source of a wire ``Table``, in lower case; ``None`` for a table of Hive's."""
+    found = str((table.parameters or {}).get(PROVIDER, "")).lower()
+    return None if found in {"", "hive"} else found
+
+
+def data_location(table: Any) -> str | None:
+    """URI of the directory that holds a table's data; its location, except where that is a placeholder.
+
+    :param table: wire ``Table``.
+    """
+    if table.sd is None:
+        return None
+    path = _path(table) if provider_of(table) else None
+    location: str | None = table.sd.location
+    return path if path and (location or "").endswith(_PLACEHOLDER) else location
+
+
+def at_its_data(table: Any) -> Any:
+    """Let a wire ``Table``'s location be where its data is; changed in place, and returned."""
+    if table.sd is not None:
+        table.sd.location = data_location(table)
+    return table
+
+
+def reason_to_leave_out(table: Any) -> str | None:
+    """Say why a copy of a table's directory would not be a replica of it; ``None`` if it would.
+
+    :param table: wire ``Table``.
+    """
+    if table.sd is None:
+        return None
+    for part, name in _INPUT_FORMATS.items():
+        if part in (table.sd.inputFormat or ""):
+            return (
+                f"its input format {table.sd.inputFormat} ({name}) reads files that name files of the source"
+            )
+    provider = provider_of(table)
+    if provider is None:
+        return None
+    if _format(provider) is None:
+        return (
+            f"it is a table of Spark's data source {provider}, which may name its own files; "
+            "replicate it by that format's own means"
+        )
+    return _untracked(table) or _unclear_place(table)
+
+
+def moved_properties(
+    properties: Mapping[str, str] | None, source: str | None, target: str | None
+) -> dict[str, str] | None:
+    """SerDe properties of a table or partition that is moved: ``path`` and its like follow.
+
+    :param source: URI of the directory on the source.
+    :param target: URI of the directory on the target.
+    :return: ``None`` if none names a place.
+    """
+    if not properties or not source or not target:
+        return None
+    found = {
+        key: moved
+        for key, value in properties.items()
+        if key.lower() in {_PATH, *_PLACES} and (moved := _moved(value, source, target))
+    }
+    return {**properties, **found} if found else None
+
+
+def comparable_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """SerDe properties in which each place has its one spelling (``s3a`` is ``s3``)."""
+    return {
+        key: _canonical(value) if key.lower() in {_PATH, *_PLACES} else value
+        for key, value in properties.items()
+    }
+
+
+def _canonical(value: str) -> str:
+    try:
+        return canonical(value) if "/" in value else value
+    except ConfigurationError:
+        return value
+
+
+def _moved(value: str, source: str, target: str) -> str | None:
+    """A place below a directory, or above it, at the same distance from where the directory lies now."""
+    try:
+        if _same_place(value, source):
+            return target
+        if is_below(value, source):
+            return join(target, relative(value, source))
+        if is_below(source, value):
+            # Of a partition, the table's directory.
+            inside = f"/{relative(source, value)}"
+            return target.removesuffix(inside) if target.endswith(inside) else None
+    except ConfigurationError:
+        pass  # a property of another SerDe, which is no place
+    return None
+
+
+def _untracked(table: Any) -> str | None:
+    """The files of a managed table are found by its partitions, so the metastore must know them all."""
+    parameters = table.parameters or {}
+    partitioned = table.partitionKeys or parameters.get(_PARTITION_COLUMNS, "0") != "0"
+    external = table.tableType == "EXTERNAL_TABLE"
+    if partitioned and not external and parameters.get(_PARTITION_PROVIDER, "").lower() != "catalog":
+        return "Spark finds its partitions in its directory alone; run MSCK REPAIR TABLE in Spark"
+    return None
+
+
+def _unclear_place(table: Any) -> str | None:
+    path, location = _path(table), table.sd.location
+    if not path:
+        return None
+    if _PATTERN.intersection(path):
+        return f"Spark reads it by a pattern, {path}; create it anew with the path of a directory"
+    if not (location or "").endswith(_PLACEHOLDER) and not _same_place(path, location or ""):
+        return (
+            f"Spark reads it from {path}, Hive from {location}; "
+            "run ALTER TABLE … SET LOCATION in Spark, which changes both"
+        )
+    for key, value in (table.sd.serdeInfo.parameters or {}).items():
+        if key.lower() in _PLACES and not is_below(value, path):
+            return f"its option {key} names {value}, outside of its directory {path}"
+    return None
+
+
+def _path(table: Any) -> str | None:
+    properties = (table.sd.serdeInfo and table.sd.serdeInfo.parameters) or {}
+    return next((value for key, value in properties.items() if key.lower() == _PATH), None)
+
+
+def _format(provider: str) -> str | None:
+    """The file format that a provider's name or class stands for."""
+    name = next((provider.removeprefix(one) for one in _PACKAGES if provider.startswith(one)), provider)
+    found = name.partition(".")[0]
+    return found if found in _FORMATS else None
+
+
+def _same_place(one: str, other: str) -> bool:
+    """Whether two URIs name one directory; a scheme or authority that one leaves out is the other's."""
+    try:
+        if canonical(one) == canonical(other):
+            return True
+        first, second = parse_location(one), parse_location(other)
+    except ConfigurationError:
+        return False
+    bare = "" in {_authority(first, one), _authority(second, other)}
+    return bare and first.path == second.path
+
+
+def _authority(location: Location, uri: str) -> str:
+    """Scheme and authority of a URI; empty where it has none of its own."""
+    if ":" not in uri.partition("/")[0]:
+        return ""
+    return location.authority if location.scheme == "hdfs" else f"{location.scheme}:{location.authority}"

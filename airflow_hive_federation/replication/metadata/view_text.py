@@ -1,0 +1,424 @@
+"""The SQL text of a view, with the names that a database and its tables bear on the target. Pure.
+
+The text is parsed by sqlglot, whose identifiers carry their positions: only the identifiers that name the
+database or a renamed table are replaced, and every other byte stays. A second reading, which scans tokens and
+knows nothing of the parser's tree, must find the same references. Where the two disagree, or the text cannot
+be parsed, the view is refused: it is never rewritten in part.
+
+A table that gets another name keeps its former one as an alias, so that columns may go on being qualified
+with it (``FROM `db`.`new` `old```).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import SqlglotError
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
+
+from airflow_hive_federation.replication.metadata.reference_scan import scanned_tables
+
+_Kind = TypeVar("_Kind", exp.Table, exp.Column, exp.Dot)
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE)
+_LITERALS = frozenset({TokenType.STRING, TokenType.NUMBER, TokenType.RAW_STRING})
+#: Engines that accept ``database.table.column``; Hive 4.2 refuses it (``TypeCheckProcFactory``).
+_QUALIFIES_BY_DATABASE = frozenset({"spark", "trino"})
+
+
+class UnreadableViewError(ValueError):
+    """A view's text that cannot be rewritten; the message says why, and what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Renaming:
+    """The names that differ between source and target, in lower case.
+
+    :param tables: names on the target by names on the source; only those that differ.
+    """
+
+    source_database: str
+    target_database: str
+    tables: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def changes_nothing(self) -> bool:
+        return self.source_database == self.target_database and not self.tables
+
+
+@dataclass(frozen=True, kw_only=True)
+class SqlContext:
+    """The engine that reads a view's text, and the names that it does not spell out.
+
+    :param dialect: ``hive``, ``spark`` or ``trino``.
+    :param catalogs: names of the catalog that stands for the metastore, in lower case.
+    :param database: the database of names without one; ``None`` where each reader's session gives it.
+    """
+
+    dialect: str
+    catalogs: frozenset[str] = frozenset()
+    database: str | None = None
+
+    @property
+    def quote(self) -> str:
+        return '"' if self.dialect == "trino" else "`"
+
+
+def rewritten(sql: str, renaming: Renaming, context: SqlContext) -> str:
+    """The text with the target's names.
+
+    :raises UnreadableViewError: the text cannot be parsed, or a name in it may mean two things.
+    """
+    if renaming.changes_nothing:
+        return sql
+    tokens = _tokens(sql, context.dialect)
+    if not _may_concern(tokens, renaming):
+        return sql
+    text = _Text(sql, tokens, renaming, context)
+    made = text.rewritten()
+    if _references(_parsed(made, context.dialect)) != text.expected:
+        raise UnreadableViewError("its text means other tables once the names in it are replaced")
+    return made
+
+
+def normal_form(sql: str, dialect: str) -> str:
+    """The text's tokens, names in lower case and without quotes; the text itself where it has no tokens."""
+    try:
+        tokens = _tokens(sql, dialect)
+    except UnreadableViewError:
+        return sql
+    return " ".join(
+        repr(token.text) if token.token_type in _LITERALS else token.text.lower() for token in tokens
+    )
+
+
+@dataclass(frozen=True)
+class _Edit:
+    """Characters of the text, from ``start`` up to and without ``end``, and what replaces them."""
+
+    start: int
+    end: int
+    text: str
+
+
+class _Text:
+    """One view's text, parsed."""
+
+    def __init__(self, sql: str, tokens: Sequence[Token], renaming: Renaming, context: SqlContext) -> None:
+        self._sql = sql
+        self._tokens = tokens
+        self._at = {token.start: number for number, token in enumerate(tokens)}
+        self._renaming = renaming
+        self._context = context
+        self._tree = _parsed(sql, context.dialect)
+        self._edits: dict[int, _Edit] = {}
+        self._judged: set[int] = set()
+        #: Names under which the text's tables may qualify columns, by whether they are tables of ours.
+        self._aliases: set[str] = set()
+        self._unaliased: set[str] = set()
+        #: References of the rewritten text, in the order of the tree.
+        self.expected: list[tuple[str, ...]] = []
+
+    def rewritten(self) -> str:
+        self._aliases = {_lower(one.this) for one in self._tree.find_all(exp.TableAlias) if one.this}
+        for table in _all(self._tree, exp.Table):
+            self._table(table)
+        for column in _all(self._tree, exp.Column):
+            self._column(column)
+        for dot in _all(self._tree, exp.Dot):
+            self._function(dot)
+        self._cross_check()
+        made, at = [], 0
+        for edit in sorted(self._edits.values(), key=lambda one: (one.start, one.end)):
+            made += [self._sql[at : edit.start], edit.text]
+            at = edit.end
+        return "".join([*made, self._sql[at:]])
+
+    # -- references to tables --------------------------------------------------------------------------
+
+    def _table(self, table: exp.Table) -> None:
+        name, database, catalog = (table.args.get(part) for part in ("this", "db", "catalog"))
+        self._judged.update(_starts(name, database, catalog))
+        parts = [_lower(one) for one in (catalog, database, name)]
+        if not isinstance(name, exp.Identifier):
+            # A table function, or more parts than a table has.
+            if database is not None and self._is_ours(catalog, database):
+                self._replace(database, self._renaming.target_database)
+            return
+        if not table.alias:
+            self._aliases.add(parts[2])
+        ours = self._means_ours(table, name, database, catalog)
+        if ours:
+            if not table.alias:
+                self._unaliased.add(parts[2])
+            if database is not None:
+                self._replace(database, self._renaming.target_database)
+                parts[1] = self._renaming.target_database
+            new = self._renaming.tables.get(parts[2])
+            if new is not None:
+                self._replace(name, new)
+                self._keep_alias(table, name, new)
+                parts[2] = new
+        self.expected.append(tuple(parts))
+
+    def _means_ours(
+        self,
+        table: exp.Table,
+        name: exp.Identifier,
+        database: exp.Expr | None,
+        catalog: exp.Expr | None,
+    ) -> bool:
+        """Whether a reference means a table of the source database."""
+        if database is not None:
+            return self._is_ours(catalog, database)
+        if self._context.database is not None:
+            return self._context.database == self._renaming.source_database and not _is_common(table)
+        if _lower(name) in self._renaming.tables and not _is_common(table):
+            raise UnreadableViewError(
+                f"its text names {name.name} without a database, and a table of that name has another on "
+                "the target; create the view anew with the database in its text"
+            )
+        return False
+
+    def _is_ours(self, catalog: exp.Expr | None, database: exp.Expr) -> bool:
+        ours = self._renaming.source_database
+        if catalog is None or _lower(catalog) in self._context.catalogs:
+            return _lower(database) == ours
+        if ours in {_lower(catalog), _lower(database)}:
+            raise UnreadableViewError(
+                f"its text names {catalog.name}.{database.name}, and whether that is in the same metastore "
+                "is not known; create the view anew with names of two parts"
+            )
+        return False
+
+    def _keep_alias(self, table: exp.Table, name: exp.Identifier, new: str) -> None:
+        """Let the former name of a table be its alias, or take away such an alias where it is not needed."""
+        last = self._number_of(name)
+        alias = self._tokens[last + 1] if last + 1 < len(self._tokens) else None
+        quote = self._context.quote
+        if not table.alias:
+            at = self._end_of_table(table, last)
+            self._edits[at] = _Edit(at, at, f" {quote}{name.name.replace(quote, 2 * quote)}{quote}")
+            return
+        start = self._tokens[last].end + 1
+        if alias is not None and self._sql[start : alias.end + 1].lower() == f" {quote}{new}{quote}":
+            self._edits[start] = _Edit(start, alias.end + 1, "")
+
+    def _end_of_table(self, table: exp.Table, last: int) -> int:
+        """Where a table's alias belongs: behind its name, and in Hive and Spark behind its sample."""
+        following = self._tokens[last + 1 : last + 3]
+        sampled = bool(following) and following[0].token_type is TokenType.TABLE_SAMPLE
+        unusual = {"version", "when", "hints", "partition", "changes", "only"} & {
+            key for key, value in table.args.items() if value
+        }
+        if unusual or (following and following[0].token_type is TokenType.L_PAREN):
+            raise UnreadableViewError(
+                f"its text reads {table.name} in a form that leaves no place for an alias, and the table has "
+                "another name on the target; give it an alias in the view"
+            )
+        if sampled and self._context.dialect != "trino":
+            last = self._closing(last + 2)
+        return self._tokens[last].end + 1
+
+    def _closing(self, opening: int) -> int:
+        depth = 0
+        for number in range(opening, len(self._tokens)):
+            kind = self._tokens[number].token_type
+            depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
+            if depth == 0 and kind is TokenType.R_PAREN:
+                return number
+        raise UnreadableViewError("its text has a TABLESAMPLE without an end")
+
+    # -- columns and functions -------------------------------------------------------------------------
+
+    def _column(self, column: exp.Column) -> None:
+        parts = [part for part in column.parts if isinstance(part, exp.Identifier | exp.Star)]
+        self._judged.update(_starts(*parts))
+        if self._context.dialect not in _QUALIFIES_BY_DATABASE or len(parts) < 3:
+            return
+        with_catalog = len(parts) > 3 and _lower(parts[0]) in self._context.catalogs
+        database, table = parts[1:3] if with_catalog else parts[:2]
+        if _lower(database) != self._renaming.source_database or _lower(table) not in self._unaliased:
+            return  # a field of a column
+        if not with_catalog and _lower(database) in self._aliases:
+            raise UnreadableViewError(
+                f"in its text, {column.sql()} may begin with the database or with a table of the same name; "
+                "give that table an alias in the view"
+            )
+        if _lower(table) in self._renaming.tables:
+            raise UnreadableViewError(
+                f"its text names the column {column.sql()} by the database and a table that has another "
+                "name on the target; give the table an alias in the view"
+            )
+        self._replace(database, self._renaming.target_database)
+
+    def _function(self, dot: exp.Dot) -> None:
+        if not isinstance(dot.expression, exp.Func):
+            return
+        owner = dot.this
+        parts = [owner.this, owner.expression] if isinstance(owner, exp.Dot) else [owner]
+        if not all(isinstance(part, exp.Identifier) for part in parts):
+            return
+        self._judged.update(_starts(*parts))
+        catalog = parts[0] if len(parts) > 1 else None
+        if self._is_ours(catalog, parts[-1]):
+            self._replace(parts[-1], self._renaming.target_database)
+
+    # -- edits -----------------------------------------------------------------------------------------
+
+    def _replace(self, identifier: exp.Expr, new: str) -> None:
+        """Write another name in an identifier's place, quoted as it was, or where it must be."""
+        if _lower(identifier) == new:
+            return
+        token = self._tokens[self._number_of(identifier)]
+        start, end = token.start, token.end + 1
+        quote = self._context.quote
+        quoted = self._sql[start] == quote or not _is_plain(new, self._context.dialect)
+        self._edits[start] = _Edit(start, end, f"{quote}{new}{quote}" if quoted else new)
+
+    def _number_of(self, identifier: exp.Expr) -> int:
+        """Which token an identifier is.
+
+        :raises UnreadableViewError: there is another token in its place, or none.
+        """
+        start = _start(identifier)
+        number = self._at.get(start)
+        if number is None or self._tokens[number].text.lower() != _lower(identifier):
+            raise UnreadableViewError(f"the place of {identifier.name} in its text is not certain")
+        return number
+
+    # -- the second reading ----------------------------------------------------------------------------
+
+    def _cross_check(self) -> None:
+        """Compare with what tokens alone say.
+
+        :raises UnreadableViewError: a reference is in one of the readings only.
+        """
+        ours, renamed = self._renaming.source_database, self._renaming.tables
+        for number, token in enumerate(self._tokens[:-1]):
+            qualifies = self._tokens[number + 1].token_type is TokenType.DOT
+            known = token.start in self._judged
+            if qualifies and not known and _is_name(token) and token.text.lower() == ours:
+                raise _disagreement(self._sql, token)
+        parsed = {
+            _start(table.parts[0]): [_lower(part) for part in table.parts]
+            for table in _all(self._tree, exp.Table)
+            if isinstance(table.this, exp.Identifier)
+        }
+        scanned = {
+            parts[0].start: [one.text.lower() for one in parts] for parts in scanned_tables(self._tokens)
+        }
+        for start in parsed.keys() ^ scanned.keys():
+            names = parsed.get(start) or scanned[start]
+            if ours in names[:-1] or names[-1] in renamed:
+                raise _disagreement(self._sql, self._tokens[self._at[start]])
+
+
+def _disagreement(sql: str, token: Token) -> UnreadableViewError:
+    near = sql[token.start : token.start + 40]
+    return UnreadableViewError(
+        f"its text cannot be read for certain at character {token.start + 1} ({near!r}); "
+        "write the view in a simpler form"
+    )
+
+
+def _tokens(sql: str, dialect: str) -> list[Token]:
+    try:
+        return list(Dialect.get_or_raise(dialect).tokenize(sql))
+    except SqlglotError as error:
+        raise UnreadableViewError(_unparsed(dialect, error)) from error
+
+
+def _parsed(sql: str, dialect: str) -> exp.Expr:
+    try:
+        found = Dialect.get_or_raise(dialect).parse(sql)
+    except (SqlglotError, RecursionError) as error:
+        raise UnreadableViewError(_unparsed(dialect, error)) from error
+    (tree,) = found if len(found) == 1 else (None,)
+    if not isinstance(tree, exp.Query) or tree.find(exp.Command):
+        raise UnreadableViewError("its text is not one query")
+    return tree
+
+
+def _unparsed(dialect: str, error: Exception) -> str:
+    reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+    return f"its text cannot be parsed as {dialect} SQL ({reason}); write the view in a simpler form"
+
+
+def _may_concern(tokens: Sequence[Token], renaming: Renaming) -> bool:
+    """Whether any name in the text could be one that changes."""
+    names = set(renaming.tables)
+    if renaming.source_database != renaming.target_database:
+        names.add(renaming.source_database)
+    return any(_is_name(token) and token.text.lower() in names for token in tokens)
+
+
+def _is_name(token: Token) -> bool:
+    return token.token_type not in _LITERALS
+
+
+def _is_plain(name: str, dialect: str) -> bool:
+    if not _PLAIN.fullmatch(name):
+        return False
+    (token,) = _tokens(name, dialect)
+    return token.token_type is TokenType.VAR
+
+
+def _is_common(table: exp.Table) -> bool:
+    """Whether a name without a database is that of a common table expression in whose scope it stands."""
+    name = _lower(table.this)
+    inside: exp.Expr = table
+    outer = table.parent
+    while outer is not None:
+        common = outer.args.get("with_") or outer.args.get("with")
+        if isinstance(common, exp.With) and common is not inside:
+            if name in _common_names(common.expressions):
+                return True
+        elif isinstance(outer, exp.With):
+            # One sees those before it; itself and later ones only if the list is recursive.
+            before = outer.expressions if outer.recursive else outer.expressions[: inside.index or 0]
+            if name in _common_names(before):
+                return True
+        inside, outer = outer, outer.parent
+    return False
+
+
+def _common_names(expressions: Sequence[exp.Expr]) -> set[str]:
+    return {one.alias.lower() for one in expressions}
+
+
+def _all(tree: exp.Expr, kind: type[_Kind]) -> Iterator[_Kind]:
+    """Every expression of a kind, but for those in hints: a name there that is nobody's changes no rows."""
+    return (one for one in tree.find_all(kind) if one.find_ancestor(exp.Hint) is None)
+
+
+def _references(tree: exp.Expr) -> list[tuple[str, ...]]:
+    return [
+        tuple(_lower(table.args.get(part)) for part in ("catalog", "db", "this"))
+        for table in _all(tree, exp.Table)
+        if isinstance(table.this, exp.Identifier)
+    ]
+
+
+def _lower(one: exp.Expr | None) -> str:
+    return one.name.lower() if one is not None else ""
+
+
+def _start(identifier: exp.Expr) -> int:
+    """Where an identifier begins in the text.
+
+    :raises UnreadableViewError: the parser has made it up.
+    """
+    if "start" not in identifier.meta:
+        raise UnreadableViewError(f"its text implies {identifier.name}, and does not name it")
+    return int(identifier.meta["start"])
+
+
+def _starts(*identifiers: exp.Expr | None) -> Iterator[int]:
+    for one in identifiers:
+        if one is not None and "start" in one.meta:
+            yield one.meta["start"]

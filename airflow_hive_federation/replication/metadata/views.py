@@ -1,0 +1,223 @@
+"""Views of the source made into views of the target, whichever engine made them. Pure.
+
+Hive executes ``viewExpandedText``, in which it has spelled out every database, and keeps what was typed
+beside it. Spark keeps the text as it was typed, and in parameters ``view.catalogAndNamespace.*`` the database
+that names without one mean (``CatalogTable.viewCatalogAndNamespace``). Trino and Presto keep JSON, encoded,
+in ``viewOriginalText`` (``io.trino.plugin.hive.ViewReaderUtil``).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_hive_federation.errors import DumpCorruptError
+from airflow_hive_federation.replication.metadata.view_text import (
+    Renaming,
+    SqlContext,
+    UnreadableViewError,
+    normal_form,
+    rewritten,
+)
+
+_NAMESPACE = "view.catalogAndNamespace."
+#: The same, as Spark 2 wrote it.
+_DEFAULT_DATABASE = "view.default.database"
+_DOUBLE_QUOTES = "view.sqlConfig.spark.sql.ansi.doubleQuotedIdentifiers"
+_SPARKS_CATALOG = "spark_catalog"
+#: A clause that makes a name of a string (``IDENTIFIER('db.t')``).
+_NAME_OF_STRING = re.compile(r"\bidentifier\s*\(", re.IGNORECASE)
+_TRINOS = "presto_view"
+_TRINO_BEGIN, _TRINO_END = "/* Presto View: ", " */"
+
+
+def reason_to_leave_out(view: Any, renaming: Renaming) -> str | None:
+    """Say why a view stays out of the replica; ``None`` if it can be rewritten.
+
+    :param view: wire ``Table`` of the source.
+    """
+    try:
+        _Rewriting(view, renaming).check()
+    except UnreadableViewError as error:
+        return str(error)
+    return None
+
+
+def rewrite_view(view: Any, renaming: Renaming) -> None:
+    """Give a view the names of the target, in its texts and parameters.
+
+    :param view: wire ``Table``; changed in place.
+    :raises DumpCorruptError: a view that cannot be rewritten, which a dump does not have.
+    """
+    try:
+        found = _Rewriting(view, renaming).result()
+    except UnreadableViewError as error:
+        raise DumpCorruptError(
+            f"View {view.tableName} cannot be given the names of the target: {error}.",
+            remedy="Dump again with this version of the package.",
+            table=view.tableName,
+        ) from error
+    view.viewExpandedText, view.viewOriginalText, view.parameters = found
+
+
+def text_claim(view: Any) -> str:
+    """The text that readers execute, in a form that is equal where only quotes, case and blanks differ.
+
+    A failover takes a view there and back, and it may return with other quotes.
+
+    :param view: wire ``Table``.
+    """
+    if not _is_trinos(view):
+        return normal_form(view.viewExpandedText or "", "hive")
+    try:
+        found = _decoded(view.viewOriginalText or "")
+    except UnreadableViewError:
+        return str(view.viewOriginalText)
+    return json.dumps(
+        {**found, "originalSql": normal_form(str(found.get("originalSql")), "trino")}, sort_keys=True
+    )
+
+
+class _Rewriting:
+    """One view: its texts and parameters with the target's names."""
+
+    def __init__(self, view: Any, renaming: Renaming) -> None:
+        self._renaming = renaming
+        self._is_trinos = _is_trinos(view)
+        self._parameters: Mapping[str, str] = view.parameters or {}
+        self._is_sparks = f"{_NAMESPACE}numParts" in self._parameters or _DEFAULT_DATABASE in self._parameters
+        self._expanded: str | None = view.viewExpandedText
+        self._original: str | None = view.viewOriginalText
+
+    def check(self) -> None:
+        """Rewrite what may fail: each cycle asks this of each view."""
+        if not self._renaming.changes_nothing and not (self._is_trinos or self._is_sparks):
+            rewritten(self._expanded or "", self._renaming, SqlContext(dialect="hive"))
+        else:
+            self.result()
+
+    def result(self) -> tuple[str | None, str | None, dict[str, str]]:
+        parameters = dict(self._parameters)
+        if self._renaming.changes_nothing:
+            return self._expanded, self._original, parameters
+        if self._is_trinos:
+            return self._expanded, self._of_trino(self._original or ""), parameters
+        if self._is_sparks:
+            return self._of_spark()
+        return (*self._of_hive(), parameters)
+
+    # -- Hive ------------------------------------------------------------------------------------------
+
+    def _of_hive(self) -> tuple[str | None, str | None]:
+        """Both texts. Hive takes quotes away in the original one, which nobody executes."""
+        context = SqlContext(dialect="hive")
+        expanded = rewritten(self._expanded or "", self._renaming, context)
+        if self._original is None or self._original == self._expanded:
+            return expanded, self._original and expanded
+        try:
+            return expanded, rewritten(self._original, self._renaming, context)
+        except UnreadableViewError:
+            return expanded, expanded
+
+    # -- Spark -----------------------------------------------------------------------------------------
+
+    def _of_spark(self) -> tuple[str | None, str | None, dict[str, str]]:
+        parameters = dict(self._parameters)
+        where = self._namespace()
+        database = where[1] if where[0] == _SPARKS_CATALOG and len(where) == 2 else ""
+        context = SqlContext(
+            dialect="spark", catalogs=frozenset({_SPARKS_CATALOG}), database=database.lower()
+        )
+        made: dict[str | None, str | None] = {}
+        # Spark writes the same text twice.
+        for text in {self._expanded, self._original}:
+            self._check_spark(text or "")
+            made[text] = text and rewritten(text, self._renaming, context)
+        if context.database == self._renaming.source_database:
+            key = _DEFAULT_DATABASE if _DEFAULT_DATABASE in parameters else f"{_NAMESPACE}part.1"
+            parameters[key] = self._renaming.target_database
+        return made[self._expanded], made[self._original], parameters
+
+    def _namespace(self) -> list[str]:
+        """Catalog and database that names without them mean."""
+        if f"{_NAMESPACE}numParts" not in self._parameters:
+            return [_SPARKS_CATALOG, self._parameters[_DEFAULT_DATABASE]]
+        try:
+            count = int(self._parameters[f"{_NAMESPACE}numParts"])
+            return [self._parameters[f"{_NAMESPACE}part.{number}"] for number in range(count)] or [""]
+        except (ValueError, KeyError) as error:
+            raise UnreadableViewError(
+                f"its parameters {_NAMESPACE}* are incomplete; create the view anew in Spark"
+            ) from error
+
+    def _check_spark(self, text: str) -> None:
+        if self._parameters.get(_DOUBLE_QUOTES, "").lower() == "true" and '"' in text:
+            raise UnreadableViewError(
+                "its text was written with spark.sql.ansi.doubleQuotedIdentifiers and has double quotes; "
+                "create the view anew with back-quotes"
+            )
+        if _NAME_OF_STRING.search(text):
+            raise UnreadableViewError(
+                "its text makes names of strings (IDENTIFIER); create the view anew with the names themselves"
+            )
+
+    # -- Trino -----------------------------------------------------------------------------------------
+
+    def _of_trino(self, text: str) -> str:
+        found = _decoded(text)
+        sql, catalog, schema = (found.get(key) for key in ("originalSql", "catalog", "schema"))
+        if not isinstance(sql, str):
+            raise UnreadableViewError("its encoded definition has no originalSql; create the view anew")
+        ours = self._renaming.source_database
+        home = isinstance(catalog, str) and isinstance(schema, str) and schema.lower() == ours
+        # Made in a session of another catalog, its text names ours by a catalog that is not known here.
+        context = SqlContext(
+            dialect="trino",
+            catalogs=frozenset({catalog.lower()} if home else ()),  # type: ignore[union-attr]
+            database=ours if home else "",
+        )
+        made = rewritten(sql, self._renaming, context)
+        if made != sql and not home:
+            raise UnreadableViewError(
+                f"it was made in a session of {catalog}.{schema}, whose names of two parts may be of another "
+                "metastore; create the view anew in a session of its own schema"
+            )
+        changed = {**found, "originalSql": made}
+        if home:
+            changed["schema"] = self._renaming.target_database
+        if isinstance(found.get("path"), list):
+            changed["path"] = [self._path_element(one, catalog) for one in found["path"]]
+        return text if changed == found else _encoded(changed)
+
+    def _path_element(self, one: Any, catalog: Any) -> Any:
+        """An element of the path in which Trino looks for functions."""
+        ours = isinstance(one, dict) and one.get("catalogName") == catalog
+        if ours and str(one.get("schemaName", "")).lower() == self._renaming.source_database:
+            return {**one, "schemaName": self._renaming.target_database}
+        return one
+
+
+def _is_trinos(view: Any) -> bool:
+    return str((view.parameters or {}).get(_TRINOS, "")).lower() == "true"
+
+
+def _decoded(text: str) -> dict[str, Any]:
+    inside = text.removeprefix(_TRINO_BEGIN).removesuffix(_TRINO_END)
+    try:
+        found = json.loads(base64.b64decode(inside, validate=True).decode())
+    except (binascii.Error, ValueError) as error:
+        raise UnreadableViewError(
+            "its text is not a view as Trino encodes it (a materialized view is not replicated)"
+        ) from error
+    if not isinstance(found, dict):
+        raise UnreadableViewError("its encoded definition is no JSON object; create the view anew")
+    return found
+
+
+def _encoded(found: Mapping[str, Any]) -> str:
+    text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+    return f"{_TRINO_BEGIN}{base64.b64encode(text.encode()).decode()}{_TRINO_END}"

@@ -1,0 +1,34 @@
+"""Hive's own replication suite on ACID tables: see hives_suite/README.md."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql
+from tests.integration.hives_suite import acid, transactions
+from tests.integration.hives_suite.run import Failures, Pair, chosen, judge, run_scenarios
+from tests.integration.hives_suite.scenario import Scenario
+
+pytestmark = pytest.mark.slow
+
+SCENARIOS = (*acid.SCENARIOS, *transactions.SCENARIOS)
+
+
+@pytest.fixture(scope="module")
+def failures(
+    source: EmbeddedMetastore,
+    target: EmbeddedMetastore,
+    hive_sql_source: HiveSql,
+    hive_sql_target: HiveSql,
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Failures:
+    pair = Pair(source, target, hive_sql_source, hive_sql_target)
+    root = tmp_path_factory.mktemp("suite")
+    return run_scenarios(pair, chosen(request, SCENARIOS), root, database="suite_acid")
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
+def test_the_replica_is_what_hives_suite_expects(scenario: Scenario, failures: Failures) -> None:
+    judge(scenario, failures)

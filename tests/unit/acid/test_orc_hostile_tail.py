@@ -1,0 +1,137 @@
+"""Tails of ORC files that are damaged, or made to harm: one typed error, in bounded time and memory."""
+
+from __future__ import annotations
+
+import io
+import random
+import resource
+import subprocess
+import sys
+import zlib
+from functools import cache
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import orc
+
+from airflow_hive_federation.acid.orc.chunks import MAX_CHUNK_BYTES, decompressed
+from airflow_hive_federation.acid.orc.protobuf import BYTES, VARINT, message_of
+from airflow_hive_federation.acid.orc.tail import read_tail
+from airflow_hive_federation.errors import AcidFormatError
+
+ZLIB, SNAPPY, LZ4, ZSTD = 1, 2, 4, 5
+
+
+def with_tail(footer: bytes, codec: int, *, length: int | None = None) -> bytes:
+    """A file of nothing but a footer and a postscript."""
+    postscript = message_of(
+        [(1, VARINT, len(footer) if length is None else length), (2, VARINT, codec), (8000, BYTES, b"ORC")]
+    )
+    return b"ORC" + footer + postscript + bytes([len(postscript)])
+
+
+def chunk(body: bytes, *, original: bool = False) -> bytes:
+    return (len(body) << 1 | original).to_bytes(3, "little") + body
+
+
+def deflated(content: bytes) -> bytes:
+    made = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return made.compress(content) + made.flush()
+
+
+def lz4_block(zeros: int) -> bytes:
+    """A block that says it holds so many bytes (LZ4 Block Format Description)."""
+    more, last = divmod(zeros, 255)
+    return b"\x1f\0\x01\0" + b"\xff" * more + bytes([last]) + b"\x10\0"
+
+
+@cache
+def hostile() -> dict[str, bytes]:
+    many = deflated(b"\x08\x01" * (4 << 20))
+    zeros = 64 << 20
+    return {
+        "fields without end": with_tail(chunk(many), ZLIB),
+        "a deflate bomb": with_tail(chunk(deflated(bytes(zeros))), ZLIB),
+        "a zstd bomb": with_tail(chunk(pa.Codec("zstd").compress(bytes(zeros), asbytes=True)), ZSTD),
+        "a snappy bomb": with_tail(chunk(b"\xff\xff\xff\xff\x0f" + b"\0" * 50), SNAPPY),
+        "an LZ4 bomb": with_tail(chunk(lz4_block(zeros)), LZ4),
+        "many deflate bombs": with_tail(chunk(deflated(bytes(MAX_CHUNK_BYTES))) * 100, ZLIB),
+        "a number without end": with_tail(b"\x08" + b"\xff" * 1_000_000 + b"\x01", 0),
+        "a footer longer than the file": with_tail(b"", 0, length=1 << 60),
+        "a footer of negative length": with_tail(b"", 0, length=(1 << 64) - 5),
+        "a codec that there is not": with_tail(chunk(b"x"), 77),
+        "a key that is no text": with_tail(
+            message_of([(5, BYTES, message_of([(1, BYTES, b"\xff"), (2, BYTES, b"v")]))]), 0
+        ),
+        "a property without a key": with_tail(message_of([(5, BYTES, message_of([(2, BYTES, b"v")]))]), 0),
+        "a property without a value": with_tail(message_of([(5, BYTES, message_of([(1, BYTES, b"k")]))]), 0),
+        "a stripe that is no message": with_tail(message_of([(3, BYTES, b"\xff\xff")]), 0),
+        "statistics that are no message": with_tail(message_of([(7, BYTES, b"\x12\x05\0")]), 0),
+        "types that are no message": with_tail(message_of([(4, BYTES, b"\x08")]), 0),
+        "half a chunk": with_tail(chunk(deflated(b"x" * 1000))[:8], ZLIB),
+        "nothing": b"",
+        "one byte": b"\x05",
+    }
+
+
+@pytest.mark.parametrize("what", hostile())
+def test_is_refused(what: str) -> None:
+    with pytest.raises(AcidFormatError, match="delta_1/bucket_0"):
+        read_tail(io.BytesIO(hostile()[what]), "delta_1/bucket_0")
+
+
+def test_takes_little_memory() -> None:
+    # In a process of its own, whose memory is bounded: pyarrow takes a gigabyte of addresses itself.
+    call = "from tests.unit.acid.test_orc_hostile_tail import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", call],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr[-2000:]) == (0, "")
+
+
+def main() -> None:
+    """What the child process of the test runs."""
+    files = hostile()
+    used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (700 << 20), used + (700 << 20)))
+    for name, content in files.items():
+        try:
+            read_tail(io.BytesIO(content), name)
+        except AcidFormatError:
+            continue
+        raise AssertionError(name)
+
+
+@pytest.mark.parametrize("codec", ["zlib", "zstd", "snappy", "lz4", "uncompressed"])
+def test_damaged_tails_are_refused_or_read(codec: str) -> None:
+    seed = 20260201
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    sink = io.BytesIO()
+    orc.write_table(pa.table({"a": list(range(100)), "b": ["x"] * 100}), sink, compression=codec)
+    whole = sink.getvalue()
+    refused = 0
+    for _ in range(500):
+        damaged = bytearray(whole)
+        for _ in range(chance.randrange(1, 4)):
+            at = chance.randrange(max(0, len(damaged) - 400), len(damaged))
+            damaged[at : at + 1] = chance.choice(
+                [b"", b"\xff", b"\0", chance.randbytes(1), chance.randbytes(4)]
+            )
+        try:
+            read_tail(io.BytesIO(bytes(damaged)), "f")
+        except AcidFormatError:
+            refused += 1
+    assert refused > 50
+
+
+def test_a_stream_of_many_chunks_has_no_limit_of_its_own() -> None:
+    content = bytes(MAX_CHUNK_BYTES)
+    assert decompressed(chunk(deflated(content)) * 3, ZLIB) == content * 3
+    with pytest.raises(ValueError, match="more than"):
+        decompressed(chunk(deflated(content)) * 3, ZLIB, limit=2 * MAX_CHUNK_BYTES)

@@ -1,0 +1,200 @@
+"""A remote leads a worker to a server of somebody else's: no credential of the worker is sent there."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.catalog.factories import NoConnections
+from airflow_hive_federation.catalog.open import Catalogs
+from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+
+SECRET = "marked-secret-8231"
+#: Where workers have credentials of their own.
+AMBIENT = {
+    "PYICEBERG_CATALOG__PROD__TOKEN": SECRET,
+    "PYICEBERG_CATALOG__PROD__CREDENTIAL": f"me:{SECRET}",
+    "PYICEBERG_CATALOG__PROD__HEADER__X_KEY": SECRET,
+    "PYICEBERG_CATALOG__REMOTE__TOKEN": SECRET,
+    "PYICEBERG_CATALOG__DEFAULT__TOKEN": SECRET,
+    "AWS_ACCESS_KEY_ID": SECRET,
+    "AWS_SECRET_ACCESS_KEY": SECRET,
+    "AWS_SESSION_TOKEN": SECRET,
+    "AWS_DEFAULT_REGION": "eu-central-1",
+}
+
+
+class Listening(http.server.BaseHTTPRequestHandler):
+    """Answers as an Iceberg REST catalog that overrides what it can, and keeps what it was sent."""
+
+    heard: list[str] = []  # noqa: RUF012 - one server a test
+    overrides: Mapping[str, str] = {}
+
+    def answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.heard.append(f"{self.command} {self.path}\n{self.headers}\n{body!r}")
+        nothing = {"defaults": {}, "identifiers": [], "namespaces": [["d"]], "TableList": []}
+        answer = json.dumps({**nothing, "overrides": self.overrides}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    do_GET = do_POST = do_HEAD = answer  # noqa: N815 - the standard library's names
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+class Stolen:
+    """What a server would have made."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise AssertionError("a class that the server named")
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[type[Listening]]:
+    import pyiceberg.catalog
+    from pyiceberg.utils.config import Config
+
+    for name, value in AMBIENT.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    # pyiceberg reads the environment when it is imported.
+    monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())
+    handler = type("Handler", (Listening,), {"heard": []})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    handler.uri = f"http://127.0.0.1:{server.server_port}"  # type: ignore[attr-defined]
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield handler
+    server.shutdown()
+    server.server_close()
+
+
+def test_the_environment_would_have_been_merged(fake: Any) -> None:
+    from pyiceberg.catalog import load_catalog
+
+    with suppress(Exception):
+        load_catalog("prod", type="rest", uri=fake.uri).list_tables("d")
+    assert SECRET in "".join(fake.heard)
+
+
+@pytest.mark.parametrize("name", [None, "prod", "remote", "default"])
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {},
+        {"rest.sigv4-enabled": "true", "s3.endpoint": "there", "oauth2-server-uri": "there"},
+        {"uri": "there", "rest.sigv4-enabled": "true"},
+        {"auth": {"type": "custom", "impl": "tests.unit.catalog.test_ambient_credentials.Stolen"}},
+    ],
+    ids=["plain", "overriding", "sending on", "naming a class"],
+)
+def test_an_iceberg_rest_catalog(name: str | None, overrides: Mapping[str, Any], fake: Any) -> None:
+    fake.overrides = {key: fake.uri if value == "there" else value for key, value in overrides.items()}
+    properties = {"iceberg.catalog.type": "rest", "iceberg.catalog.uri": f"{fake.uri}/x"}
+    if name:
+        properties["iceberg.catalog.name"] = name
+    with Catalogs() as catalogs:
+        catalog, _ = catalogs.open("iceberg", properties, remote="r")
+        with suppress(HiveFederationError):
+            catalog.list_tables("d")
+    assert fake.heard
+    assert SECRET not in "".join(fake.heard)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "token",
+        "credential",
+        "header.x-key",
+        "s3.endpoint",
+        "py-catalog-impl",
+        "rest.sigv4-enabled",
+        "client.role-arn",
+    ],
+)
+def test_other_properties_of_iceberg_are_not_known(name: str) -> None:
+    properties = {"iceberg.catalog.uri": "http://there", f"iceberg.catalog.{name}": "x"}
+    with Catalogs() as catalogs, pytest.raises(ConfigurationError, match=name):
+        catalogs.open("iceberg", properties, remote="r")
+
+
+@pytest.mark.parametrize(
+    "uri", ["postgresql://me@there/db", "postgresql+psycopg://there/db", "mysql://there/db"]
+)
+def test_a_database_server_is_asked_by_a_connection_only(uri: str) -> None:
+    properties = {"iceberg.catalog.type": "sql", "iceberg.catalog.uri": uri}
+    with Catalogs() as catalogs, pytest.raises(ConfigurationError, match="connection"):
+        catalogs.open("iceberg", properties, remote="r")
+
+
+class Known(NoConnections):
+    def __init__(self, found: Mapping[str, str]) -> None:
+        self.found = found
+
+    def iceberg(self, connection_id: str) -> Mapping[str, str]:
+        assert connection_id == "lake"
+        return self.found
+
+    def session(self, connection_id: str) -> Mapping[str, str]:
+        assert connection_id == "lake"
+        return self.found
+
+
+def test_the_token_of_a_connection_goes_where_the_connection_says(fake: Any) -> None:
+    connections = Known({"type": "rest", "uri": fake.uri, "token": "of-the-connection"})
+    properties = {"hive.federation.connection": "lake", "iceberg.catalog.warehouse": "w"}
+    with Catalogs(connections) as catalogs:
+        catalog, _ = catalogs.open("iceberg", properties, remote="r")
+        assert catalog.list_tables("d") == []
+        assert "Bearer of-the-connection" in "".join(fake.heard)
+        assert "warehouse=w" in fake.heard[0]
+        for more in ({"iceberg.catalog.uri": "http://elsewhere"}, {"iceberg.catalog.type": "hive"}):
+            with pytest.raises(ConfigurationError, match=r"secrets would go there"):
+                catalogs.open("iceberg", {**properties, **more}, remote="r")
+    assert SECRET not in "".join(fake.heard)
+
+
+def test_a_connection_without_an_address_lends_its_token_to_none() -> None:
+    properties = {"hive.federation.connection": "lake", "iceberg.catalog.uri": "http://there"}
+    with (
+        Catalogs(Known({"token": "t"})) as catalogs,
+        pytest.raises(ConfigurationError, match=r"iceberg\.catalog\.uri"),
+    ):
+        catalogs.open("iceberg", properties, remote="r")
+
+
+def test_an_endpoint_of_glue_has_to_be_allowed(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    properties = {"aws.glue.endpoint": fake.uri, "aws.region": "eu-central-1"}
+
+    def ask(connections: Known | None = None, **more: str) -> None:
+        with Catalogs(connections) as catalogs:
+            catalog, _ = catalogs.open("glue", {**properties, **more}, remote="r")
+            catalog.list_tables("d")
+
+    with pytest.raises(ConfigurationError, match="HIVE_FEDERATION_REMOTE_ENDPOINTS"):
+        ask()
+    by_connection = {"hive.federation.connection": "lake"}
+    with pytest.raises(ConfigurationError, match="HIVE_FEDERATION_REMOTE_ENDPOINTS"):
+        ask(Known({"endpoint_url": "http://127.0.0.1:1"}), **by_connection)
+    assert fake.heard == []
+    monkeypatch.setenv("HIVE_FEDERATION_REMOTE_ENDPOINTS", f"https://a.example.com, {fake.uri}/")
+    ask()
+    assert len(fake.heard) == 1
+    monkeypatch.delenv("HIVE_FEDERATION_REMOTE_ENDPOINTS")
+    ask(Known({"endpoint_url": fake.uri}), **by_connection)
+    assert len(fake.heard) == 2

@@ -1,0 +1,465 @@
+"""Every interleaving of a failover's steps leaves one writable side at most.
+
+The functions are the real ones, down to the client's calls; the two metastores are models: databases with
+parameters, locks with heartbeats. Each operation runs in a thread of its own and stands still before each of
+its calls until it is its turn. An operation that is interrupted there is either slow (its heartbeats go on)
+or suspended (they do not, and the clock goes on). Real metastores are in ``test_failover.py``.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import logging
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.errors import HiveFederationError, MetastoreUnreachableError
+from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
+from airflow_hive_federation.metastore.heartbeat import Heartbeat
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.replication import cycle, failover, take_over
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.target import cycle_lock, markers
+
+POLICY = ReplicationPolicy(
+    name="p", source_database="s", target_database="t", dump_root="file:/dumps", external_base=None
+)
+SEED = int(os.environ.get("HIVE_FEDERATION_INTERLEAVINGS_SEED", random.SystemRandom().randrange(1 << 32)))
+RANDOM_RUNS = int(os.environ.get("HIVE_FEDERATION_INTERLEAVINGS", "150"))
+
+REPLICA = {markers.POLICY: "p", markers.LAST_ID: "7", markers.CHECKPOINT: "d0", markers.READ_ONLY: "true"}
+MARKED = {markers.FAILOVER: "SOURCE", markers.READ_ONLY: "true"}
+DEMOTED = {**MARKED, markers.POLICY: "p.reversed", markers.LAST_ID: "9", markers.CHECKPOINT: "d1"}
+#: What the operations may meet: parameters of the source's and of the target's database.
+BEGINNINGS: Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]] = {
+    "replicated": ({}, REPLICA),
+    "started": (MARKED, REPLICA),
+    "switch killed half-way": (DEMOTED, REPLICA),
+    "switched": ({**DEMOTED, markers.FAILOVER: ""}, {}),
+    "taken over": (MARKED, {}),
+}
+
+
+class Server:
+    """As much of a metastore as a failover asks for."""
+
+    def __init__(self, uri: str, database: str, parameters: Mapping[str, str]) -> None:
+        self.uri, self.database = uri, database
+        self.parameters = {name: value for name, value in parameters.items() if value}
+        self.locks: dict[int, Any] = {}
+        self.ids = itertools.count(1)
+        self.is_up = True
+
+    @property
+    def is_writable(self) -> bool:
+        return self.is_up and markers.READ_ONLY not in self.parameters
+
+    def exchange(self, method: str, args: tuple[Any, ...], _deadline: Any) -> Any:
+        return getattr(self, method)(*args)
+
+    def get_database_req(self, _request: Any) -> Any:
+        return types.Database(name=self.database, parameters=dict(self.parameters))
+
+    def alter_database(self, _name: str, database: Any) -> None:
+        self.parameters = dict(database.parameters)
+
+    def get_all_tables(self, _name: str) -> list[str]:
+        return []
+
+    def get_config_value(self, _name: str, default: str) -> str:
+        return default
+
+    def lock(self, request: Any) -> Any:
+        number = next(self.ids)
+        state = types.LockState.WAITING if self.locks else types.LockState.ACQUIRED
+        self.locks[number] = types.ShowLocksResponseElement(
+            lockid=number,
+            tablename=request.component[0].tablename,
+            state=state,
+            lastheartbeat=0,
+            agentInfo=request.agentInfo,
+            user=request.user,
+            hostname="elsewhere",
+        )
+        return types.LockResponse(lockid=number, state=state)
+
+    def unlock(self, request: Any) -> None:
+        if self.locks.pop(request.lockid, None) is None:
+            raise types.NoSuchLockException(message="no such lock")
+
+    def show_locks(self, _request: Any) -> Any:
+        return types.ShowLocksResponse(locks=[copy.copy(one) for one in self.locks.values()])
+
+    def heartbeat(self, request: Any) -> None:
+        if request.lockid not in self.locks:
+            raise types.NoSuchLockException(message="no such lock")
+        self.locks[request.lockid].lastheartbeat += 1
+
+
+@dataclass
+class Actor:
+    """An operation on its way."""
+
+    name: str
+    thread: threading.Thread
+    turn: threading.Semaphore
+    suspended: bool = False
+    ended: bool = False
+    outcome: str = ""
+    steps: int = 0
+
+
+class World:
+    """Two servers, a clock, and who does what in which order."""
+
+    def __init__(self, beginning: str) -> None:
+        source, target = BEGINNINGS[beginning]
+        self.source, self.target = Server("source", "s", source), Server("target", "t", target)
+        self.now_s = 1000.0
+        self.actors: list[Actor] = []
+        self.hearts: dict[Heartbeat, Actor | None] = {}
+        self.trace: list[str] = []
+        self._by_thread: dict[int, Actor] = {}
+        self._back = threading.Semaphore(0)
+        self._beating = False
+
+    # -- the schedule ----------------------------------------------------------------------------------
+
+    def begin(self, name: str) -> Actor:
+        """An operation that has not taken a step yet."""
+
+        def run() -> None:
+            self._by_thread[threading.get_ident()] = actor
+            actor.turn.acquire()
+            try:
+                OPERATIONS[name](self)
+                actor.outcome = "done"
+            except HiveFederationError as error:
+                actor.outcome = type(error).__name__
+            finally:
+                actor.ended = True
+                self._back.release()
+
+        actor = Actor(
+            name=name, thread=threading.Thread(target=run, daemon=True), turn=threading.Semaphore(0)
+        )
+        self.actors.append(actor)
+        actor.thread.start()
+        return actor
+
+    def advance(self, actor: Actor, steps: int = 1 << 30) -> None:
+        """Let an operation take so many steps, or all; nobody else takes one meanwhile."""
+        for _ in range(steps):
+            if actor.ended:
+                break
+            actor.turn.release()
+            assert self._back.acquire(timeout=60), "an operation hangs"
+            self.judge()
+
+    def end(self) -> None:
+        """Let everybody end, so that no thread is left."""
+        for actor in self.actors:
+            self.advance(actor)
+
+    def step(self, what: str) -> None:
+        """Where an operation stands still until it is its turn."""
+        actor = self._by_thread.get(threading.get_ident())
+        if actor is None or self._beating:
+            return
+        actor.steps += 1
+        self._back.release()
+        actor.turn.acquire()
+        self.trace.append(f"{actor.name}: {what}")
+
+    def judge(self) -> None:
+        both = self.source.is_writable and self.target.is_writable
+        assert not both, "two writable sides:\n" + "\n".join(self.trace)
+
+    # -- what the functions are given ------------------------------------------------------------------
+
+    def connected(self, client: MetastoreClient) -> Any:
+        server = self.source if client.settings.uris[0] == "thrift://source:1" else self.target
+        self.step(server.uri)
+        if not server.is_up:
+            raise MetastoreUnreachableError(f"{server.uri} is down")
+        return SimpleNamespace(
+            endpoint=server.uri,
+            exchange=lambda method, *args: self.exchange(server, method, *args),
+            close=lambda: None,
+        )
+
+    def exchange(self, server: Server, method: str, *args: Any) -> Any:
+        actor = self._by_thread.get(threading.get_ident())
+        if actor is not None and not actor.suspended:
+            # Slow, not suspended: it may be so between the guard and the call, too.
+            self.step(method)
+        return server.exchange(method, *args)
+
+    def sleep(self, seconds: float) -> None:
+        """Time goes on, and with it the heartbeats of all that are not suspended."""
+        self.now_s += seconds
+        self._beating = True
+        try:
+            for heart, actor in list(self.hearts.items()):
+                # (One that is in the middle of a heartbeat of its own is slow at that.)
+                if actor is not None and not actor.suspended and not heart._connection.locked():
+                    heart.send()
+        finally:
+            self._beating = False
+
+    def started(self, heart: Heartbeat) -> Heartbeat:
+        # What waits to ask again waits by this world's clock.
+        heart._stopped = SimpleNamespace(wait=self.sleep, is_set=lambda: False)  # type: ignore[assignment]
+        self.hearts[heart] = self._by_thread.get(threading.get_ident())
+        return heart
+
+    def stopped(self, heart: Heartbeat) -> None:
+        self.hearts.pop(heart, None)
+
+    @contextmanager
+    def pools(self) -> Iterator[tuple[MetastorePool, MetastorePool]]:
+        with (
+            MetastorePool(MetastoreSettings(uris=("thrift://source:1",)), 8) as source,
+            MetastorePool(MetastoreSettings(uris=("thrift://target:1",)), 8) as target,
+        ):
+            yield source, target
+
+
+def start(world: World) -> None:
+    with world.pools() as (source, target):
+        failover.start_failover(source, target, POLICY, progress=quiet)
+
+
+def roll_back(world: World) -> None:
+    with world.pools() as (source, target):
+        failover.roll_back_failover(source, target, POLICY, progress=quiet)
+
+
+def switch(world: World) -> None:
+    with world.pools() as (source, target):
+        failover.switch_roles(source, target, POLICY, progress=quiet)
+
+
+def taking_over(world: World) -> None:
+    with world.pools() as (source, target):
+        take_over.take_over(source, target, POLICY, progress=quiet)
+
+
+def cycling(world: World) -> None:
+    with world.pools() as (_, target):
+        cycle.load_idle(target, POLICY, 8, progress=quiet)
+
+
+def outage(world: World) -> None:
+    """The source does not answer for a while. One that nobody had closed is not let come back: two sides may
+    be written then, whatever is done, and the documentation says so."""
+    world.step("the source goes down")
+    world.source.is_up = False
+    world.step("the source comes back")
+    world.source.is_up = markers.READ_ONLY in world.source.parameters
+
+
+OPERATIONS: Mapping[str, Callable[[World], None]] = {
+    "start": start,
+    "roll back": roll_back,
+    "switch": switch,
+    "take over": taking_over,
+    "cycle": cycling,
+    "outage": outage,
+}
+
+
+def quiet(_line: str) -> None:
+    """Says nothing."""
+
+
+class Baseline:
+    """The dump that a switch writes."""
+
+    def __init__(self, uri: str, *_: Any) -> None:
+        self.uri = uri
+
+    def manifest(self) -> Mapping[str, Any]:
+        return {"event_id": 9}
+
+    def finish_load(self, _facts: Any) -> None:
+        """Nothing is written."""
+
+
+@pytest.fixture
+def make_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], World]]:
+    """Makes worlds that the functions act in, one at a time."""
+    now: list[World] = []
+    logging.disable(logging.WARNING)  # thousands of lost locks
+
+    def stand_in(module: Any, **named: Any) -> None:
+        for name, value in named.items():
+            monkeypatch.setattr(module, name, value)
+
+    def position(client: Any, policy: ReplicationPolicy) -> Any:
+        return SimpleNamespace(last_id=7, dump=failover.loaded_dump(client, policy))
+
+    def unready(_source: Any, target: MetastorePool, policy: ReplicationPolicy, **_: Any) -> Any:
+        with target.client() as client:
+            failover.loaded_dump(client, policy)
+        return SimpleNamespace(idle=True)
+
+    def connected(client: MetastoreClient) -> Any:
+        return now[-1].connected(client)
+
+    def stopped(heart: Heartbeat) -> None:
+        now[-1].stopped(heart)
+
+    def sleep(seconds: float) -> None:
+        now[-1].sleep(seconds)
+
+    stand_in(MetastoreClient, _connected=connected)
+    stand_in(Heartbeat, start=lambda heart, **_: now[-1].started(heart), stop=stopped)
+    stand_in(
+        cycle_lock,
+        boot_time_s=lambda: now[-1].now_s,
+        time=SimpleNamespace(sleep=sleep),
+        read_fence=lambda *_: 0,
+        raise_fence=lambda *_: None,
+    )
+    # What a failover compares and writes down has tests of its own; here only who may write matters.
+    stand_in(
+        failover,
+        begin_drain=lambda *_: SimpleNamespace(transactions=()),
+        has_drained=lambda *_, **__: False,
+        abort_remaining=lambda *_: None,
+        reverse_policy=lambda _source, policy: policy.reversed(),
+        dump_next_increment=unready,
+        dump_bootstrap=lambda *_, **__: SimpleNamespace(dump="d1", lease=0),
+        end_lease=lambda *_: None,
+        DumpDirectory=Baseline,
+        find_layout=lambda *_: None,
+        Homes=lambda *_: None,
+        metadata_differences=lambda *_: [],
+    )
+    stand_in(
+        take_over,
+        unfinished_loads=lambda *_: (),
+        _remove_invisible=lambda *_: 0,
+        Replay=lambda *_: SimpleNamespace(sweep=lambda _: None),
+    )
+    stand_in(
+        cycle,
+        read_position=position,
+        DumpDirectory=Baseline,
+        Homes=lambda *_: SimpleNamespace(skipped={}),
+    )
+
+    def make(beginning: str) -> World:
+        now.append(World(beginning))
+        return now[-1]
+
+    yield make
+    logging.disable(logging.NOTSET)
+
+
+def count_steps(make_world: Callable[[str], World], beginning: str, operation: str) -> int:
+    world = make_world(beginning)
+    actor = world.begin(operation)
+    world.advance(actor)
+    return actor.steps
+
+
+@pytest.mark.parametrize("beginning", BEGINNINGS)
+@pytest.mark.parametrize("suspended", [False, True], ids=["slow", "suspended"])
+def test_one_operation_inside_another(
+    make_world: Callable[[str], World], beginning: str, suspended: bool
+) -> None:
+    """Each is interrupted at each of its steps by each of the others, which runs to its end."""
+    for first, second in itertools.permutations(OPERATIONS, 2):
+        for place in range(count_steps(make_world, beginning, first) + 1):
+            world = make_world(beginning)
+            outer, inner = world.begin(first), world.begin(second)
+            outer.suspended = suspended
+            world.advance(outer, place)
+            world.advance(inner)
+            if suspended:
+                world.now_s += 60.0
+            world.end()
+
+
+def test_three_operations_in_any_order(make_world: Callable[[str], World]) -> None:
+    print(f"seed {SEED}")
+    chance = random.Random(SEED)
+    for _ in range(RANDOM_RUNS):
+        world = make_world(chance.choice([*BEGINNINGS]))
+        names = [chance.choice([*OPERATIONS]) for _ in range(4)]
+        actors = [world.begin(name) for name in names]
+        for actor in actors:
+            actor.suspended = chance.random() < 0.5
+        while waiting := [one for one in actors if not one.ended]:
+            actor = chance.choice(waiting)
+            if actor.suspended and chance.random() < 0.3:
+                world.now_s += 60.0
+            world.advance(actor, chance.randrange(1, 30))
+
+
+def test_a_failover_that_nobody_disturbs(make_world: Callable[[str], World]) -> None:
+    """The model lets the real functions come to their ends, or the others would prove nothing."""
+    world = make_world("replicated")
+    assert outcomes(world, ["cycle", "start", "cycle", "roll back"]) == ["done"] * 4
+    assert (world.source.is_writable, world.target.is_writable) == (True, False)
+    assert outcomes(world, ["start", "switch", "roll back", "cycle"])[-4:] == [
+        "done",
+        "done",
+        "FailoverError",
+        "TargetNotOursError",
+    ]
+    assert (world.source.is_writable, world.target.is_writable) == (False, True)
+
+
+def test_a_source_that_comes_back_after_a_take_over_is_not_opened(
+    make_world: Callable[[str], World],
+) -> None:
+    world = make_world("started")
+    world.source.is_up = False
+    assert outcomes(world, ["take over"]) == ["done"]
+    world.source.is_up = True
+    assert outcomes(world, ["roll back"]) == ["FailoverError"]
+    assert (world.source.is_writable, world.target.is_writable) == (False, True)
+
+
+def test_a_source_that_comes_back_during_a_take_over_is_not_opened_beside_it(
+    make_world: Callable[[str], World],
+) -> None:
+    """A take-over that has asked the source for the last time, and a roll-back that has asked the target."""
+
+    def interrupted(place: int) -> tuple[World, Actor]:
+        world = make_world("started")
+        world.source.is_up = False
+        actor = world.begin("take over")
+        world.advance(actor, place)
+        world.source.is_up = True
+        return world, actor
+
+    for place in itertools.count(1):
+        world, actor = interrupted(place)
+        world.end()
+        if actor.outcome == "done":  # it has asked for the last time
+            break
+    for back in range(count_steps(make_world, "started", "roll back")):
+        world, actor = interrupted(place)
+        opening = world.begin("roll back")
+        world.advance(opening, back)
+        world.advance(actor)
+        world.end()
+
+
+def outcomes(world: World, names: Sequence[str]) -> list[str]:
+    for name in names:
+        world.advance(world.begin(name))
+    return [one.outcome for one in world.actors][-len(names) :]

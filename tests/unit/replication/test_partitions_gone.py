@@ -1,0 +1,72 @@
+"""A load drops those partitions of a table that its dump lets go, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.load.convergence import TableConvergence
+from airflow_hive_federation.replication.metadata.layout import TargetLayout
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+
+POLICY = ReplicationPolicy(name="p", source_database="db", dump_root="file:/dumps")
+
+
+class Target:
+    """A metastore that has the table with two partitions, neither of which the source has."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+        self.dropped: list[str] = []
+
+    def get_table(self, _database: str, _table: str) -> Any:
+        return self._table
+
+    def get_table_constraints(self, _database: str, _table: str) -> Any:
+        return types.SQLAllTableConstraints()
+
+    def list_partition_names(self, _database: str, _table: str) -> list[str]:
+        return ["p=1", "p=2"]
+
+    def drop_partitions(self, _database: str, _table: str, names: list[str], *, delete_data: bool) -> None:
+        assert delete_data
+        self.dropped += names
+
+
+@pytest.mark.parametrize(
+    ("gone", "dropped"),
+    [(frozenset(), []), ({"p=2", "p=3"}, ["p=2"]), (None, ["p=1", "p=2"])],
+)
+def test_partitions_that_the_source_does_not_list(
+    tmp_path: Path, gone: Collection[str] | None, dropped: list[str]
+) -> None:
+    table = types.Table(
+        dbName="db",
+        tableName="t",
+        sd=types.StorageDescriptor(cols=[], location="file:/w/t", numBuckets=-1),
+        partitionKeys=[types.FieldSchema(name="p", type="string")],
+        parameters={},
+        tableType="MANAGED_TABLE",
+    )
+    document = {"table": to_json(table), "constraints": {}, "write_ids": None, "kind": "managed"}
+    directory = DumpDirectory(f"file:{tmp_path}")
+    directory.write_lines(table_file("partitions", "t", ".jsonl"), ())
+    directory.finish_dump({})
+    layout = TargetLayout(policy=POLICY, managed="file:/w")
+    target = Target(layout.table(document, {}))
+    one = TableConvergence(
+        target,  # type: ignore[arg-type]
+        layout,
+        DumpDirectory(directory.uri),
+        document=document,
+        parameters={},
+    )
+    one.shape()
+    one.drop_partitions(gone)
+    assert target.dropped == dropped

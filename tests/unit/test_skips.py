@@ -1,0 +1,63 @@
+"""Skipped tests are told, and fail a run in CI."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TESTS = """
+import pytest
+
+def test_that_runs():
+    pass
+
+@pytest.mark.xfail(reason="known")
+def test_that_is_expected_to_fail():
+    assert False
+
+def test_that_cannot():
+    if SKIPS:
+        pytest.skip("mounting needs root")
+"""
+
+
+def run(folder: Path, *, skips: bool, ci: str, processes: int) -> tuple[int, str]:
+    (folder / "test_some.py").write_text(f"SKIPS = {skips}\n{TESTS}", encoding="utf-8")
+    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-p", "tests.skips", "-p", "no:cacheprovider", "-q"]
+    done = subprocess.run(
+        [*command, "-n", str(processes), str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "CI": ci},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_in_ci_a_skip_fails_the_run(tmp_path: Path, processes: int) -> None:
+    code, told = run(tmp_path, skips=True, ci="true", processes=processes)
+    assert code == 1, told
+    assert "1 tests were skipped" in told
+    assert "test_some.py::test_that_cannot: mounting needs root" in told
+    assert "The run fails" in told
+
+
+def test_elsewhere_a_skip_is_told(tmp_path: Path) -> None:
+    code, told = run(tmp_path, skips=True, ci="", processes=0)
+    assert code == 0, told
+    assert "test_that_cannot: mounting needs root" in told
+    assert "The run fails" not in told
+
+
+def test_in_ci_a_run_without_skips_succeeds(tmp_path: Path) -> None:
+    code, told = run(tmp_path, skips=False, ci="true", processes=0)
+    assert code == 0, told
+    assert "skipped" not in told
