@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -69,15 +68,20 @@ def test_an_end_is_noticed_and_nothing_is_aborted(source: EmbeddedMetastore, cli
     txn_id = begin_write(client, "drained")
     start = begin_drain(client, "drained")
     seen: list[tuple[int, ...]] = []
+    waits = threading.Event()
+
+    def on_wait(open_ids: Iterable[int]) -> None:
+        seen.append(tuple(open_ids))
+        waits.set()
 
     def commit() -> None:
-        time.sleep(0.5)
+        assert waits.wait(60)
         with connected(source) as other:
             other.commit_txn(txn_id)
 
     thread = threading.Thread(target=commit)
     thread.start()
-    assert drain(client, start, timeout_s=60, on_wait=lambda ids: seen.append(tuple(ids))) == ()
+    assert drain(client, start, timeout_s=60, on_wait=on_wait) == ()
     thread.join()
     assert seen
     assert set(seen) == {(txn_id,)}
