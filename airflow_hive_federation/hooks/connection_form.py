@@ -28,7 +28,7 @@ def form_widgets() -> dict[str, Any]:
 
 
 def field_behaviour() -> dict[str, Any]:
-    """What the form does with Airflow's own fields, as Airflow 3.1 asks for it."""
+    """Return how the form shows Airflow's own fields, as Airflow 3.1 asks for it."""
     behaviour = CONNECTION_TYPE["ui-field-behaviour"]
     return {name.replace("-", "_"): value for name, value in behaviour.items()}
 

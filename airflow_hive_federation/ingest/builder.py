@@ -84,9 +84,9 @@ class StreamingConnectionBuilder:
         """
         if isinstance(conf, MetastoreSettings):
             return self._with(settings=conf)
-        told = site_settings() if conf is None else conf
-        warn_of_overridden(told)
-        return self._with(settings=metastore_settings(told))
+        given = site_settings() if conf is None else conf
+        warn_of_overridden(given)
+        return self._with(settings=metastore_settings(given))
 
     def with_transaction_batch_size(self, size: int) -> Self:
         """Say how many transactions are opened together, and share files (1)."""

@@ -20,8 +20,8 @@ from airflow_hive_federation.metastore.doctor import parse_duration_s
 
 logger = logging.getLogger(__name__)
 
-#: What a streaming connection does whatever the caller's configuration says
-#: (``HiveStreamingConnection.overrideConfSettings``), and how it is done otherwise here, if it can be.
+#: Settings that a streaming connection overrides, whatever the caller's configuration has
+#: (``HiveStreamingConnection.overrideConfSettings``), and what takes their place here.
 OVERRIDDEN: Mapping[str, tuple[str, str]] = {
     "hive.txn.manager": (
         "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager",
@@ -30,7 +30,7 @@ OVERRIDDEN: Mapping[str, tuple[str, str]] = {
     "hive.support.concurrency": ("true", "each transaction holds locks in the metastore"),
     "hive.metastore.execute.setugi": (
         "true",
-        "the metastore is told the user wherever nobody authenticates (MetastoreSettings.user)",
+        "the user is sent to the metastore wherever nobody authenticates (MetastoreSettings.user)",
     ),
     "hive.exec.dynamic.partition.mode": (
         "nonstrict",

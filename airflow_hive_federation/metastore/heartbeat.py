@@ -232,7 +232,7 @@ def transaction_timeout_s(client: MetastoreClient) -> float:
     """Seconds of silence after which the metastore ends a transaction or a lock (``hive.txn.timeout``)."""
     default = f"{_DEFAULT_TIMEOUT_S:.0f}s"
     try:
-        told = client.get_config_value("metastore.txn.timeout", default)
+        timeout = client.get_config_value("metastore.txn.timeout", default)
     except InvalidOperationError:
         return _DEFAULT_TIMEOUT_S  # Hive 2 answers only for names that begin with "hive."
-    return parse_duration_s(told) or _DEFAULT_TIMEOUT_S
+    return parse_duration_s(timeout) or _DEFAULT_TIMEOUT_S

@@ -26,7 +26,7 @@ BYTES_PER_VALUE = 8
 
 _CHUNK_BYTES = 1 << 16
 _STOP, _STRING, _STRUCT, _MAP, _SET, _LIST = 0, 11, 12, 13, 14, 15
-#: What the compiled decoder calls a string of bytes; on the wire it is a string.
+#: The compiled decoder's type of a string of bytes; on the wire it is a string.
 _BINARY = 18
 #: Bytes of a value, by type: bool, byte, double, i16, i32, i64.
 _FIXED_BYTES = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
