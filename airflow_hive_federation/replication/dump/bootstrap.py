@@ -243,7 +243,7 @@ class _Dump:
             "partition_names": names_digest(places.names()),
             "reached": write_ids.high_watermark if write_ids else 0,
             **asdict(totals),
-            "missing": new_directories_missing(sightings.bare(options)) if kind.has_files else [],
+            "missing": new_directories_missing(sightings.bare(options), kind) if kind.has_files else [],
             "external": external_tables.entries(name, places) if kind is TableKind.EXTERNAL else [],
         }
 

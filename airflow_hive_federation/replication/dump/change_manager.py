@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import InvalidOperationError
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.model.events import TxnEnded, WriteIdsAllocated, kept_files, parse_event
+from airflow_hive_federation.model.events import TxnEnded, WriteIdsAllocated, kept_files, read_event
 from airflow_hive_federation.replication.dump.contents import VisibleFile
 from airflow_hive_federation.replication.dump.increment_plan import EventFold
 from airflow_hive_federation.replication.target import markers
@@ -54,7 +54,7 @@ def kept_for_bootstrap(client: MetastoreClient, database: str) -> Mapping[str, s
     for raw in client.iter_notification_events(0):
         if (raw.dbName or "").lower() not in {"", database}:
             continue
-        event = parse_event(raw)
+        event = read_event(raw)
         found.update((canonical(uri), place) for uri, place in event.kept)
         if isinstance(event, WriteIdsAllocated):
             writers.update(txn for txn, _ in event.write_ids)

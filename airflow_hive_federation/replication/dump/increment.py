@@ -433,7 +433,7 @@ class _Dump:
         home = homes.of(name) if plan.work is TableWork.CONTINUE and name in homes else None
         before, evidence = partitions_before(home, name), self._moment.folded.evidence
         bare = sightings.bare(options) if kind.has_files else []
-        losses = losses_of(name, places, bare=bare, home=home, before=before, evidence=evidence)
+        losses = losses_of(name, places, bare=bare, home=home, before=before, evidence=evidence, kind=kind)
         if plan.writes:
             self._directory.write_lines(writes_file(name), plan.writes)
         document = {

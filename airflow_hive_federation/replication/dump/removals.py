@@ -12,7 +12,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import SourceDirectoryMissingError, UnexplainedRemovalError
-from airflow_hive_federation.model.events import parse_event
+from airflow_hive_federation.model.events import read_event
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.evidence import Evidence
 from airflow_hive_federation.replication.dump.source_directories import (
@@ -21,6 +21,7 @@ from airflow_hive_federation.replication.dump.source_directories import (
     lost_files,
     new_directories_missing,
 )
+from airflow_hive_federation.replication.metadata.definitions import TableKind
 from airflow_hive_federation.replication.metadata.places import Places
 from airflow_hive_federation.replication.metadata.table_names import named_event
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -95,6 +96,7 @@ def losses_of(
     home: DumpDirectory | None,
     before: Sequence[str],
     evidence: Evidence,
+    kind: TableKind,
 ) -> Losses:
     """Say what the target would lose of a table that the source lists.
 
@@ -102,11 +104,14 @@ def losses_of(
     :param bare: its directories in which nothing was found.
     :param home: the dump that describes what the target has of the table; ``None`` if none does.
     :param before: the partitions in it.
+    :param kind: the table's.
     """
     if home is None:
-        return Losses(missing=tuple(new_directories_missing(bare)))
+        return Losses(missing=tuple(new_directories_missing(bare, kind)))
     there = set(places.names())
-    files, missing = lost_files(home, table, bare, evidence) if bare else ([], [])
+    files, missing = (
+        lost_files(home, table, bare, evidence, before=frozenset(before), kind=kind) if bare else ([], [])
+    )
     return Losses(
         partitions=tuple(one for one in before if one not in there and not evidence.of_partition(table, one)),
         of_partitions=len(before),
@@ -142,7 +147,7 @@ def later_evidence(client: MetastoreClient, policy: ReplicationPolicy, event_id:
     """
     evidence = Evidence(policy.source_database)
     for raw in client.iter_notification_events(event_id):
-        evidence.add(named_event(policy, parse_event(raw)))
+        evidence.add(named_event(policy, read_event(raw)))
     return evidence
 
 
@@ -189,8 +194,8 @@ def refuse_missing(policy: ReplicationPolicy, directories: Mapping[str, Sequence
     raise SourceDirectoryMissingError(
         f"Directories of tables of source database {policy.source_database} are not there:\n  "
         + "\n  ".join(lines),
-        remedy="Mount the store, or make the directories, if the tables are empty; or leave the tables out "
-        "(exclude_tables).",
+        remedy="Mount the store. If the directories are gone for good, make them anew, drop the partitions "
+        "(ALTER TABLE … DROP PARTITION), or leave the tables out (exclude_tables).",
         directories={table: list(found) for table, found in directories.items()},
     )
 

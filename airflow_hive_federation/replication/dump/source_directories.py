@@ -8,13 +8,14 @@ nothing is known: the directory may have been emptied, or its store may not be m
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.evidence import Evidence
+from airflow_hive_federation.replication.metadata.definitions import TableKind
 from airflow_hive_federation.replication.metadata.locations import Place, relative_to
 from airflow_hive_federation.replication.metadata.places import Places
 from airflow_hive_federation.storage.filesystem import OBJECT_STORES, join, parse_location
@@ -84,23 +85,33 @@ class LostFiles:
     of: int
 
 
-def new_directories_missing(bare: Iterable[BareDirectory]) -> list[str]:
-    """Directories of a table that was not dumped before and cannot be: they are not there.
+def new_directories_missing(bare: Iterable[BareDirectory], kind: TableKind) -> list[str]:
+    """Directories of tables and partitions that were not dumped before and cannot be: they are not there.
 
-    Hive reads a partition without a directory as an empty one; the table's own has to be there, as Hive's
-    replication demands, and a partition elsewhere has to lie in a store that is mounted.
+    Hive's replication demands the directory of a table and, unless the table is external, of each partition
+    (``TestReplicationScenarios.testDumpWithPartitionDirMissing``). It copies external tables by their roots;
+    a partition outside of its table's has to lie in a store that is mounted.
     """
-    return [one.location for one in bare if one.missing and not (one.partition and one.proved)]
+    external = kind is TableKind.EXTERNAL
+    return [one.location for one in bare if one.missing and not (external and one.partition and one.proved)]
 
 
 def lost_files(
-    home: DumpDirectory, table: str, bare: Sequence[BareDirectory], evidence: Evidence
+    home: DumpDirectory,
+    table: str,
+    bare: Sequence[BareDirectory],
+    evidence: Evidence,
+    *,
+    before: Collection[str],
+    kind: TableKind,
 ) -> tuple[list[LostFiles], list[str]]:
     """Say what a table that was dumped before would lose.
 
     :param home: the dump that describes what the target has of the table.
     :param bare: the directories in which nothing was found now.
     :param evidence: what events of the source say since then.
+    :param before: names of the partitions in that dump. Hive reads one whose directory is gone as empty.
+    :param kind: the table's.
     :return: files that nothing explains the loss of; and directories that are missing though nothing was
         known to lie in them.
     """
@@ -122,8 +133,14 @@ def lost_files(
         for one in bare
         if counted[one.location]
     ]
-    others = [one for one in bare if not counted[one.location] and (one.partition or one.location != root)]
-    return lost, new_directories_missing(others)
+    others = [
+        one
+        for one in bare
+        if not counted[one.location]
+        and (one.partition or one.location != root)
+        and not (one.proved and one.partition in before)
+    ]
+    return lost, new_directories_missing(others, kind)
 
 
 def _looked_at(place: Place, options: Mapping[str, Any] | None) -> BareDirectory:

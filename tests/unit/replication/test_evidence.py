@@ -32,6 +32,7 @@ from airflow_hive_federation.replication.dump.source_directories import (
     Sightings,
     new_directories_missing,
 )
+from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
 from airflow_hive_federation.replication.metadata.places import Places
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
@@ -243,6 +244,7 @@ class Source:
             home=home,
             before=partitions_before(home, "t"),
             evidence=found,
+            kind=table_kind(self.wire()),
         )
 
     def empty(self) -> None:
@@ -342,8 +344,10 @@ def test_a_partition_elsewhere(tmp_path: Path, kind: str) -> None:
     elsewhere.rename(tmp_path / "aside")
     (lost,) = source.losses(evidence()).files
     assert (lost.location, lost.missing, lost.files, lost.of) == (f"file:{elsewhere}", True, 1, 3)
-    # Of a table that is copied for the first time, Hive reads it as an empty one; not so in an empty store.
-    assert list(source.losses(evidence(), new=True).missing) == []
+    # Of a table that is copied for the first time, it has to be there, as Hive's replication demands. External
+    # tables are copied by their roots: of those it may be empty, but not in an empty store.
+    missing = [] if kind == "external" else [f"file:{elsewhere}"]
+    assert list(source.losses(evidence(), new=True).missing) == missing
     (elsewhere.parent / "other").unlink()
     assert list(source.losses(evidence(), new=True).missing) == [f"file:{elsewhere}"]
 
@@ -446,4 +450,4 @@ def test_directories_of_a_bootstrap(tmp_path: Path) -> None:
     source.unmount()
     _, files, sightings = source.listed(source.partitions("123"))
     assert [one.path for one in files] == ["000000_0"]
-    assert new_directories_missing(sightings.bare()) == [f"file:{source.root}"]
+    assert new_directories_missing(sightings.bare(), TableKind.EXTERNAL) == [f"file:{source.root}"]
