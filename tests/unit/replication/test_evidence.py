@@ -344,8 +344,8 @@ def test_a_partition_elsewhere(tmp_path: Path, kind: str) -> None:
     elsewhere.rename(tmp_path / "aside")
     (lost,) = source.losses(evidence()).files
     assert (lost.location, lost.missing, lost.files, lost.of) == (f"file:{elsewhere}", True, 1, 3)
-    # Of a table that is copied for the first time, it has to be there, as Hive's replication demands. External
-    # tables are copied by their roots: of those it may be empty, but not in an empty store.
+    # Of a table that is copied for the first time, it has to be there, as Hive's replication demands.
+    # External tables are copied by their roots: of those it may be missing, but not from an empty store.
     missing = [] if kind == "external" else [f"file:{elsewhere}"]
     assert list(source.losses(evidence(), new=True).missing) == missing
     (elsewhere.parent / "other").unlink()
