@@ -27,8 +27,8 @@ class BareDirectory:
     """A directory of a table in which nothing was found, nor below it.
 
     :param location: its URI.
-    :param partition: name of the partition that lies there, outside the table's directory; empty for the
-        table's directory.
+    :param partition: name of the partition that lies there; empty for the table's directory. One inside
+        the table's directory is bare only if its own is missing.
     :param missing: the directory does not exist.
     :param proved: it exists, or something lies beside it, so that its store is mounted.
     """
@@ -50,6 +50,7 @@ class Sightings:
         self._found: Counter[Place] = Counter()
         if self._root:
             self._found[Place(partition="", location=self._root)] = 0
+        self._empty_inside: list[Place] = []
 
     def watch(
         self, listings: Iterable[tuple[Place, list[FileEntry]]]
@@ -59,6 +60,8 @@ class Sightings:
         for place, listing in listings:
             inside = relative_to(place.location, self._root) is not None
             self._found[root if inside else place] += len(listing)
+            if inside and place.partition and not listing:
+                self._empty_inside.append(place)
             yield place, listing
 
     def bare(self, options: Mapping[str, Any] | None = None) -> list[BareDirectory]:
@@ -66,7 +69,15 @@ class Sightings:
 
         :param options: storage options.
         """
-        return [_looked_at(place, options) for place, count in self._found.items() if not count]
+        found = [_looked_at(place, options) for place, count in self._found.items() if not count]
+        if any(one.missing and not one.partition for one in found):
+            # All that lies inside is missing, too.
+            return found
+        inside = [place for place in self._empty_inside if not _is_there(place.location, options)]
+        return found + [
+            BareDirectory(location=one.location, partition=one.partition, missing=True, proved=True)
+            for one in inside
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)

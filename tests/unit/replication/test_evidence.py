@@ -353,6 +353,17 @@ def test_a_partition_elsewhere(tmp_path: Path, kind: str) -> None:
 
 
 @KINDS
+def test_a_new_partition_inside_needs_its_directory(tmp_path: Path, kind: str) -> None:
+    source = Source(tmp_path, kind)
+    inside = source.places["1"]
+    inside.rename(tmp_path / "aside")
+    missing = [] if kind == "external" else [f"file:{inside}"]
+    assert list(source.losses(evidence(), new=True).missing) == missing
+    # Of a partition that was replicated, Hive reads the directory that is gone as empty.
+    assert not source.losses(evidence()).missing
+
+
+@KINDS
 def test_a_new_table_needs_its_directory(tmp_path: Path, kind: str) -> None:
     source = Source(tmp_path, kind)
     source.empty()
