@@ -149,7 +149,7 @@ def test_a_failover_that_cannot_be(site: Site) -> None:
         # As after a switch that was killed before it let the target go.
         marked(site.source, {markers.POLICY: back, markers.LAST_ID: "1"})
         with pytest.raises(FailoverError, match="nothing to roll back"):
-            roll_back_failover(one, site.policy)
+            roll_back_failover(one, other, site.policy)
         marked(site.target, {markers.POLICY: "another"})
         with pytest.raises(TargetNotOursError, match="belongs to replication policy 'another'"):
             switch_roles(one, other, site.policy)

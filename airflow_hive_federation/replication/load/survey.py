@@ -65,13 +65,13 @@ class Survey:
     def partitions(self, table: str) -> list[ForeignWrite]:
         """Name the partitions of a table of the target that no load made.
 
-        :param table: a table that the target has.
+        :param table: a table that the target has, unless a load that was killed has dropped it.
         """
         if self._before is None or table not in self._before:
             return []
         facts = self._before.facts[table]
-        described = self._client.get_table(self._policy.target_database, table)
-        if not described.partitionKeys or not TableKind(facts["kind"]).has_files:
+        found = self._client.get_tables(self._policy.target_database, [table])
+        if not found or not found[0].partitionKeys or not TableKind(facts["kind"]).has_files:
             return []
         there = self._client.list_partition_names(self._policy.target_database, table)
         if names_digest(there) == facts["partition_names"]:
@@ -80,10 +80,10 @@ class Survey:
         suspects = sorted(set(there).difference(line["name"] for line in lines))
         if not suspects:
             return []
-        found = self._client.iter_partitions(self._policy.target_database, table, names=suspects)
+        partitions = self._client.iter_partitions(self._policy.target_database, table, names=suspects)
         return [
-            foreign_partition(table, name_of(described, one), one.parameters)
-            for one in found
+            foreign_partition(table, name_of(found[0], one), one.parameters)
+            for one in partitions
             # A load that was killed, perhaps one of this dump, has made it.
             if (one.parameters or {}).get(markers.CHECKPOINT) not in self._unfinished
         ]
