@@ -7,7 +7,7 @@ while read -r version airflow date; do
   lock=requirements/lowest-$version.lock
   rm -f "$lock"
   echo "apache-airflow~=$airflow" | .venv/bin/uv pip compile --quiet pyproject.toml - --resolution lowest-direct \
-    --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --exclude-newer "$date" -o "$lock"
+    --universal --generate-hashes --no-header --no-annotate --exclude-newer "$date" -o "$lock"
 done <<'VERSIONS'
 3.1 3.1.1 2026-01-31
 3.2 3.2.0 2026-04-30
