@@ -54,7 +54,7 @@ class TableDataset:
 
 @dataclass(frozen=True, kw_only=True)
 class Lineage:
-    """What a task has read and written.
+    """The data sets that a task has read and written.
 
     :param skipped: tables of the source that the task left out, with the reason.
     """

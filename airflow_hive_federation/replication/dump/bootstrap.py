@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class DumpSummary:
-    """What a dump contains. XCom-safe by :func:`dataclasses.asdict`.
+    """A dump in numbers. XCom-safe by :func:`dataclasses.asdict`.
 
     :param dump: its URI.
     :param skipped: tables of the source that are not replicated although the policy asks for them, with the

@@ -39,7 +39,7 @@ def open_transactions(dump: DumpDirectory) -> Iterator[int]:
 
 
 def merging_of(dump: DumpDirectory) -> Merging:
-    """Which transactions of a dump's end stand for others."""
+    """Return the transactions among a dump's ends that stand for others."""
     return Merging((txn, leader) for txn, _, leader in dump.read_lines(ENDS))
 
 

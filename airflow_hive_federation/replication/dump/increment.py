@@ -264,7 +264,7 @@ class _Moment:
             skipped=skipped,
             policy=policy,
             evidence=folded.evidence,
-            # What no dump describes was not made by this policy, and is about to be mended.
+            # This policy has not made the tables that no dump describes; a repair is about to remove them.
             unwanted=changes.renamed | (mend.tables - set(homes)),
         )
         settle(client, policy, Unexplained(tables=absent.unexplained), folded.to_id)

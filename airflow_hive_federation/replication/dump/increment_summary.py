@@ -12,7 +12,7 @@ from airflow_hive_federation.replication.metadata.table_names import asked_for
 
 @dataclass(frozen=True, kw_only=True)
 class IncrementSummary:
-    """What an incremental dump contains. XCom-safe by :func:`dataclasses.asdict`.
+    """An incremental dump in numbers. XCom-safe by :func:`dataclasses.asdict`.
 
     :param dump: URI of the dump; of an idle cycle, of the one the target was loaded from last.
     :param from_id: last event the target had.

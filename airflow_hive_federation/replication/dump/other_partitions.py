@@ -1,4 +1,4 @@
-"""Which partitions have taken the names of others, where no event says so."""
+"""Finds partitions that have taken the names of others, where no event says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an incremental dump takes from the target: nothing that neither event, policy nor listing explains.
+"""Removals by an incremental dump: the target loses nothing that no event, policy or listing explains.
 
 Where the source lacks what the target has and nothing says why, the dump is not finished: the cycle stops
 before anything is removed. The policy may allow it, up to a bound.
@@ -34,7 +34,7 @@ _NAMES_SHOWN = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Losses:
-    """What the target would lose of one table that is there on both sides.
+    """The partitions and files that the target would lose of a table that both sides have.
 
     :param partitions: names of partitions that the source has no more and of which no event tells.
     :param of_partitions: how many partitions the table's replica has.
