@@ -40,16 +40,24 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def source() -> Iterator[EmbeddedMetastore]:
+def shared_metastores() -> list[EmbeddedMetastore]:
+    """Those of ``source`` and ``target`` that have been asked for."""
+    return []
+
+
+@pytest.fixture(scope="session")
+def source(shared_metastores: list[EmbeddedMetastore]) -> Iterator[EmbeddedMetastore]:
     """The metastore that is replicated from."""
     with EmbeddedMetastore.start("source") as metastore:
+        shared_metastores.append(metastore)
         yield metastore
 
 
 @pytest.fixture(scope="session")
-def target() -> Iterator[EmbeddedMetastore]:
+def target(shared_metastores: list[EmbeddedMetastore]) -> Iterator[EmbeddedMetastore]:
     """The metastore that is replicated to."""
     with EmbeddedMetastore.start("target") as metastore:
+        shared_metastores.append(metastore)
         yield metastore
 
 

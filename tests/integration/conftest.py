@@ -27,6 +27,23 @@ b764dfada0b3320b4899d854e5ba4c82a9dc96bbc73bcb79e7734a25275d27bd 231901
 HIVE_3_SHARES = frozenset({"commons-collections", "jackson-core-asl", "jackson-mapper-asl"})
 
 
+#: Databases of the shared servers that outlive a file of tests.
+KEPT = frozenset({"default", DATABASE})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_databases_left(shared_metastores: list[EmbeddedMetastore]) -> Iterator[None]:
+    """Drop the databases that the tests of a file leave on the shared servers.
+
+    The order and the distribution of the files are anything: none may find the databases of another one.
+    """
+    yield
+    for metastore in shared_metastores:
+        with MetastoreClient(MetastoreSettings(uris=(metastore.uri,))) as client:
+            for name in sorted(set(client.list_databases()) - KEPT):
+                client.drop_database(name, delete_data=True, cascade=True)
+
+
 @pytest.fixture(scope="module")
 def client(source: EmbeddedMetastore) -> Iterator[MetastoreClient]:
     """A client of the source metastore."""

@@ -24,14 +24,14 @@ SETTINGS = {
 }
 SETUP = """
 CREATE DATABASE skew;
-CREATE DATABASE beside;
+CREATE DATABASE skew_beside;
 CREATE TABLE skew.raw (k string, v string) STORED AS TEXTFILE;
 INSERT INTO skew.raw VALUES ('484', 'x'), ('1', 'b'), ('484', 'c');
 CREATE TABLE skew.two (k string, v string) SKEWED BY (k) ON ('484') STORED AS DIRECTORIES;
 CREATE TABLE skew.p (k string, v string) PARTITIONED BY (d string)
   SKEWED BY (k, v) ON (('484', 'x'), ('1', 'b')) STORED AS DIRECTORIES;
-CREATE TABLE beside.quiet (id int);
-INSERT INTO beside.quiet VALUES (1)"""
+CREATE TABLE skew_beside.quiet (id int);
+INSERT INTO skew_beside.quiet VALUES (1)"""
 CHANGES = """
 INSERT OVERWRITE TABLE skew.two SELECT k, v FROM skew.raw;
 INSERT OVERWRITE TABLE skew.two SELECT k, upper(v) FROM skew.raw;
@@ -79,7 +79,7 @@ def test_list_bucketed_tables_are_replicated_and_disturb_no_other_policy(
         return scheduled(source, target, spark, tmp_path, database)
 
     try:
-        with policy("skew") as one, policy("beside") as other:
+        with policy("skew") as one, policy("skew_beside") as other:
             one.cycle()
             other.cycle()
             write(hive_sql_source, CHANGES)

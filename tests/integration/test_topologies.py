@@ -78,7 +78,7 @@ def links(source: EmbeddedMetastore, target: EmbeddedMetastore, tmp_path: Path) 
     ways = (
         (source, target, ("top", "spoke_one")),
         (source, target, ("top", "spoke_two")),
-        (source, source, ("top", "beside")),
+        (source, source, ("top", "top_beside")),
         (target, source, ("spoke_one", "chained")),
     )
     links = [Link(one, other, tmp_path, databases=databases) for one, other, databases in ways]
