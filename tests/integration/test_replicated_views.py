@@ -110,8 +110,8 @@ def test_views_read_the_replica(
         assert all(expected.values())
         # What still named the source would find nothing.
         one.write("DROP DATABASE views CASCADE")
-        # Hive knows the functions that were there when it began. Its CommandProcessorFactory lets only the singular
-        # through to Hive.reloadFunctions: "RELOAD FUNCTIONS" reloads jars instead, without a word.
+        # Hive knows the functions that were there when it began. Its CommandProcessorFactory lets only the
+        # singular through to Hive.reloadFunctions: "RELOAD FUNCTIONS" reloads jars instead, without a word.
         one.target_sql.execute("RELOAD FUNCTION")
         for name, found in expected.items():
             there = one.target_sql.execute(f"SELECT * FROM views_copy.{NAMES.get(name, name)}")
