@@ -119,6 +119,10 @@ class SaslChannel:
         """See :meth:`Channel.is_stale`."""
         return self._channel.is_stale()
 
+    def interrupt(self) -> None:
+        """End the wait of another thread; see :meth:`SocketChannel.interrupt`."""
+        getattr(self._channel, "interrupt", self._channel.close)()
+
     def close(self) -> None:
         """See :meth:`Channel.close`."""
         self._channel.close()

@@ -7,6 +7,7 @@ time over) or as :class:`ForeignProtocol` (something else answers).
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import io
 import select
@@ -124,6 +125,10 @@ class SocketChannel:
         """See :meth:`Channel.is_stale`."""
         return _readable(self._sock)
 
+    def interrupt(self) -> None:
+        """End the wait of another thread for this connection, which is broken from then on; never fails."""
+        _interrupt(self._sock)
+
     def close(self) -> None:
         """See :meth:`Channel.close`."""
         self._sock.close()
@@ -174,6 +179,10 @@ class HttpChannel:
     def is_stale(self) -> bool:
         """See :meth:`Channel.is_stale`."""
         return _readable(self._sock)
+
+    def interrupt(self) -> None:
+        """End the wait of another thread for this connection, which is broken from then on; never fails."""
+        _interrupt(self._sock)
 
     def close(self) -> None:
         """See :meth:`Channel.close`."""
@@ -279,6 +288,15 @@ def _receive(sock: socket.socket | Wire, size: int, deadline: Deadline) -> bytes
     if not data:
         raise ConnectionResetError("the server closed the connection")
     return data
+
+
+def _interrupt(sock: socket.socket | Wire) -> None:
+    if not isinstance(sock, socket.socket):
+        sock.close()
+        return
+    # A thread that waits for a socket does not see that another one closes it.
+    with contextlib.suppress(OSError):
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 def _readable(sock: socket.socket | Wire) -> bool:
