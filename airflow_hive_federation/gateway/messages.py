@@ -68,7 +68,7 @@ def read_head(message: bytes | bytearray) -> Head:
 
     :raises MalformedMessage: if the bytes do not begin a Thrift message of the strict binary protocol.
     """
-    return _Walk(_no_more).over(message).head()
+    return Walk(_no_more).over(message).head()
 
 
 def head_bytes(method: str, kind: int, sequence_id: int) -> bytes:
@@ -82,7 +82,7 @@ def read_fields(message: bytes | bytearray, position: int) -> Iterator[Field]:
 
     :raises MalformedMessage: if there is no such struct.
     """
-    walk = _Walk(_no_more).over(message)
+    walk = Walk(_no_more).over(message)
     while True:
         walk.need(position, 1)
         if (ttype := message[position]) == STOP:
@@ -114,12 +114,23 @@ class MessageReader:
     """
 
     def __init__(self, receive: Receive, *, max_bytes: int = MAX_MESSAGE_BYTES) -> None:
-        self._walk = _Walk(receive, max_bytes)
+        self._walk = Walk(receive, max_bytes)
 
     @property
     def pending(self) -> int:
         """How many bytes have arrived of what comes next."""
         return len(self._walk.buffer)
+
+    def peek(self, size: int) -> bytes:
+        """Return the next bytes, which stay."""
+        self._walk.begin(None)
+        self._walk.need(0, size)
+        return bytes(self._walk.buffer[:size])
+
+    def take(self, size: int) -> bytes:
+        """Return the next bytes, which are of no message."""
+        self.peek(size)
+        return self._walk.take(size)
 
     def message(self, max_bytes: int | None = None) -> tuple[Head, bytes]:
         """Read one whole message.
@@ -150,7 +161,7 @@ class MessageReader:
         emit(walk.take(end))
 
 
-class _Walk:
+class Walk:
     """Follows one message through a window of bytes, which moves when they are passed on.
 
     Only the innermost function that is at work holds a position: it gets a new one when the window moves.
@@ -163,7 +174,7 @@ class _Walk:
         self.max_bytes = max_bytes
         self._passed = 0
 
-    def over(self, message: bytes | bytearray) -> _Walk:
+    def over(self, message: bytes | bytearray) -> Walk:
         # Never longer than it is: its source has no more.
         self.buffer = message  # type: ignore[assignment]
         return self
