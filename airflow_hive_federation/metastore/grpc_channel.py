@@ -189,7 +189,7 @@ class GrpcChannel:
         return _translated(str(self._endpoint), code, text, told)
 
 
-def _translated(uri: str, code: Code, text: str, told: str | None) -> Exception:
+def _translated(uri: str, code: Any, text: str, told: str | None) -> Exception:
     """The error that the client treats as it should; see the module."""
     if code is Code.UNAUTHENTICATED:
         return MetastoreAuthenticationError(
