@@ -159,7 +159,7 @@ STEPS: list[Step] = [
     ("GetRoleNames", {}),
     ("DropRole", {"role_name": "{db}_role"}),
     ("OpenTxns", {"num_txns": 1, "user": "u", "hostname": "h"}),
-    ("GetOpenTxnsReq", {}),
+    ("GetOpenTxnsReq", {"exclude_txn_types": ["TXN_TYPE_READONLY"]}),
     ("Heartbeat", {"txnid": 999999999}),
     ("CommitTxn", {"txnid": 999999999}),
     ("AbortTxn", {"txnid": 999999999}),
@@ -176,11 +176,12 @@ STEPS: list[Step] = [
     ("CreateResourcePlan", {"resource_plan": {"name": "{db}_plan", "query_parallelism": 3}}),
     ("GetResourcePlan", {"resource_plan_name": "{db}_plan"}),
     ("DropResourcePlan", {"resource_plan_name": "{db}_plan"}),
-    ("CreateISchema", {"schema_type": "SCHEMA_TYPE_AVRO", "name": "s", "cat_name": "hive", "db_name": "{db}",
+    ("CreateISchema", {"schema_type": "SCHEMA_TYPE_AVRO", "name": "{db}_s", "cat_name": "hive",
+                       "db_name": "{db}",
                        "compatibility": "SCHEMA_COMPATIBILITY_NONE",
                        "validation_level": "SCHEMA_VALIDATION_ALL", "can_evolve": True}),
-    ("GetISchema", {"cat_name": "hive", "db_name": "{db}", "schema_name": "s"}),
-    ("DropISchema", {"cat_name": "hive", "db_name": "{db}", "schema_name": "s"}),
+    ("GetISchema", {"cat_name": "hive", "db_name": "{db}", "schema_name": "{db}_s"}),
+    ("DropISchema", {"cat_name": "hive", "db_name": "{db}", "schema_name": "{db}_s"}),
     ("CreateStoredProcedure", {"name": "p", "db_name": "{db}", "cat_name": "hive", "owner_name": "o",
                                "source": "SELECT 1"}),
     ("GetStoredProcedure", {"cat_name": "hive", "db_name": "{db}", "proc_name": "p"}),
@@ -199,7 +200,9 @@ STEPS: list[Step] = [
 #: Values of fields by their names, for the rpcs that no step above is about.
 FILLED = {
     **dict.fromkeys(("db_name", "dbname", "db", "db_names", "source_db", "dest_db"), "{db}"),
-    **dict.fromkeys(("tbl_name", "table_name", "tablename", "name", "table"), "nothing"),
-    **dict.fromkeys(("txnid", "lockid", "txn_id", "id"), 999999999),
+    **dict.fromkeys(("tbl_name", "table_name", "tablename", "table"), "nothing"),
+    "name": "{db}_nothing",
     "cat_name": "hive",
 }
+#: Fields with a number that is another one on each side.
+NUMBERED = frozenset({"txnid", "lockid", "txn_id", "id"})

@@ -1,8 +1,8 @@
 """Messages of Hive's own proto as structs of the interface definition, and back.
 
 Nearly all of its fields have no presence: an empty text, a zero and an unset field are one. Going in, such a
-field stays unset, so that the server's default holds; required fields are set all the same, and so are the
-few booleans whose default is true. A field that has no counterpart is refused if it is set. Coming out, what
+field stays unset, so that the server's default holds; required fields are set all the same, and so are
+those of :data:`ALWAYS_SENT`. A field that has no counterpart is refused if it is set. Coming out, what
 the message has no field for is left out.
 """
 
@@ -31,8 +31,15 @@ from airflow_hive_federation.gateway.services.layout import (
 from airflow_hive_federation.gateway.services.matching import match, plain
 from airflow_hive_federation.metastore.struct import Spec, Struct
 
-#: Fields whose default in the interface definition is true, by struct: a false has to be sent.
-TRUE_BY_DEFAULT = {
+#: Fields that are sent whether set or not, by struct. A false whose default in the interface definition is
+#: true, and lists without which Hive fails or sees a change: Hive's own clients always send those, and a list
+#: of the proto is empty where nothing is in it.
+ALWAYS_SENT = {
+    "GetOpenTxnsRequest": {"excludeTxnTypes"},
+    "Partition": {"values", "parameters"},
+    "SerDeInfo": {"parameters"},
+    "StorageDescriptor": {"cols", "bucketCols", "sortCols", "parameters"},
+    "Table": {"partitionKeys", "parameters"},
     "AddPartitionsRequest": {"needResult"},
     "DropPartitionsRequest": {"ifExists", "needResult"},
     "PartitionValuesRequest": {"applyDistinct", "ascending"},
@@ -64,13 +71,13 @@ class Bridge:
         self._takes: dict[int, tuple[str, Take]] = {}
         self._puts: list[tuple[str, str, Put]] = []
         self._defaults: list[tuple[str, Callable[[], Any]]] = []
-        true_by_default = TRUE_BY_DEFAULT.get(name, set())
+        sent = ALWAYS_SENT.get(name, set())
         for number, proto_name, field in found.pairs:
             field_type, inner = field[0], field[2] if len(field) == 4 else None
             one = described.fields_by_number[number]
             self._takes[number] = field[1], take_of(one, field_type, inner)
             self._puts.append((field[1], proto_name, put_of(one, field_type, inner)))
-            if (field[-1] or field[1] in true_by_default) and (default := _default(field_type, inner)):
+            if (field[-1] or field[1] in sent) and (default := _default(field_type, inner)):
                 self._defaults.append((field[1], default))
 
     def read(self, message: Any, depth: int = 0) -> Struct:
