@@ -22,6 +22,7 @@ from airflow_hive_federation.metastore.calls.transactions import TransactionCall
 from airflow_hive_federation.metastore.compat import FALLBACKS, is_too_old
 from airflow_hive_federation.metastore.connection import Connection
 from airflow_hive_federation.metastore.idl.service import METHODS
+from airflow_hive_federation.metastore.plugins import load_class
 from airflow_hive_federation.metastore.retry import is_idempotent
 from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings
 from airflow_hive_federation.metastore.struct import Fault
@@ -38,6 +39,16 @@ class MetastoreClient(PartitionCalls, TransactionCalls):
     definition is an attribute (``client.get_table_req(request)``); where a name is taken by a method of
     ours, ``client.call("get_tables", …)`` reaches the raw one.
     """
+
+    def __new__(cls, settings: MetastoreSettings) -> Self:
+        """Make an instance of the class that the settings name, wherever a client is made.
+
+        :raises ConfigurationError: they name none that fits.
+        """
+        kind = cls
+        if cls is MetastoreClient and settings.client_class is not None:
+            kind = load_class(settings.client_class, MetastoreClient, "metastore.custom.client.class")
+        return super().__new__(kind)
 
     def __init__(self, settings: MetastoreSettings) -> None:
         self.settings = settings
@@ -176,7 +187,7 @@ class MetastoreClient(PartitionCalls, TransactionCalls):
 def _foreign(endpoint: Endpoint, error: Exception, method: str) -> MetastoreProtocolError:
     return MetastoreProtocolError(
         f"{method}: what answers at {endpoint} is no Hive metastore: {error}",
-        remedy="Check host and port, and the scheme: thrift://, thrift+tls://, http:// or https://.",
+        remedy="Check host and port, and the scheme: thrift://, thrift+tls://, http://, https:// or grpc://.",
         uri=str(endpoint),
         method=method,
     )
@@ -209,8 +220,8 @@ def _unreachable(causes: list[tuple[Endpoint, Exception]]) -> Exception:
     if all(isinstance(error, ForeignProtocol | ssl.SSLError) for _, error in causes):
         return MetastoreProtocolError(
             f"What answers is no Hive metastore, or not with this transport: {told}",
-            remedy="Check host and port, the scheme (thrift://, thrift+tls://, http://, https://), the "
-            "certificates, and whether the server asks for Kerberos or a password.",
+            remedy="Check host and port, the scheme (thrift://, thrift+tls://, http://, https://, "
+            "grpc://), the certificates, and whether the server asks for Kerberos or a password.",
             uris=uris,
         )
     return MetastoreUnreachableError(

@@ -91,6 +91,11 @@ def open_channel(endpoint: Endpoint, settings: MetastoreSettings, deadline: Dead
     :raises OSError: if nothing answers there, or TLS fails (:class:`ssl.SSLError`).
     :raises HiveFederationError: if the way there, a tunnel for instance, fails.
     """
+    if endpoint.is_grpc:
+        # Late, for it imports grpcio, which is an extra.
+        from airflow_hive_federation.metastore.grpc_channel import GrpcChannel
+
+        return GrpcChannel(endpoint, settings)
     sock: socket.socket | Wire
     if settings.dialer is not None:
         sock = settings.dialer.dial(endpoint.host, endpoint.port, deadline.remaining_s())

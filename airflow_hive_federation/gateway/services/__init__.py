@@ -1,0 +1,1 @@
+"""The two translated encodings of the gRPC front: the service of ours and Hive's own."""
