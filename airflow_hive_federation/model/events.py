@@ -248,17 +248,6 @@ def read_event(raw: Any) -> Event:
         return UnreadableEvent(**heading, table=table, reason=f"{type(error).__name__}: {error}")
 
 
-def parse_event(raw: Any) -> Event:
-    """Make an event of a wire ``NotificationEvent``, as :func:`read_event` does.
-
-    :raises EventCorruptError: its message cannot be read, or lacks what its type has.
-    """
-    event = read_event(raw)
-    if isinstance(event, UnreadableEvent):
-        raise event.error()
-    return event
-
-
 def decode_message(message: str, message_format: str | None) -> dict[str, Any]:
     """The JSON of an event's message.
 
