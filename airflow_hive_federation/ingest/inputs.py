@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_hive_federation.errors import ConfigurationError, FileVanishedError, StorageError
+from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.storage.filesystem import open_filesystem, reading, storage_errors
 from airflow_hive_federation.storage.listing import file_size, list_files
 
@@ -57,7 +58,7 @@ class Position:
         if not text:
             return None
         try:
-            fields = json.loads(text)
+            fields = bounded_json.loads(text)
             return cls(uri=fields["uri"], offset=fields["offset"], line=fields["line"])
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigurationError(
