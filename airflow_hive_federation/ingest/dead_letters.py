@@ -11,14 +11,9 @@ from typing import Any
 
 from airflow_hive_federation.ingest.columns import BadRecord
 from airflow_hive_federation.ingest.errors import DeadLetterLimitExceeded, SerializationError
-from airflow_hive_federation.storage.filesystem import (
-    PRIVATE_FILE,
-    local_path,
-    make_parents,
-    open_filesystem,
-    storage_errors,
-    write_atomically,
-)
+from airflow_hive_federation.storage import durable
+from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
+from airflow_hive_federation.storage.publishing import PRIVATE_FILE, make_parents, write_atomically
 
 _SHOWN_BYTES = 200
 _HELD_BYTES = 8 << 20
@@ -91,6 +86,8 @@ class DeadLetterFile:
                 make_parents(local, private=True)
                 with open(local, "ab", opener=_open_privately) as file:
                     file.writelines(self._lines)
+                    durable.sync_open_file(file)
+                durable.sync_directory(local.rpartition("/")[0])
         self._lines, self._size_bytes = [], 0
 
     def _present(self) -> list[bytes]:

@@ -35,7 +35,9 @@ from airflow_hive_federation.acid.orc.properties import NO_FILTERS, BloomFilters
 from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
 from airflow_hive_federation.acid.write.plan import TableLayout
 from airflow_hive_federation.model.types import Field, HiveType
+from airflow_hive_federation.storage import durable
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
+from airflow_hive_federation.storage.publishing import write_atomically
 
 _ACID_TYPES = ("int", "bigint", "int", "bigint", "bigint")
 _INSERT = 0
@@ -231,19 +233,24 @@ class _LocalStore:
 
     def append(self, pieces: Sequence[bytes | memoryview]) -> None:
         with storage_errors(self._uri):
-            self._directory.mkdir(parents=True, exist_ok=True)
+            durable.make_directories(self._directory)
             with self._present.open("ab") as file:
                 file.writelines(pieces)
 
     def publish(self, length: int) -> None:
+        # Rows, then what says how many of them count, then the names: a crash leaves no promise of more.
         with storage_errors(self._uri):
+            durable.sync_file(self._present)
             if self._side is not None:
                 with self._side.open("ab") as file:
                     file.write(length.to_bytes(8, "big"))
-            if not self._is_visible:
-                (self._directory / VERSION_FILE).write_bytes(b"2")
-                self._hidden.rename(self._path)
-                self._is_visible = True
+                    durable.sync_open_file(file)
+        if not self._is_visible:
+            # Buckets of one directory are written side by side.
+            write_atomically(str(self._directory / VERSION_FILE), [b"2"])
+            with storage_errors(self._uri):
+                durable.rename(self._hidden, self._path)
+            self._is_visible = True
 
     def cut(self, length: int) -> None:
         with storage_errors(self._uri):

@@ -37,9 +37,10 @@ from airflow_hive_federation.replication.target import markers
 from airflow_hive_federation.replication.target.cycle_lock import CycleLock
 from airflow_hive_federation.replication.target.database import find_layout
 from airflow_hive_federation.replication.target.position import loaded_dump
-from airflow_hive_federation.storage.filesystem import join, open_filesystem, remove_file, storage_errors
+from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.plan_files import read_outcomes, read_plan
+from airflow_hive_federation.storage.publishing import remove_file
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool

@@ -21,7 +21,8 @@ from airflow_hive_federation.acid.compaction.worker import MergeRunner
 from airflow_hive_federation.errors import HiveFederationError, SparkJobError
 from airflow_hive_federation.spark.balancing import deal
 from airflow_hive_federation.spark.failures import error_from_json, error_to_json, from_spark
-from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors, write_atomically
+from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
+from airflow_hive_federation.storage.publishing import write_atomically
 
 JOB = "merge-buckets"
 

@@ -31,9 +31,10 @@ from airflow_hive_federation.spark.groups import (
 from airflow_hive_federation.storage.bandwidth import TokenBucket
 from airflow_hive_federation.storage.copying import CopySettings, copy_file, survey_targets
 from airflow_hive_federation.storage.fence import fence_of
-from airflow_hive_federation.storage.filesystem import join, write_atomically
+from airflow_hive_federation.storage.filesystem import join
 from airflow_hive_federation.storage.permissions import Preserve, check_preserved
 from airflow_hive_federation.storage.plan_files import read_outcomes, read_plan
+from airflow_hive_federation.storage.publishing import write_atomically
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +99,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, help="files a task copies side by side")
     parser.add_argument("--preserve", default="", help="owner (u), group (g), permissions (p) to keep")
     parser.add_argument("--preserve-leniently", action="store_true", help="what cannot be kept is no error")
-    parser.add_argument("--sync", action="store_true", help="wait until each file is on the disk")
+    parser.add_argument(
+        "--sync",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="wait until each file, and its name, is on the disk",
+    )
 
 
 def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -127,7 +133,7 @@ def copy_plan(
     parallel: int | None = None,
     max_tasks: int | None = None,
     threads: int | None = None,
-    sync: bool = False,
+    sync: bool = True,
     preserve: Preserve | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> CopySummary:
@@ -140,7 +146,7 @@ def copy_plan(
     :param parallel: files copied at once at most, by all tasks together.
     :param max_tasks: Spark tasks at most.
     :param threads: files a task copies side by side; by default 1 between local paths, else 4.
-    :param sync: wait until each file is on the disk (``fsync``) before it gets its name.
+    :param sync: wait until each file is on the disk (``fsync``) before it gets its name, and for its name.
     :param preserve: what copies keep of their sources' owners, groups and modes.
     :param options: storage options, see :func:`.filesystem.options_for`.
     :raises FileVanishedError: files are gone, or changed while they were copied.

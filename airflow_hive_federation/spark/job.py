@@ -24,7 +24,7 @@ from typing import Any, NoReturn, Protocol, cast
 
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
 from airflow_hive_federation.spark.failures import RESULT_MARK, error_line, from_spark, result_line
-from airflow_hive_federation.storage.filesystem import write_atomically
+from airflow_hive_federation.storage.publishing import write_atomically
 
 #: Every job and the module it is in.
 JOBS: Mapping[str, str] = MappingProxyType(

@@ -19,7 +19,8 @@ from airflow_hive_federation.errors import AcidFormatError, ConfigurationError, 
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.spark.digest_files import digest_plan
-from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors, write_atomically
+from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
+from airflow_hive_federation.storage.publishing import write_atomically
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

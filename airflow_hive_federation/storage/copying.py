@@ -23,6 +23,7 @@ from airflow_hive_federation.errors import (
     StorageError,
 )
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
+from airflow_hive_federation.storage import durable
 from airflow_hive_federation.storage.bandwidth import TokenBucket
 from airflow_hive_federation.storage.digests import check_length, digest_file, read_chunks
 from airflow_hive_federation.storage.fence import Fence
@@ -32,16 +33,18 @@ from airflow_hive_federation.storage.filesystem import (
     local_path,
     open_filesystem,
     parse_location,
+    storage_errors,
+)
+from airflow_hive_federation.storage.listing import file_size, list_directory
+from airflow_hive_federation.storage.permissions import Preserve, creation_mode, make_directories, settle
+from airflow_hive_federation.storage.publishing import (
     publishing,
     remove_quietly,
     rename,
     replace_local,
-    storage_errors,
     temporary_run,
     temporary_uri,
 )
-from airflow_hive_federation.storage.listing import file_size, list_directory
-from airflow_hive_federation.storage.permissions import Preserve, creation_mode, make_directories, settle
 
 #: Writes the rows of a source file that a valid write-id list lets through to a new file:
 #: (source URI, URI to write, the list in Hive's text form, storage options).
@@ -54,7 +57,8 @@ class CopySettings:
 
     :param options: storage options, see :func:`.filesystem.options_for`.
     :param run_id: marks the temporary names of one run, so that another can tell them from its own.
-    :param sync: wait until the bytes are on the disk (``fsync``) before the file gets its name.
+    :param sync: wait until the bytes are on the disk (``fsync``) before the file gets its name, and for the
+        name; stores other than local file systems (NFS included) do so of their own.
     :param rewrite: copies files that hold rows of aborted write ids; without it they are refused.
     :param fence: asked before a file gets its name: a copy of a cycle that is over publishes nothing.
     :param preserve: what the copy keeps of its source's owner, group and mode.
@@ -62,7 +66,7 @@ class CopySettings:
 
     options: Mapping[str, Any] | None = field(default=None, repr=False)
     run_id: str = ""
-    sync: bool = False
+    sync: bool = True
     rewrite: Rewrite | None = None
     fence: Fence = field(default_factory=Fence)
     preserve: Preserve = field(default_factory=Preserve)
@@ -109,6 +113,7 @@ def _copy(
         return _rewrite_file(item, settings)
     found = _identical_target(item, settings, expected_digest, bandwidth)
     if found is not None:
+        _keep(item, settings)
         preserved = _settle(local_path(item.target), item, settings)
         return CopyOutcome(
             target=item.target,
@@ -183,6 +188,15 @@ def _identical_target(
     return there if there == wanted else None
 
 
+def _keep(item: CopyItem, settings: CopySettings) -> None:
+    """Wait for a file that was found: who made it may not have waited, or was killed before."""
+    path = local_path(item.target)
+    if path is not None and settings.sync:
+        with storage_errors(item.target):
+            durable.sync_file(path)
+            durable.sync_directory(Path(path).parent)
+
+
 def _size_or_none(uri: str, options: Mapping[str, Any] | None) -> int | None:
     try:
         return file_size(uri, options=options)
@@ -209,8 +223,10 @@ def _rewrite_file(item: CopyItem, settings: CopySettings) -> CopyOutcome:
     published = False
     try:
         with storage_errors(temporary):
-            filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
-            if (written := local_path(temporary)) is not None:
+            if (written := local_path(temporary)) is None:
+                filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+            else:
+                durable.make_directories(Path(written).parent)
                 # What opens it to write keeps the mode that it has, and must be allowed to.
                 os.close(_create(written, creation_mode([item.source]) | 0o600))
         settings.rewrite(item.source, temporary, item.visible_write_ids, settings.options)
@@ -220,11 +236,15 @@ def _rewrite_file(item: CopyItem, settings: CopySettings) -> CopyOutcome:
         )
         if not same:
             preserved = _settle(written, item, settings)
+            with storage_errors(item.target):
+                if written is not None and settings.sync:
+                    durable.sync_file(written)
             settings.fence.check()
             with storage_errors(item.target):
                 rename(filesystem, path, target)
             published = True
         else:
+            _keep(item, settings)
             preserved = _settle(local_path(item.target), item, settings)
     finally:
         if not published:
@@ -256,7 +276,7 @@ class _LocalFile:
             try:
                 self._descriptor = _create(path, mode)
             except FileNotFoundError:
-                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                durable.make_directories(Path(path).parent)
                 self._descriptor = _create(path, mode)
 
     def write(self, chunk: memoryview) -> None:
@@ -310,7 +330,7 @@ def _target(item: CopyItem, settings: CopySettings) -> Iterator[_LocalFile | _Re
         finally:
             file.close()
         with storage_errors(uri):
-            replace_local(temporary, path)
+            replace_local(temporary, path, sync=settings.sync)
         published = True
     finally:
         if not published:

@@ -15,7 +15,8 @@ from typing import Any
 
 from airflow_hive_federation.errors import CycleLostError, DumpCorruptError, FileVanishedError
 from airflow_hive_federation.model import bounded_json
-from airflow_hive_federation.storage.filesystem import join, reading, write_atomically
+from airflow_hive_federation.storage.filesystem import join, reading
+from airflow_hive_federation.storage.publishing import write_atomically
 from airflow_hive_federation.waiting import boot_time_s
 
 #: Name of the file beside a copy plan that says which fence the plan is carried out behind.

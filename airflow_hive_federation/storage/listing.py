@@ -20,12 +20,12 @@ from airflow_hive_federation.errors import FileVanishedError, StorageError
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.storage.filesystem import (
     OBJECT_STORES,
-    TEMPORARY_PREFIX,
     local_path,
     open_filesystem,
     parse_location,
     storage_errors,
 )
+from airflow_hive_federation.storage.publishing import TEMPORARY_PREFIX
 
 #: Keys of fsspec's file details that hold the modification time, best first.
 _TIME_KEYS = ("mtime", "LastModified", "last_modified", "updated", "created")

@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from airflow_hive_federation.errors import ConfigurationError, StoragePermissionError
 from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.storage import durable
 from airflow_hive_federation.storage.filesystem import (
     OBJECT_STORES,
     local_path,
@@ -110,11 +110,10 @@ def make_directories(item: CopyItem, preserve: Preserve) -> bool:
         directory = Path(path)
         if not directory.exists():
             with storage_errors(path):
-                directory.parent.mkdir(parents=True, exist_ok=True)
+                durable.make_directories(directory.parent)
                 # A source's directory that is gone meanwhile allowed nobody knows what.
                 mode = stat.S_IMODE(status.st_mode) if status else 0
-                with suppress(FileExistsError):
-                    directory.mkdir(mode=(mode | _OURS) & 0o777)
+                durable.make_directory(directory, (mode | _OURS) & 0o777)
         if preserve and status:
             kept = _settled(path, path, status, preserve, keep=_OURS) and kept
     return kept

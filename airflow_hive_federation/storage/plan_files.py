@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 from airflow_hive_federation.errors import DumpCorruptError, FileVanishedError
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
-from airflow_hive_federation.storage.filesystem import join, reading, storage_errors, write_atomically
+from airflow_hive_federation.storage.filesystem import join, reading, storage_errors
 from airflow_hive_federation.storage.listing import list_directory
+from airflow_hive_federation.storage.publishing import write_atomically
 
 #: Lines put together before they are handed to the file system.
 _LINES_PER_WRITE = 1000

@@ -22,7 +22,8 @@ from airflow_hive_federation.ingest.builder import described_table
 from airflow_hive_federation.ingest.errors import InvalidSource, SerializationError, SourceError
 from airflow_hive_federation.ingest.queries import QueryRequest, ingest_query
 from airflow_hive_federation.metastore import MetastoreSettings
-from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, write_atomically
+from airflow_hive_federation.storage.filesystem import local_path, open_filesystem
+from airflow_hive_federation.storage.publishing import write_atomically
 from tests.integration.small_source import connected, make_table
 
 pytestmark = pytest.mark.slow

@@ -31,12 +31,7 @@ from airflow_hive_federation.spark.copy_files import copy_plan
 from airflow_hive_federation.spark.digest_files import digest_plan
 from airflow_hive_federation.storage.copying import CopySettings, copy_file
 from airflow_hive_federation.storage.digests import CHUNK_BYTES, FileDigest, FileToDigest, digest_file
-from airflow_hive_federation.storage.filesystem import (
-    open_filesystem,
-    publishing,
-    reading,
-    write_atomically,
-)
+from airflow_hive_federation.storage.filesystem import open_filesystem, reading
 from airflow_hive_federation.storage.listing import file_size, list_directory, list_files
 from airflow_hive_federation.storage.plan_files import (
     read_outcomes,
@@ -45,6 +40,7 @@ from airflow_hive_federation.storage.plan_files import (
     write_plan,
     write_records,
 )
+from airflow_hive_federation.storage.publishing import publishing, write_atomically
 from tests.integration.small_source import DATABASE, connected
 from tests.integration.test_kills import Case
 

@@ -16,14 +16,16 @@ from airflow_hive_federation.acid.compaction.plan import CompactionPlan, FileFor
 from airflow_hive_federation.acid.names import VERSION_FILE
 from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.model.write_ids import ValidTxns
+from airflow_hive_federation.storage import durable
 from airflow_hive_federation.storage.filesystem import (
     OBJECT_STORES,
     join,
     open_filesystem,
     parse_location,
+    protocols,
     storage_errors,
-    write_atomically,
 )
+from airflow_hive_federation.storage.publishing import make_directory, write_atomically
 
 _ACID_VERSION = b"2"
 
@@ -50,10 +52,10 @@ def publish(
         made = join(location, plan.staging, directory)
         if file_format is FileFormat.ACID:
             write_atomically(join(made, VERSION_FILE), [_ACID_VERSION], options)
+        make_directory(made, options)
         with storage_errors(made):
-            filesystem.makedirs(f"{path}/{plan.staging}/{directory}", exist_ok=True)
             if plan.staging:
-                filesystem.mv(f"{path}/{plan.staging}/{directory}", f"{path}/{directory}", recursive=True)
+                _move(filesystem, f"{path}/{plan.staging}/{directory}", f"{path}/{directory}")
     remove_staging(plan, location, options)
 
 
@@ -87,6 +89,14 @@ def remove_leftovers(location: str, txns: ValidTxns, options: Mapping[str, Any] 
         txn_id = staging_txn(name)
         if txn_id is not None and txn_id <= txns.high_watermark and txn_id not in txns.open_ids:
             _remove(join(location, name), options)
+
+
+def _move(filesystem: Any, made: str, place: str) -> None:
+    if "file" in protocols(filesystem):
+        # Its files, made by tasks on any machine, have been waited for by these.
+        durable.rename(made, place)
+    else:
+        filesystem.mv(made, place, recursive=True)
 
 
 def _listed(filesystem: Any, path: str) -> list[Any]:

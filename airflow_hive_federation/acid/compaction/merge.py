@@ -19,8 +19,9 @@ from airflow_hive_federation.acid.compaction.rows import BucketReader, DeleteEve
 from airflow_hive_federation.acid.orc.assembly import AssembledFile, Stripe, encode, type_messages
 from airflow_hive_federation.acid.orc.properties import BloomFilters
 from airflow_hive_federation.model.types import Field, HiveType
-from airflow_hive_federation.storage.filesystem import join, publishing
+from airflow_hive_federation.storage.filesystem import join
 from airflow_hive_federation.storage.permissions import creation_mode
+from airflow_hive_federation.storage.publishing import publishing
 
 #: Rows are encoded as one stripe when they take so many bytes in memory, or are so many.
 STRIPE_BYTES = 64 * 1024 * 1024

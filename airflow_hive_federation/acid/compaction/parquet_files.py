@@ -21,8 +21,9 @@ from airflow_hive_federation.acid.calendars import julian_days, proleptic_dates,
 from airflow_hive_federation.acid.compaction.plan import BucketMerge, MergeInput
 from airflow_hive_federation.acid.orc.nested import with_leaves
 from airflow_hive_federation.errors import AcidFormatError
-from airflow_hive_federation.storage.filesystem import join, publishing, reading
+from airflow_hive_federation.storage.filesystem import join, reading
 from airflow_hive_federation.storage.permissions import creation_mode
+from airflow_hive_federation.storage.publishing import publishing
 
 _WRITER, _PROLEPTIC = b"writer.model.name", b"writer.date.proleptic"
 _ZONE, _STANDARD = b"writer.time.zone", b"writer.zone.conversion.legacy"

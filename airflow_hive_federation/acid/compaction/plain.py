@@ -11,8 +11,9 @@ from airflow_hive_federation.acid.compaction.parquet_files import append_parquet
 from airflow_hive_federation.acid.compaction.plan import BucketMerge, FileFormat
 from airflow_hive_federation.acid.compaction.rows import BucketReader
 from airflow_hive_federation.acid.orc.assembly import AssembledFile, encode, type_messages
-from airflow_hive_federation.storage.filesystem import join, publishing, reading
+from airflow_hive_federation.storage.filesystem import join, reading
 from airflow_hive_federation.storage.permissions import creation_mode
+from airflow_hive_federation.storage.publishing import publishing
 
 _COPY_BYTES = 8 * 1024 * 1024
 _STRIPE_BYTES = 64 * 1024 * 1024

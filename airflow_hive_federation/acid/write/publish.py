@@ -26,7 +26,8 @@ from airflow_hive_federation.acid.write.plan import (
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.storage.filesystem import open_filesystem, parse_location, rename, storage_errors
+from airflow_hive_federation.storage.filesystem import join, open_filesystem, parse_location, storage_errors
+from airflow_hive_federation.storage.publishing import make_directory, rename, write_atomically
 
 _ACCURATE = "COLUMN_STATS_ACCURATE"
 _NO_STATS_UPDATE = {"DO_NOT_UPDATE_STATS": "true"}
@@ -87,16 +88,6 @@ def publish(statement: Statement, files: Sequence[StagedFile], *, update: bool =
     _create(statement, [partitions[one] for one in values])
     _tell(statement, values, written, update=update)
     _mark_stale(statement, [partitions[one] for one in values])
-
-
-def make_directory(uri: str, storage_options: Mapping[str, Any] | None) -> None:
-    """Make a directory, and those above it, where the store has such.
-
-    :raises StorageError: it cannot be made.
-    """
-    filesystem, path = open_filesystem(uri, storage_options)
-    with storage_errors(uri):
-        filesystem.makedirs(path, exist_ok=True)
 
 
 def remove_trees(uris: Sequence[str], storage_options: Mapping[str, Any] | None) -> None:
@@ -167,12 +158,10 @@ def _file_name(layout: TableLayout, bucket: int) -> str:
 
 
 def _make_directory(statement: Statement, uri: str) -> None:
-    filesystem, path = open_filesystem(uri, statement.storage_options)
-    with storage_errors(uri):
-        filesystem.makedirs(path, exist_ok=True)
-        # An object store keeps no directory without a file. Hive does not look at it in insert-only tables.
-        if statement.layout.is_full_acid or statement.overwrites:
-            filesystem.pipe_file(f"{path}/{VERSION_FILE}", b"2")
+    make_directory(uri, statement.storage_options)
+    # An object store keeps no directory without a file. Hive does not look at it in insert-only tables.
+    if statement.layout.is_full_acid or statement.overwrites:
+        write_atomically(join(uri, VERSION_FILE), [b"2"], statement.storage_options)
 
 
 def _rename(source: str, target: str, storage_options: Mapping[str, Any] | None) -> None:

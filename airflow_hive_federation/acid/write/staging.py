@@ -12,10 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from airflow_hive_federation.acid.write.publish import make_directory, remove_trees
+from airflow_hive_federation.acid.write.publish import remove_trees
 from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
+from airflow_hive_federation.storage.publishing import make_directory
 
 _PREFIX = ".hive-staging_spark_"
 

@@ -16,6 +16,7 @@ from airflow_hive_federation.acid.orc.properties import NO_FILTERS, BloomFilters
 from airflow_hive_federation.acid.text_tables import TextForm
 from airflow_hive_federation.acid.write.plan import Buckets
 from airflow_hive_federation.model.types import Column
+from airflow_hive_federation.storage import durable
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
 
 #: What tasks return of each file; ``problem`` says why there is none.
@@ -97,6 +98,9 @@ class StagedOutput:
         """
         with storage_errors(self.uri):
             size = self.path.stat().st_size
+            if self._is_local:
+                # The driver renames it, and commits.
+                durable.sync_file(self.path)
         if not self._is_local:
             filesystem, path = open_filesystem(self.uri, self._options)
             with storage_errors(self.uri):

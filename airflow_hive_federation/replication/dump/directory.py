@@ -15,8 +15,9 @@
         load/                     copy plan and outcomes of the load
         _finished_load            the load is published (the name is Hive's)
 
-Every file is written under a temporary name and renamed; ``_finished_dump`` comes last. Where the
-file system is the machine's own, only the owner of a dump may enter its directory and read its files.
+Every file is written under a temporary name of its writer's and renamed once it is on the disk;
+``_finished_dump`` comes last. Where the file system is the machine's own, only the owner of a dump may enter
+its directory and read its files.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from typing import Any
 from urllib.parse import quote
 
 from airflow_hive_federation.errors import DumpCorruptError, DumpIncompleteError
-from airflow_hive_federation.storage.filesystem import open_filesystem, open_privately, storage_errors
+from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
+from airflow_hive_federation.storage.publishing import PRIVATE_FILE, make_private, publishing
 
 #: Raised when an older reader would misread a newer dump.
 FORMAT_VERSION = 1
@@ -54,6 +56,7 @@ class DumpDirectory:
         self._filesystem, self._path = open_filesystem(self.uri, options)
         self._digests: dict[str, str] = {}
         self._expected: dict[str, str] | None = None
+        self._is_private = False
 
     # -- writing ---------------------------------------------------------------------------------------
 
@@ -188,17 +191,21 @@ class DumpDirectory:
                 raise self._corrupt(name, f"line {number} is not JSON ({error})") from error
 
     def _write(self, name: str, chunks: Iterable[str]) -> None:
-        folder, _, last = f"{self._path}/{name}".rpartition("/")
-        digest = hashlib.sha256()
-        with storage_errors(f"{self.uri}/{name}"):
-            temporary = f"{folder}/._{last}.new"
-            with open_privately(self._filesystem, temporary, below=self._path) as file:
-                for chunk in chunks:
-                    data = chunk.encode()
-                    digest.update(data)
-                    file.write(data)
-            self._filesystem.mv(temporary, f"{folder}/{last}")
+        uri, digest = f"{self.uri}/{name}", hashlib.sha256()
+        self._make_private()
+        with publishing(uri, self.options, mode=PRIVATE_FILE) as file, storage_errors(uri):
+            for chunk in chunks:
+                data = chunk.encode()
+                digest.update(data)
+                file.write(data)
         self._digests[name] = digest.hexdigest()
+
+    def _make_private(self) -> None:
+        path = local_path(self.uri)
+        if path is not None and not self._is_private:
+            with storage_errors(self.uri):
+                make_private(path)
+            self._is_private = True
 
     def _read(self, name: str) -> str:
         with storage_errors(f"{self.uri}/{name}"):

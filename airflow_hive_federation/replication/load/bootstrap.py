@@ -63,8 +63,10 @@ from airflow_hive_federation.replication.verification.differences import (
     definition_differences,
     metadata_differences,
 )
-from airflow_hive_federation.storage.filesystem import canonical, join, open_filesystem, remove_file
+from airflow_hive_federation.storage.durable import sync_directories
+from airflow_hive_federation.storage.filesystem import canonical, join, open_filesystem
 from airflow_hive_federation.storage.plan_files import read_plan, write_plan
+from airflow_hive_federation.storage.publishing import remove_file
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
@@ -257,12 +259,16 @@ class _Load:
         if plans <= {ours}:
             return
         wanted = {canonical(item.target) for item in read_plan(ours, options=options)}
+        emptied = set()
         for plan in sorted(plans - {ours}):
             for item in read_plan(plan, options=options):
                 if canonical(item.target) not in wanted:
                     check()
                     if remove_file(item.target, options):
+                        emptied.add(item.target.rpartition("/")[0])
                         self._progress(f"Removed {item.target}, left by an earlier load")
+        # A crash must not bring them back below a table that is there by then.
+        sync_directories(emptied)
 
     def create(self, threads: int) -> None:
         self._on_step("functions")

@@ -33,7 +33,7 @@ from airflow_hive_federation.replication.metadata.definitions import TableKind, 
 from airflow_hive_federation.replication.metadata.layout import TargetLayout
 from airflow_hive_federation.replication.progress import counted
 from airflow_hive_federation.replication.target import markers
-from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
+from airflow_hive_federation.storage.publishing import make_directory
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
@@ -312,9 +312,7 @@ class TableConvergence:
         """
         place = wanted.sd.location if wanted.sd is not None else None
         if place and found.sd is not None and place != found.sd.location:
-            filesystem, path = open_filesystem(place, self._layout.policy.storage_options)
-            with storage_errors(place):
-                filesystem.makedirs(path, exist_ok=True)
+            make_directory(place, self._layout.policy.storage_options)
 
     def _names_there(self) -> set[str]:
         return set(self._client.list_partition_names(self._database, self._name))

@@ -25,15 +25,9 @@ from airflow_hive_federation.replication.dump.contents import VisibleFile
 from airflow_hive_federation.replication.dump.directory import DumpDirectory
 from airflow_hive_federation.replication.metadata.definitions import TableKind
 from airflow_hive_federation.replication.metadata.layout import TargetLayout
-from airflow_hive_federation.storage.filesystem import (
-    canonical,
-    join,
-    open_filesystem,
-    remove_file,
-    rename,
-    storage_errors,
-)
+from airflow_hive_federation.storage.filesystem import canonical, join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.listing import list_many
+from airflow_hive_federation.storage.publishing import remove_file, rename
 
 #: Directory beside the ACID directories; Hive's readers pass over names that begin with ``_``.
 STAGE = "_hive_federation"

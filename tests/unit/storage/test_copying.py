@@ -29,13 +29,8 @@ from airflow_hive_federation.storage.copying import (
     survey_targets,
 )
 from airflow_hive_federation.storage.digests import CHUNK_BYTES, digest_file
-from airflow_hive_federation.storage.filesystem import (
-    open_filesystem,
-    reading,
-    remove_file,
-    rename,
-    write_atomically,
-)
+from airflow_hive_federation.storage.filesystem import open_filesystem, reading
+from airflow_hive_federation.storage.publishing import remove_file, rename, write_atomically
 
 CONTENT = os.urandom(100_000)
 DIGEST = hashlib.sha256(CONTENT).hexdigest()

@@ -19,6 +19,7 @@ from airflow_hive_federation.errors import (
     StoragePermissionError,
 )
 from airflow_hive_federation.storage import filesystem as fs
+from airflow_hive_federation.storage import publishing
 
 
 @pytest.mark.parametrize(
@@ -155,9 +156,9 @@ def test_our_own_errors_and_strangers_pass() -> None:
 @pytest.mark.parametrize("scheme", ["file", "memory"])
 def test_written_whole_or_not_at_all(scheme: str, tmp_path: Path) -> None:
     uri = f"{scheme}://{tmp_path}/deep/f"
-    assert fs.write_atomically(uri, [b"one", b"two"]) == 6
+    assert publishing.write_atomically(uri, [b"one", b"two"]) == 6
     with pytest.raises(ZeroDivisionError):
-        fs.write_atomically(uri, (b"x" * (1 // n) for n in (1, 0)))
+        publishing.write_atomically(uri, (b"x" * (1 // n) for n in (1, 0)))
     with fs.reading(uri) as file:
         assert file.read() == b"onetwo"
     filesystem, folder = fs.open_filesystem(f"{scheme}://{tmp_path}/deep")
@@ -167,7 +168,7 @@ def test_written_whole_or_not_at_all(scheme: str, tmp_path: Path) -> None:
 def test_uploads_are_committed_or_discarded(tmp_path: Path) -> None:
     """The way of object stores, on a file system that has the same commit and discard."""
     target = tmp_path / "f"
-    with fs._committing(LocalFileSystem(), str(target), "s3://b/f") as file:
+    with publishing._committing(LocalFileSystem(), str(target), "s3://b/f") as file:
         file.write(b"whole")
         assert not target.exists()
     assert target.read_bytes() == b"whole"
@@ -177,16 +178,16 @@ def test_uploads_are_committed_or_discarded(tmp_path: Path) -> None:
 
 
 def write_half(path: str) -> None:
-    with fs._committing(LocalFileSystem(), path, "s3://b/g") as file:
+    with publishing._committing(LocalFileSystem(), path, "s3://b/g") as file:
         file.write(b"half")
         raise ZeroDivisionError
 
 
 def test_temporary_names_are_hidden_and_tell_their_run() -> None:
-    uri = fs.temporary_uri("file:/a/bucket_00000", "0abc")
+    uri = publishing.temporary_uri("file:/a/bucket_00000", "0abc")
     folder, _, name = uri.rpartition("/")
     assert folder == "file:/a"
     assert name.startswith("._copy_bucket_00000.")
-    assert fs.temporary_run(name) == "0abc"
-    assert fs.temporary_run("bucket_00000") is None
-    assert len(fs.temporary_uri("file:/a/" + "é" * 120, "0" * 16).rpartition("/")[2].encode()) <= 255
+    assert publishing.temporary_run(name) == "0abc"
+    assert publishing.temporary_run("bucket_00000") is None
+    assert len(publishing.temporary_uri("file:/a/" + "é" * 120, "0" * 16).rpartition("/")[2].encode()) <= 255

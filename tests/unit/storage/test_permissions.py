@@ -18,7 +18,6 @@ from airflow_hive_federation.errors import ConfigurationError, StoragePermission
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.replication import policy
 from airflow_hive_federation.storage.copying import CopySettings, copy_file
-from airflow_hive_federation.storage.filesystem import publishing, write_atomically
 from airflow_hive_federation.storage.permissions import (
     PRESERVABLE,
     Preserve,
@@ -26,6 +25,7 @@ from airflow_hive_federation.storage.permissions import (
     creation_mode,
     directory_pairs,
 )
+from airflow_hive_federation.storage.publishing import publishing, write_atomically
 
 ROOT = os.geteuid() == 0
 NOBODY = 65534
