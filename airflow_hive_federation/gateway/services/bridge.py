@@ -312,5 +312,5 @@ def _give(one: Any, inner: Any) -> Callable[[Any], Any]:
 
 def _text(item: Any) -> str:
     if isinstance(item, bytes):
-        raise NotRepresentable(f"it is no UTF-8: {item[:40]!r}. Use the raw encoding or the service of ours.")
+        raise ValueError(f"it is no UTF-8: {item[:40]!r}. Use the raw encoding or the service of ours.")
     return str(item)
