@@ -13,6 +13,7 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
+from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.gateway.dispatch import Gateway, Metastore
 from airflow_hive_federation.gateway.grpc.server import GrpcFront
 from airflow_hive_federation.gateway.grpc.settings import GrpcFrontSettings
@@ -20,7 +21,9 @@ from airflow_hive_federation.gateway.services import layout, pools
 from airflow_hive_federation.gateway.services.streams import StreamsService
 from airflow_hive_federation.gateway.services.unary import HivesService, TranslatedService
 from airflow_hive_federation.gateway.upstream import Upstream
-from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
+from airflow_hive_federation.metastore.grpc_streams import PARTITIONS
 from airflow_hive_federation.metastore.idl import types
 from tests.unit.gateway.gateways import Peers
 from tests.unit.gateway.grpc_fronts import refused
@@ -39,8 +42,9 @@ TABLE = types.Table(
 class Client:
     """A foreign client: it knows the port and the descriptors."""
 
-    def __init__(self, channel: grpc.Channel) -> None:
+    def __init__(self, channel: grpc.Channel, uri: str) -> None:
         self.channel = channel
+        self.uri = uri
         self.pool = DescriptorPool()
         pools.add_to(self.pool, pools.OURS)
         pools.add_to(self.pool, pools.HIVES)
@@ -73,13 +77,14 @@ Serve = Callable[..., Client]
 def serve(stack: ExitStack, peer: Peers) -> Serve:
     """Start a gateway with the services before a peer; return a client of it."""
 
-    def make(answer: Callable[[str, Any], Any]) -> Client:
+    def make(answer: Callable[[str, Any], Any], *, streams: bool = True) -> Client:
         target = Metastore(Upstream("main", MetastoreSettings(uris=(peer(Thrift(answer)).uri,))))
         stack.callback(target.close)
-        services = [TranslatedService(), HivesService(), StreamsService()]
+        services = [TranslatedService(), HivesService(), *([StreamsService()] if streams else [])]
         front = GrpcFront(Gateway(target), GrpcFrontSettings(port=0), services).start()
         stack.callback(front.stop, 0)
-        return Client(stack.enter_context(grpc.insecure_channel(f"127.0.0.1:{front.port}")))
+        channel = stack.enter_context(grpc.insecure_channel(f"127.0.0.1:{front.port}"))
+        return Client(channel, f"grpc://127.0.0.1:{front.port}")
 
     return make
 
@@ -257,6 +262,56 @@ def test_a_stream_ends_with_the_metastores_exception(serve: Serve) -> None:
     error = refused(lambda: list(serve(answer).stream("stream_partitions", database="d", table="t")))
     assert (error.code(), error.details()) == (grpc.StatusCode.NOT_FOUND, "no t")
     assert trailers(error)["hive-exception"] == "NoSuchObjectException"
+
+
+def read(client: MetastoreClient) -> list[int]:
+    return sorted(int((one.values or [""])[0]) for one in client.iter_partitions("d", "t"))
+
+
+def ours(client: Client) -> MetastoreClient:
+    return MetastoreClient(MetastoreSettings(uris=(client.uri,), grpc=GrpcSettings(plaintext=True)))
+
+
+def test_our_client_reads_partitions_as_a_stream(serve: Serve) -> None:
+    asked: list[str] = []
+    with ours(serve(partitions(2500, asked))) as client:
+        assert read(client) == list(range(2500))
+        # Its own pages are larger: these questions are the gateway's.
+        assert asked.count("get_partitions_by_filter") == 4
+        assert client.uri is not None
+
+
+def test_our_client_reads_by_calls_where_there_are_no_streams(serve: Serve) -> None:
+    asked: list[str] = []
+    with ours(serve(partitions(2500, asked), streams=False)) as client:
+        for _ in range(2):
+            assert read(client) == list(range(2500))
+        assert client._unsupported == {PARTITIONS}
+    assert "get_partitions" in asked
+
+
+def test_our_client_goes_on_by_calls_where_a_stream_breaks(serve: Serve) -> None:
+    asked: list[str] = []
+    answers = partitions(2500, asked)
+
+    def breaking(method: str, args: Any) -> Any:
+        if asked.count("get_partitions_by_filter") == 2 and method != "get_partition_names":
+            asked.append("broken")
+        if asked.count("broken") in {1, 2} and method.startswith("get_partitions"):
+            raise types.MetaException(message="the database is gone")
+        return answers(method, args)
+
+    with ours(serve(breaking)) as client:
+        assert read(client) == list(range(2500))
+    assert "broken" in asked
+
+
+def test_our_client_gets_the_metastores_error(serve: Serve) -> None:
+    def answer(method: str, args: Any) -> Any:
+        raise types.NoSuchObjectException(message="no t")
+
+    with ours(serve(answer)) as client, pytest.raises(NoSuchObjectError, match="no t"):
+        read(client)
 
 
 def test_tables_and_their_names(serve: Serve) -> None:
