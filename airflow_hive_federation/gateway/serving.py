@@ -109,19 +109,39 @@ def _wait_for_parent(told: threading.Event) -> None:
     told.set()
 
 
+@dataclass
+class _GrpcFront:
+    """The gRPC front, as one of the fronts."""
+
+    server: Any
+    uri: str
+
+    def stop(self, drain_timeout_s: float | None = None) -> object:
+        return self.server.stop(drain_timeout_s)
+
+
 def _grpc_front(handler: Handler, section: Mapping[str, Any], *, shared: bool) -> Front:
     try:
         server = import_module("airflow_hive_federation.gateway.grpc.server")
         settings = import_module("airflow_hive_federation.gateway.grpc.settings")
+        services = _services(handler)
     except ImportError as error:
         raise ConfigurationError(
             f"The gRPC front cannot be started: {error}.",
             remedy="pip install 'airflow-hive-federation[grpc]', or take [grpc] out of the file.",
         ) from error
     read = read_section(settings.GrpcFrontSettings, "grpc", section)
-    front = server.GrpcFront(handler, replace(read, reuse_port=shared or read.reuse_port))
+    read = replace(read, reuse_port=shared or read.reuse_port)
+    front = server.GrpcFront(handler, read, services)
     front.start()
-    return front  # type: ignore[no-any-return]
+    host = f"[{read.host}]" if ":" in read.host else read.host
+    return _GrpcFront(front, f"grpc{'' if read.tls is None else '+tls'}://{host}:{front.port}")
+
+
+def _services(handler: Handler) -> tuple[Any, ...]:
+    """The services beside the raw encoding."""
+    package = import_module("airflow_hive_federation.gateway.services")
+    return tuple(package.services(handler)) if hasattr(package, "services") else ()
 
 
 def _measure(metrics: Metrics, serving: Serving) -> None:
