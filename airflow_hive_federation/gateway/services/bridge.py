@@ -224,6 +224,9 @@ def _put_list(one: Any, inner: Any) -> Put:
 
         return put_containers
     give = _give(one, deeper)
+    if deeper is not None:
+        # An enum; what Hive's lacks is left out here, too.
+        return lambda message, name, items: getattr(message, name).extend(filter(None, map(give, items)))
     return lambda message, name, items: getattr(message, name).extend([give(item) for item in items])
 
 
@@ -312,5 +315,5 @@ def _give(one: Any, inner: Any) -> Callable[[Any], Any]:
 
 def _text(item: Any) -> str:
     if isinstance(item, bytes):
-        raise NotRepresentable(f"it is no UTF-8: {item[:40]!r}. Use the raw encoding or the service of ours.")
+        raise ValueError(f"it is no UTF-8: {item[:40]!r}. Use the raw encoding or the service of ours.")
     return str(item)
