@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 #: Directories of other databases lie in the one of this database.
-_DEFAULT = "default"
+DEFAULT_DATABASE = "default"
 
 
 def find_target(client: MetastoreClient, policy: ReplicationPolicy) -> Target:
@@ -118,7 +118,7 @@ def check_other_roots(client: MetastoreClient, layout: TargetLayout, claims: Seq
     :raises LocationConflictError: they collide.
     """
     name = layout.policy.target_database
-    managed = layout.managed if name != _DEFAULT else ""
+    managed = layout.managed if name != DEFAULT_DATABASE else ""
     check_roots(layout.policy, claims, managed, _other_databases(client, name))
 
 
@@ -158,7 +158,7 @@ def _other_databases(client: MetastoreClient, own: str) -> Iterator[OtherDatabas
                 name=name,
                 owner=parameters.get(markers.POLICY, ""),
                 roots=roots,
-                managed=_managed_location(client, database) if name != _DEFAULT else "",
+                managed=_managed_location(client, database) if name != DEFAULT_DATABASE else "",
                 dumps=parameters.get(markers.CHECKPOINT, "").rpartition("/")[0],
             )
 
