@@ -6,6 +6,7 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import MetastoreError, NoSuchObjectError
+from airflow_hive_federation.model.side_parameters import without_side_parameters
 from airflow_hive_federation.replication.metadata.layout import TargetLayout
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.target import markers
@@ -41,7 +42,7 @@ def reserve_target(
     """
     state = find_target(client, policy)
     parameters = {
-        **markers.without_side_parameters(source.parameters),
+        **without_side_parameters(source.parameters),
         **markers.database_markers(policy.name, checkpoint),
     }
     if state.state is TargetState.ABSENT:
