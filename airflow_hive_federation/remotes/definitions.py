@@ -64,7 +64,17 @@ def why_not(table: Any) -> str | None:
         return f"it is kept by {handler}, not in files"
     if table.sd is None or not table.sd.location:
         return "it has no location"
+    if alike := _one_to_hive(table):
+        return f"its columns {alike} are one to Hive, which knows no upper case"
     return None
+
+
+def _one_to_hive(table: Any) -> str:
+    """Names of columns that differ in upper and lower case only."""
+    seen: dict[str, list[str]] = {}
+    for column in (*(table.sd.cols or []), *(table.partitionKeys or [])):
+        seen.setdefault(column.name.lower(), []).append(column.name)
+    return ", ".join(" and ".join(names) for names in seen.values() if len(names) > 1)
 
 
 def is_iceberg(table: Any) -> bool:
