@@ -18,6 +18,7 @@ from airflow_hive_federation.gateway.dispatch import Gateway, Metastore
 from airflow_hive_federation.gateway.grpc.server import GrpcFront
 from airflow_hive_federation.gateway.grpc.settings import GrpcFrontSettings
 from airflow_hive_federation.gateway.services import layout, pools
+from airflow_hive_federation.gateway.services.bounds import MAX_REQUEST_BYTES
 from airflow_hive_federation.gateway.services.streams import StreamsService
 from airflow_hive_federation.gateway.services.unary import HivesService, TranslatedService
 from airflow_hive_federation.gateway.upstream import Upstream
@@ -151,6 +152,16 @@ def test_what_is_no_request_is_refused_and_the_next_call_works(
     error = refused(lambda: client.send(service, name, request_bytes))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "Traceback" not in error.details()
+    every = "get_all_databases" if service == layout.SERVICE else "GetAllDatabases"
+    assert client.call(service, every) is not None
+
+
+@pytest.mark.parametrize("service", [layout.SERVICE, HIVES], ids=["ours", "hives"])
+def test_a_request_that_is_too_long_is_refused_and_the_next_call_works(serve: Serve, service: str) -> None:
+    client = serve(tables)
+    name = "get_table_req" if service == layout.SERVICE else "GetTableReq"
+    error = refused(lambda: client.send(service, name, bytes(MAX_REQUEST_BYTES + 1)))
+    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     every = "get_all_databases" if service == layout.SERVICE else "GetAllDatabases"
     assert client.call(service, every) is not None
 
