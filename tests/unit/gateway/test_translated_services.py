@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import json
+import re
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -205,6 +208,14 @@ def test_reflection_shows_the_services(serve: Serve) -> None:
     assert len(pool.FindServiceByName(HIVES).methods) == 235
     table = pool.FindMessageTypeByName(f"{layout.PACKAGE}.Table")
     assert table.fields_by_name["parameters"].message_type.GetOptions().map_entry
+
+
+def test_the_documentations_client_reads_a_table(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "grpc-services.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    client = serve(tables)
+    exec(code.replace("127.0.0.1:9084", client.uri.removeprefix("grpc://")), {})
+    assert json.loads(capsys.readouterr().out)["owner"] == "alice"
 
 
 # Streams
