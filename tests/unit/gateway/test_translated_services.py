@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -216,6 +218,12 @@ def test_the_documentations_client_reads_a_table(serve: Serve, capsys: pytest.Ca
     client = serve(tables)
     exec(code.replace("127.0.0.1:9084", client.uri.removeprefix("grpc://")), {})
     assert json.loads(capsys.readouterr().out)["owner"] == "alice"
+
+
+def test_a_client_alone_finds_what_it_needs_of_grpcio() -> None:
+    """The front's modules import more of grpcio than a client does."""
+    code = "from airflow_hive_federation.metastore.grpc_channel import grpc; grpc.experimental.ChannelOptions"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 # Streams
