@@ -185,7 +185,19 @@ def _put(ttype: int, inner: Any, name: str) -> Put:
     def put(message: Any, item: Any) -> None:
         setattr(message, name, item)
 
-    return put
+    def put_text(message: Any, item: Any) -> None:
+        _check_text((item,))
+        setattr(message, name, item)
+
+    return put_text if ttype == layout.STRING else put
+
+
+def _check_text(items: Any) -> None:
+    """Tell text from bytes here: protobuf 5 raises a ``SystemError`` where bytes are no UTF-8.
+
+    :raises TypeError: if one is bytes.
+    """
+    "".join(items)
 
 
 def _put_struct(kind: Any, name: str) -> Put:
@@ -220,7 +232,11 @@ def _put_list(inner: Any, name: str) -> Put:
     def put_scalars(message: Any, items: Any) -> None:
         getattr(message, name).extend(items)
 
-    return put_scalars
+    def put_texts(message: Any, items: Any) -> None:
+        _check_text(items)
+        getattr(message, name).extend(items)
+
+    return put_texts if ttype == layout.STRING else put_scalars
 
 
 def _put_map(inner: Any, name: str) -> Put:
