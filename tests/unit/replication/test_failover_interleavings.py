@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.errors import HiveFederationError, MetastoreUnreachableError
+from airflow_hive_federation.errors import FailoverError, HiveFederationError, MetastoreUnreachableError
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.heartbeat import Heartbeat
 from airflow_hive_federation.metastore.idl import types
@@ -421,6 +421,33 @@ def test_a_failover_that_nobody_disturbs(make_world: Callable[[str], World]) -> 
         "TargetNotOursError",
     ]
     assert (world.source.is_writable, world.target.is_writable) == (False, True)
+
+
+def test_a_target_that_does_not_answer_stops_a_roll_back(make_world: Callable[[str], World]) -> None:
+    """It may have been let go meanwhile, and be written."""
+    world = make_world("started")
+    world.target.is_up = False
+    assert outcomes(world, ["roll back"]) == ["MetastoreUnreachableError"]
+    assert not world.source.is_writable
+    with world.pools() as (source, target):
+        failover.roll_back_failover(source, target, POLICY, target_lost=True, progress=quiet)
+    assert world.source.is_writable
+
+
+@pytest.mark.parametrize("altered", [{}, {**DEMOTED, markers.POLICY: "another"}], ids=["opened", "another's"])
+def test_a_source_that_is_altered_during_a_switch_keeps_the_target_closed(
+    make_world: Callable[[str], World], altered: Mapping[str, str]
+) -> None:
+    """By hand, say: no lock keeps a person out."""
+    world = make_world("started")
+
+    def alter(step: str) -> None:
+        if step == "target becomes source":
+            world.source.parameters = dict(altered)
+
+    with world.pools() as (source, target), pytest.raises(FailoverError, match="is no replica any more"):
+        failover.switch_roles(source, target, POLICY, progress=quiet, on_step=alter)
+    assert not world.target.is_writable
 
 
 def test_a_source_that_comes_back_after_a_take_over_is_not_opened(
