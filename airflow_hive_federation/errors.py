@@ -50,6 +50,7 @@
     │   ├── HostKeyError                  a host whose key is unknown, or another than the known one
     │   ├── TunnelAuthenticationError     a hop refuses the user and key
     │   └── TunnelUnreachableError        a hop, or the metastore behind it, does not answer  (retryable)
+    ├── GatewayError                  a call that the gateway refuses; ``status`` says of which kind it is
     ├── SparkJobError                 a Spark job of ours failed
     └── EmbeddedError                 the local metastore
         ├── JavaNotFoundError · JarDownloadError
@@ -336,6 +337,10 @@ class TunnelUnreachableError(TunnelError):
     """A hop, or what lies behind the last one, does not answer."""
 
     retryable = True
+
+
+class GatewayError(HiveFederationError):
+    """The gateway refuses a call; ``status`` says why in one word."""
 
 
 class SparkJobError(HiveFederationError):

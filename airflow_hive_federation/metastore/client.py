@@ -21,7 +21,10 @@ from airflow_hive_federation.metastore.calls.partitions import PartitionCalls
 from airflow_hive_federation.metastore.calls.transactions import TransactionCalls
 from airflow_hive_federation.metastore.compat import FALLBACKS, is_too_old
 from airflow_hive_federation.metastore.connection import Connection
+from airflow_hive_federation.metastore.grpc_streams import PARTITIONS, NotStreamed, stream_partitions
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.idl.service import METHODS
+from airflow_hive_federation.metastore.plugins import load_class
 from airflow_hive_federation.metastore.retry import is_idempotent
 from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings
 from airflow_hive_federation.metastore.struct import Fault
@@ -38,6 +41,16 @@ class MetastoreClient(PartitionCalls, TransactionCalls):
     definition is an attribute (``client.get_table_req(request)``); where a name is taken by a method of
     ours, ``client.call("get_tables", …)`` reaches the raw one.
     """
+
+    def __new__(cls, settings: MetastoreSettings) -> Self:
+        """Make an instance of the class that the settings name, wherever a client is made.
+
+        :raises ConfigurationError: they name none that fits.
+        """
+        kind = cls
+        if cls is MetastoreClient and settings.client_class is not None:
+            kind = load_class(settings.client_class, MetastoreClient, "metastore.custom.client.class")
+        return super().__new__(kind)
 
     def __init__(self, settings: MetastoreSettings) -> None:
         self.settings = settings
@@ -119,6 +132,18 @@ class MetastoreClient(PartitionCalls, TransactionCalls):
     ) -> None:
         self.close()
 
+    def _streamed_partitions(self, database: str, table: str) -> Iterator[types.Partition]:
+        """See :meth:`.PartitionCalls._streamed_partitions`."""
+        if PARTITIONS in self._unsupported:
+            raise NotStreamed("the server offers no streams", offered=False)
+        channel, deadline = self._connected().channel, Deadline(self.settings.call_timeout_s)
+        try:
+            yield from stream_partitions(channel, deadline, self.settings.catalog, database, table)
+        except NotStreamed as error:
+            if not error.offered:
+                self._unsupported.add(PARTITIONS)
+            raise
+
     def _call(self, method: str, args: tuple[Any, ...]) -> Any:
         deadline: Deadline | None = None
         for attempt in range(len(self._endpoints) + 1):
@@ -174,9 +199,10 @@ class MetastoreClient(PartitionCalls, TransactionCalls):
 
 
 def _foreign(endpoint: Endpoint, error: Exception, method: str) -> MetastoreProtocolError:
+    done = "" if is_idempotent(method) else " The call may have been carried out."
     return MetastoreProtocolError(
-        f"{method}: what answers at {endpoint} is no Hive metastore: {error}",
-        remedy="Check host and port, and the scheme: thrift://, thrift+tls://, http:// or https://.",
+        f"{method}: what answers at {endpoint} is no Hive metastore: {error}.{done}",
+        remedy="Check host and port, and the scheme: thrift://, thrift+tls://, http://, https:// or grpc://.",
         uri=str(endpoint),
         method=method,
     )
@@ -209,8 +235,8 @@ def _unreachable(causes: list[tuple[Endpoint, Exception]]) -> Exception:
     if all(isinstance(error, ForeignProtocol | ssl.SSLError) for _, error in causes):
         return MetastoreProtocolError(
             f"What answers is no Hive metastore, or not with this transport: {told}",
-            remedy="Check host and port, the scheme (thrift://, thrift+tls://, http://, https://), the "
-            "certificates, and whether the server asks for Kerberos or a password.",
+            remedy="Check host and port, the scheme (thrift://, thrift+tls://, http://, https://, "
+            "grpc://), the certificates, and whether the server asks for Kerberos or a password.",
             uris=uris,
         )
     return MetastoreUnreachableError(

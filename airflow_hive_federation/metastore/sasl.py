@@ -115,9 +115,17 @@ class SaslChannel:
             self._answer = io.BytesIO(self._mechanism.unwrap(self._read(length, deadline)))
         return data
 
+    def has_more(self) -> bool:
+        """See :meth:`Channel.has_more`."""
+        return bool(self._answer.read(1))
+
     def is_stale(self) -> bool:
         """See :meth:`Channel.is_stale`."""
         return self._channel.is_stale()
+
+    def interrupt(self) -> None:
+        """End the wait of another thread; see :meth:`SocketChannel.interrupt`."""
+        getattr(self._channel, "interrupt", self._channel.close)()
 
     def close(self) -> None:
         """See :meth:`Channel.close`."""

@@ -12,6 +12,12 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore.grpc_settings import (
+    DEFAULT_GRPC_PORT,
+    LOOPBACK,
+    GrpcSettings,
+    check_grpc,
+)
 from airflow_hive_federation.metastore.message_bounds import MAX_MESSAGE_BYTES
 
 DEFAULT_PORT = 9083
@@ -35,8 +41,8 @@ CAPABILITIES = (
     "HIVESQL",
 )
 
-_PLAIN, _TLS = ("thrift", "http"), ("thrift+tls", "https")
-_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+_PLAIN, _TLS = ("thrift", "http", "grpc"), ("thrift+tls", "https", "grpc+tls")
+_PORTS = {"http": 80, "https": 443, "grpc": DEFAULT_GRPC_PORT, "grpc+tls": DEFAULT_GRPC_PORT}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +136,11 @@ class Endpoint:
         return self.scheme in {"http", "https"}
 
     @property
+    def is_grpc(self) -> bool:
+        """Whether a gateway answers there, by gRPC."""
+        return self.scheme in {"grpc", "grpc+tls"}
+
+    @property
     def is_tls(self) -> bool:
         """Whether the scheme itself asks for TLS."""
         return self.scheme in _TLS
@@ -179,8 +190,9 @@ class MetastoreSettings:
     """Where a metastore is and how to speak to it.
 
     :param uris: servers of the same metastore: ``thrift://host:9083`` (TCP), ``thrift+tls://host:9083``,
-        ``http://host:9001/metastore`` or ``https://…`` (Hive's HTTP transport).
-    :param tls: TLS files; with it ``thrift://`` uses TLS as well.
+        ``http://host:9001/metastore`` or ``https://…`` (Hive's HTTP transport); ``grpc://host:9084`` or
+        ``grpc+tls://host:9084`` (a gateway).
+    :param tls: TLS files; with it ``thrift://`` uses TLS as well, and ``grpc://`` on loopback.
     :param http_headers: HTTP headers to send with every request, a bearer token for instance.
     :param authentication: how we prove who we are; ``None`` is not at all: the server believes ``user``.
     :param user: user in whose name to act (``set_ugi``, or the user header of HTTP); ``None`` is who is
@@ -192,7 +204,11 @@ class MetastoreSettings:
     :param catalog: Hive catalog that calls mean where none is named.
     :param capabilities: what the caller can do with the tables it asks for; see ``CAPABILITIES``.
     :param identifier: name under which the server's log knows the caller.
-    :param dialer: how to get to the servers; ``None`` is by TCP from here. TLS does not go through it.
+    :param dialer: how to get to the servers; ``None`` is by TCP from here. TLS does not go through it, except
+        that of gRPC.
+    :param grpc: how a gateway is spoken to by gRPC, and who we are there.
+    :param client_class: dotted path of a subclass of ``MetastoreClient`` that takes its place (the design's
+        ``metastore.custom.client.class``, Hive's ``metastore.client.impl``).
     """
 
     uris: tuple[str, ...]
@@ -208,6 +224,8 @@ class MetastoreSettings:
     capabilities: tuple[str, ...] = CAPABILITIES
     identifier: str = "airflow-hive-federation"
     dialer: Dialer | None = field(default=None, repr=False, compare=False)
+    grpc: GrpcSettings = field(default_factory=GrpcSettings)
+    client_class: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "http_headers", MappingProxyType(dict(self.http_headers)))
@@ -223,13 +241,15 @@ class MetastoreSettings:
                 f"max_answer_bytes is {self.max_answer_bytes}.", remedy="Give a number of bytes above 0."
             )
         endpoints = self.endpoints()
-        if self.dialer is not None and (self.tls or any(one.is_tls for one in endpoints)):
+        plain = [one for one in endpoints if not one.is_grpc]
+        if self.dialer is not None and plain and (self.tls or any(one.is_tls for one in plain)):
             raise ConfigurationError(
                 "TLS through a tunnel is not supported.",
                 remedy="Use thrift:// or http://: the tunnel is encrypted up to its last hop.",
             )
         self._check_authentication(endpoints)
         self._check_http(endpoints)
+        check_grpc(self, endpoints)
 
     def _check_http(self, endpoints: tuple[Endpoint, ...]) -> None:
         plain = [one for one in endpoints if one.scheme == "http"]
@@ -238,7 +258,7 @@ class MetastoreSettings:
                 f"There are TLS files for {plain[0]}, which does without TLS.",
                 remedy="Write https://, or remove the TLS files.",
             )
-        exposed = [one for one in plain if one.host not in _LOOPBACK]
+        exposed = [one for one in plain if one.host not in LOOPBACK]
         if self.http_headers and self.dialer is None and exposed:
             raise ConfigurationError(
                 f"The HTTP headers, a bearer token perhaps, would travel to {exposed[0]} unencrypted.",
@@ -248,13 +268,13 @@ class MetastoreSettings:
     def _check_authentication(self, endpoints: tuple[Endpoint, ...]) -> None:
         if self.authentication is None:
             return
-        if any(one.is_http for one in endpoints):
+        if any(one.is_http or one.is_grpc for one in endpoints):
             raise ConfigurationError(
-                "Kerberos and passwords of SASL do not go over HTTP.",
+                "Kerberos and passwords of SASL do not go over HTTP or gRPC.",
                 remedy="Use thrift:// or thrift+tls:// URIs, or a bearer token.",
             )
         if isinstance(self.authentication, PlainSettings) and self.tls is None and self.dialer is None:
-            exposed = [one for one in endpoints if not one.is_tls and one.host not in _LOOPBACK]
+            exposed = [one for one in endpoints if not one.is_tls and one.host not in LOOPBACK]
             if exposed:
                 raise ConfigurationError(
                     f"The password would travel to {exposed[0]} unencrypted.",
@@ -304,9 +324,9 @@ def _parse(uri: str) -> Endpoint:
     if parts.scheme not in _PLAIN + _TLS or not parts.hostname or port == -1:
         raise ConfigurationError(
             f"{uri!r} is no metastore URI.",
-            remedy="Write thrift://host:port, thrift+tls://host:port, http(s)://host:port/path.",
+            remedy="Write thrift://host:port, thrift+tls://host:port, http(s)://host:port/path, grpc://host:port.",
         )
     is_http = parts.scheme in {"http", "https"}
-    default = {"http": 80, "https": 443}.get(parts.scheme, DEFAULT_PORT)
+    default = _PORTS.get(parts.scheme, DEFAULT_PORT)
     path = (parts.path or DEFAULT_HTTP_PATH) if is_http else ""
     return Endpoint(scheme=parts.scheme, host=parts.hostname, port=port or default, path=path)

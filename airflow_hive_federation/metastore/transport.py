@@ -7,6 +7,7 @@ time over) or as :class:`ForeignProtocol` (something else answers).
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import io
 import select
@@ -80,6 +81,9 @@ class Channel(Protocol):
     def is_stale(self) -> bool:
         """Whether the peer closed the connection, or spoke, while nothing was asked."""
 
+    def has_more(self) -> bool:
+        """Whether more of the answer has come than was taken."""
+
     def close(self) -> None:
         """Close; never fails."""
 
@@ -90,6 +94,11 @@ def open_channel(endpoint: Endpoint, settings: MetastoreSettings, deadline: Dead
     :raises OSError: if nothing answers there, or TLS fails (:class:`ssl.SSLError`).
     :raises HiveFederationError: if the way there, a tunnel for instance, fails.
     """
+    if endpoint.is_grpc:
+        # Late, for it imports grpcio, which is an extra.
+        from airflow_hive_federation.metastore.grpc_channel import GrpcChannel
+
+        return GrpcChannel(endpoint, settings)
     sock: socket.socket | Wire
     if settings.dialer is not None:
         sock = settings.dialer.dial(endpoint.host, endpoint.port, deadline.remaining_s())
@@ -120,9 +129,17 @@ class SocketChannel:
         """See :meth:`Channel.receive`."""
         return _receive(self._sock, size, deadline)
 
+    def has_more(self) -> bool:
+        """See :meth:`Channel.has_more`; what the socket holds, the next call finds."""
+        return False
+
     def is_stale(self) -> bool:
         """See :meth:`Channel.is_stale`."""
         return _readable(self._sock)
+
+    def interrupt(self) -> None:
+        """End the wait of another thread for this connection, which is broken from then on; never fails."""
+        _interrupt(self._sock)
 
     def close(self) -> None:
         """See :meth:`Channel.close`."""
@@ -171,16 +188,25 @@ class HttpChannel:
             data = self._body.read(size)
         return data
 
+    def has_more(self) -> bool:
+        """See :meth:`Channel.has_more`."""
+        return bool(self._body.read(1))
+
     def is_stale(self) -> bool:
         """See :meth:`Channel.is_stale`."""
         return _readable(self._sock)
+
+    def interrupt(self) -> None:
+        """End the wait of another thread for this connection, which is broken from then on; never fails."""
+        _interrupt(self._sock)
 
     def close(self) -> None:
         """See :meth:`Channel.close`."""
         self._sock.close()
 
     def _read_answer(self, deadline: Deadline) -> bytes:
-        answer = http.client.HTTPResponse(_DeadlineFile(self._sock, deadline))  # type: ignore[arg-type]
+        file = _DeadlineFile(self._sock, deadline)
+        answer = http.client.HTTPResponse(file)  # type: ignore[arg-type]
         try:
             answer.begin()
             body = answer.read(self._max_answer_bytes + 1)
@@ -192,6 +218,8 @@ class HttpChannel:
             raise ForeignProtocol(f"its answer is longer than {self._max_answer_bytes} bytes")
         if answer.status != http.HTTPStatus.OK or not body:
             raise ForeignProtocol(f"HTTP {answer.status} {answer.reason} for {self._endpoint.path}")
+        if file.has_more:
+            raise ForeignProtocol("something follows the answer")
         return body
 
 
@@ -201,19 +229,40 @@ class _DeadlineFile(io.RawIOBase):
     def __init__(self, sock: socket.socket | Wire, deadline: Deadline) -> None:
         self._sock = sock
         self._deadline = deadline
+        self._ended = False
+        #: Whether bytes came that are no part of the answer.
+        self.has_more = False
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        return io.BufferedReader(self)
+        return _Reader(self)
 
     def readable(self) -> bool:
         return True
 
+    def end(self, reader: io.BufferedReader) -> None:
+        """Look, when the answer is read, at what the reader has taken beside it."""
+        self._ended = True
+        self.has_more = bool(reader.peek(1))
+
     def readinto(self, buffer: Any) -> int:
+        if self._ended:
+            return 0
         self._sock.settimeout(self._deadline.remaining_s())
         try:
             return self._sock.recv_into(buffer)
         except TimeoutError as error:
             raise self._deadline.passed() from error
+
+
+class _Reader(io.BufferedReader):
+    """Buffers a :class:`_DeadlineFile`; http.client closes it behind the answer."""
+
+    raw: _DeadlineFile
+
+    def close(self) -> None:
+        if not self.closed:
+            self.raw.end(self)
+        super().close()
 
 
 def _connect(endpoint: Endpoint, tls: TlsSettings | None, deadline: Deadline) -> socket.socket:
@@ -281,10 +330,19 @@ def _receive(sock: socket.socket | Wire, size: int, deadline: Deadline) -> bytes
     return data
 
 
+def _interrupt(sock: socket.socket | Wire) -> None:
+    if not isinstance(sock, socket.socket):
+        sock.close()
+        return
+    # A thread that waits for a socket does not see that another one closes it.
+    with contextlib.suppress(OSError):
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+
 def _readable(sock: socket.socket | Wire) -> bool:
     if not isinstance(sock, socket.socket):
         return sock.has_input()
-    if sock.fileno() < 0:
+    if sock.fileno() < 0 or (isinstance(sock, ssl.SSLSocket) and sock.pending()):
         return True
     poll = select.poll()
     poll.register(sock, select.POLLIN | select.POLLHUP | select.POLLERR)

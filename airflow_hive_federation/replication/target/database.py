@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import LocationConflictError, MetastoreError, NoSuchObjectError
+from airflow_hive_federation.model.side_parameters import without_side_parameters
 from airflow_hive_federation.replication.metadata.directories import Claim
 from airflow_hive_federation.replication.metadata.layout import TargetLayout
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -56,7 +57,7 @@ def reserve_target(
     """
     state = find_target(client, policy)
     parameters = {
-        **markers.without_side_parameters(source.parameters),
+        **without_side_parameters(source.parameters),
         **markers.database_markers(policy.name, checkpoint),
     }
     if state.state is TargetState.ABSENT:

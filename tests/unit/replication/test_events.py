@@ -214,3 +214,42 @@ def test_where_the_change_manager_keeps_the_files_of_an_event() -> None:
     )
     event = parse_event(made("INSERT", {"files": files[:1]}))
     assert [uri for uri, _ in event.kept] == [uri for uri, _ in ev.kept_files(files[:1])]
+
+
+@pytest.mark.parametrize("place", ["dbName", "tableName", "eventType", "messageFormat", "message"])
+def test_a_heading_that_is_no_text_is_an_event_like_others(place: str) -> None:
+    raw = made("COMMIT_TXN", {"txnid": 1})
+    setattr(raw, place, b"\xff")
+    event = ev.read_event(raw)
+    assert event.event_id == 7
+    if place in {"dbName", "eventType"}:
+        assert r"\xff" in (event.database if place == "dbName" else event.event_type)
+
+
+def test_a_table_whose_name_is_no_text_is_named_where_its_event_cannot_be_read() -> None:
+    raw = made("DROP_PARTITION", "[]")
+    raw.tableName = b"\xff"
+    event = ev.read_event(raw)
+    assert isinstance(event, ev.UnreadableEvent)
+    assert event.table == r"\xff"
+
+
+@pytest.mark.parametrize("number", ["1e999", "Infinity", "NaN", "[]", '"x"', "9" * 5000])
+def test_numbers_that_are_none_are_unreadable(number: str) -> None:
+    for kind, message in (
+        ("COMMIT_TXN", f'{{"txnid":{number}}}'),
+        ("OPEN_TXN", f'{{"fromTxnId":{number},"toTxnId":1}}'),
+        ("ALLOC_WRITE_ID_EVENT", f'{{"txnIdList":[1],"writeIdList":[{number}]}}'),
+    ):
+        assert isinstance(ev.read_event(made(kind, message)), ev.UnreadableEvent), message
+
+
+@pytest.mark.parametrize("form", [ev.JSON_FORMAT, ev.GZIP_FORMAT, None])
+def test_messages_of_more_values_or_levels_than_there_may_be(form: str | None) -> None:
+    for text in ("[" * 200_000, '{"txnid":[' + "[]," * 1_100_000 + "1]}"):
+        message = base64.b64encode(gzip.compress(text.encode())).decode() if form == ev.GZIP_FORMAT else text
+        raw = made("COMMIT_TXN", message)
+        raw.messageFormat = form
+        event = ev.read_event(raw)
+        assert isinstance(event, ev.UnreadableEvent)
+        assert "deep" in event.reason or "more than" in event.reason

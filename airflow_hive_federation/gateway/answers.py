@@ -1,0 +1,130 @@
+"""Lists in answers: names that a caller may not see are left out, other names are written for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from airflow_hive_federation.gateway.messages import REPLY, STRING, Walk, read_fields, read_head, text_bytes
+from airflow_hive_federation.gateway.names import Reference, references, renamed
+from airflow_hive_federation.metastore.connection import message_types
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+from airflow_hive_federation.metastore.struct import Struct
+
+#: Whether a database, or a table of it, is shown.
+Keep = Callable[[str, str | None], bool]
+#: The name to write for a database.
+Rename = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Where the list of an answer is, and of what.
+
+    :param path: ids of the fields that lead to it.
+    :param element: struct of its elements; ``None`` where they are names.
+    :param of_tables: its names are those of tables of the database that the call named.
+    """
+
+    path: tuple[int, ...] = (0,)
+    element: type[Struct] | None = None
+    of_tables: bool = False
+
+
+LISTINGS: dict[str, Listing] = {
+    "get_all_databases": Listing(),
+    "get_all_functions": Listing((0, 1), types.Function),
+    "get_all_tables": Listing(of_tables=True),
+    "get_databases": Listing(),
+    "get_databases_req": Listing((0, 1), types.Database),
+    "get_next_notification": Listing((0, 1), types.NotificationEvent),
+    "get_table_meta": Listing(element=types.TableMeta),
+    "get_table_names_by_filter": Listing(of_tables=True),
+    "get_tables": Listing(of_tables=True),
+    "get_tables_by_type": Listing(of_tables=True),
+}
+
+
+def filtered(method: str, answer: bytes, named: list[Reference], keep: Keep) -> bytes:
+    """Return the answer without the elements of its list that are not shown.
+
+    An event of the log that names no database is left out, too: its message may name any.
+
+    :param named: what the call named, as the upstream knows it.
+    :raises MalformedMessage: it is no such answer.
+    """
+    listing = LISTINGS[method]
+    if (place := _find(answer, listing.path)) is None:
+        return answer
+    start, end = place
+    database = named[0].database if named else ""
+    ttype, kept = answer[start], []
+    for first, last in elements(answer, start):
+        if listing.element is not None:
+            found = references(answer, first, listing.element)
+            shown = bool(found) and all(keep(one.database, one.table) for one in found)
+        else:
+            name = answer[first + 4 : last].decode(errors="replace")
+            shown = keep(database, name) if listing.of_tables else keep(name, None)
+        if shown:
+            kept.append(answer[first:last])
+    return b"".join([answer[:start], bytes([ttype]), len(kept).to_bytes(4, "big"), *kept, answer[end:]])
+
+
+def with_names(method: str, answer: bytes, rename: Rename) -> bytes:
+    """Return the answer with other names of databases.
+
+    :raises MalformedMessage: it is no such answer.
+    """
+    head = read_head(answer)
+    if head.kind != REPLY:
+        return answer
+    listing = LISTINGS.get(method)
+    if listing is None or listing.element is not None:
+        found = references(answer, head.body, message_types(method)[1])
+        return renamed(answer, found, rename)
+    if listing.of_tables or (place := _find(answer, listing.path)) is None:
+        return answer
+    start, end = place
+    names = [answer[first + 4 : last].decode() for first, last in elements(answer, start)]
+    data = b"".join(text_bytes(rename(one.lower())) for one in names)
+    return answer[: start + 5] + data + answer[end:]
+
+
+def elements(data: bytes, position: int) -> list[tuple[int, int]]:
+    """Return where the elements of the list at a position begin and end.
+
+    :raises MalformedMessage: it is no list.
+    """
+    walk = Walk(_nothing).over(data)
+    walk.need(position, 5)
+    ttype, size = data[position], int.from_bytes(data[position + 1 : position + 5], "big", signed=True)
+    position, found = position + 5, []
+    for _ in range(size):
+        end = walk.need(walk.value(position, ttype, 0), 0)
+        found.append((position, end))
+        position = end
+    return found
+
+
+def text_list(names: list[str]) -> bytes:
+    """Write a list of texts."""
+    return bytes([STRING]) + len(names).to_bytes(4, "big") + b"".join(map(text_bytes, names))
+
+
+def _find(answer: bytes, path: tuple[int, ...]) -> tuple[int, int] | None:
+    head = read_head(answer)
+    if head.kind != REPLY:
+        return None
+    position, end = head.body, 0
+    for number in path:
+        field = next((one for one in read_fields(answer, position) if one.number == number), None)
+        if field is None:
+            return None
+        position, end = field.start, field.end
+    return position, end
+
+
+def _nothing(_size: int) -> bytes:
+    raise MalformedMessage("it ends too soon")

@@ -1,0 +1,156 @@
+"""Certificates of the gateway's fronts: TLS by default, files read again when they change."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from airflow_hive_federation.errors import ConfigurationError
+
+log = logging.getLogger(__name__)
+
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+Stamp = tuple[tuple[str, int, int, int], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerTls:
+    """The files that a front proves itself with, and asks its clients by.
+
+    :param cert_file: PEM file of the certificate, and of those between it and the authority.
+    :param key_file: PEM file of its key; ``None`` if it is in ``cert_file``.
+    :param key_password: password of the key.
+    :param client_ca_file: PEM file of the authorities whose clients are let in (mutual TLS); ``None`` asks
+        clients for no certificate.
+    """
+
+    cert_file: str
+    key_file: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+    client_ca_file: str | None = None
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Paths of all files."""
+        return tuple(one for one in (self.cert_file, self.key_file, self.client_ca_file) if one)
+
+    def context(self) -> ssl.SSLContext:
+        """Build the context of a server.
+
+        :raises ConfigurationError: a file is missing, or is no certificate or key.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            context.load_cert_chain(self.cert_file, self.key_file, lambda: self.key_password or "")
+            if self.client_ca_file is not None:
+                context.load_verify_locations(cafile=self.client_ca_file)
+                context.verify_mode = ssl.CERT_REQUIRED
+        except OSError as error:  # ssl.SSLError is one
+            raise ConfigurationError(
+                f"TLS files {', '.join(self.files)} cannot be used: {error}",
+                remedy="Give readable PEM files; the key must belong to the certificate.",
+            ) from error
+        return context
+
+    def contents(self) -> tuple[bytes, bytes, bytes | None]:
+        """Return certificate chain, key and authorities of clients as PEM, for servers that take no files.
+
+        :raises ConfigurationError: a file cannot be read.
+        """
+        try:
+            chain = Path(self.cert_file).read_bytes()
+            key = Path(self.key_file).read_bytes() if self.key_file else chain
+            clients = Path(self.client_ca_file).read_bytes() if self.client_ca_file else None
+        except OSError as error:
+            raise ConfigurationError(
+                f"TLS files {', '.join(self.files)} cannot be read: {error}",
+                remedy="Give readable PEM files.",
+            ) from error
+        return chain, key, clients
+
+
+class Certificates:
+    """The files of a front, which are read again when they have changed.
+
+    Files that cannot be used, perhaps because they are half written, change nothing: what was read before
+    serves on, and the log says so.
+
+    :raises ConfigurationError: the files cannot be used at the start.
+    """
+
+    def __init__(self, tls: ServerTls) -> None:
+        self.tls = tls
+        self._lock = threading.Lock()
+        self._stamp = _stamp(tls.files)
+        self._context = tls.context()
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context for the next connection."""
+        self.changed()
+        return self._context
+
+    def changed(self, then: Callable[[], None] | None = None) -> bool:
+        """Read the files again if they have changed; return whether new ones are in use.
+
+        :param then: called if so.
+        """
+        with self._lock:
+            stamp = _stamp(self.tls.files)
+            if stamp == self._stamp or not stamp:
+                return False
+            self._stamp = stamp
+            try:
+                self._context = self.tls.context()
+            except ConfigurationError as error:
+                log.warning("changed certificates are not used, the former ones are: %s", error)
+                return False
+        log.info("certificates were read again: %s", ", ".join(self.tls.files))
+        if then is not None:
+            then()
+        return True
+
+
+def check_exposure(host: str, tls: ServerTls | None, *, allow_plain: bool) -> None:
+    """Refuse to serve in plain text where others can listen.
+
+    :param host: address to listen at.
+    :param allow_plain: the operator accepts it.
+    :raises ConfigurationError: the address is not loopback, there are no certificates, and nobody said so.
+    """
+    if tls is None and not allow_plain and not is_loopback(host):
+        raise ConfigurationError(
+            f"The gateway would serve {host or 'all addresses'} in plain text.",
+            remedy="Give a certificate (cert_file, key_file), listen at 127.0.0.1, or say allow_plain where "
+            "the network is trusted.",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    return host in _LOOPBACK or host.startswith("127.")
+
+
+def subject_of(certificate: object) -> str:
+    """Return the common name of a client's certificate, as :meth:`ssl.SSLSocket.getpeercert` gives it."""
+    if not isinstance(certificate, dict):
+        return ""
+    return next(
+        (value for group in certificate.get("subject", ()) for key, value in group if key == "commonName"), ""
+    )
+
+
+def _stamp(files: tuple[str, ...]) -> Stamp:
+    try:
+        return tuple(
+            (one, status.st_mtime_ns, status.st_size, status.st_ino)
+            for one in files
+            for status in [Path(one).stat()]
+        )
+    except OSError:
+        # Between removal and renaming: what was read before serves on.
+        return ()

@@ -1,0 +1,320 @@
+"""The handler behind all fronts: rules, names, the way to the metastore, and the record of each call."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from airflow_hive_federation.errors import HiveFederationError
+from airflow_hive_federation.gateway.answers import LISTINGS, filtered, with_names
+from airflow_hive_federation.gateway.handler import (
+    Caller,
+    Cancellation,
+    Deadline,
+    Status,
+    refusal,
+    refused,
+    status_of,
+)
+from airflow_hive_federation.gateway.messages import EXCEPTION, Emit, read_head
+from airflow_hive_federation.gateway.methods import ACCESS, OF_NO_DATABASE, Access
+from airflow_hive_federation.gateway.metrics import Metrics
+from airflow_hive_federation.gateway.names import Reference, references, renamed
+from airflow_hive_federation.gateway.old_clients import (
+    SUBSTITUTES,
+    is_unknown_method,
+    substituted_answer,
+    substituted_call,
+)
+from airflow_hive_federation.gateway.rules import Rules
+from airflow_hive_federation.gateway.upstream import Upstream
+from airflow_hive_federation.metastore.connection import message_types
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+from airflow_hive_federation.metastore.wire import WireFormatError
+
+access_log = logging.getLogger("airflow_hive_federation.gateway.access")
+
+#: Reading calls about transactions: they have to see what the caller has just written.
+_OF_TRANSACTIONS = OF_NO_DATABASE | {
+    "get_latest_txnid_in_conflict",
+    "get_max_allocated_table_write_id",
+    "get_open_txns_info",
+    "get_valid_write_ids",
+    "show_locks",
+}
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call on its way.
+
+    :param named: databases and tables it names, as the upstream knows them; empty if nobody looked.
+    """
+
+    method: str
+    message: bytes
+    caller: Caller
+    deadline: Deadline
+    cancellation: Cancellation | None
+    named: tuple[Reference, ...] = ()
+
+
+class Target(Protocol):
+    """Where calls go."""
+
+    #: Whether it has to know what a call names.
+    wants_names: bool
+
+    def relay(self, call: Call, emit: Emit) -> None:
+        """Have the call answered.
+
+        :raises HiveFederationError: the metastore does not answer, or the call cannot be made.
+        """
+
+
+class Metastore:
+    """One metastore, with an upstream for reading calls beside the main one if there is such.
+
+    :param upstream: answers every call.
+    :param reading: answers calls that only read, transactions apart.
+    """
+
+    wants_names = False
+
+    def __init__(self, upstream: Upstream, reading: Upstream | None = None) -> None:
+        self.upstream = upstream
+        self.reading = reading
+        # Methods that the server lacks, as it has said.
+        self._lacks: set[str] = set()
+
+    @property
+    def upstreams(self) -> tuple[Upstream, ...]:
+        """All upstreams."""
+        return (self.upstream,) if self.reading is None else (self.upstream, self.reading)
+
+    def relay(self, call: Call, emit: Emit) -> None:
+        """See :meth:`Target.relay`; calls of old clients are asked as the server knows them."""
+        if call.method not in SUBSTITUTES:
+            self._exchange(call.method, call.message, call, emit)
+            return
+        if call.method not in self._lacks:
+            held = _HoldFaults(emit)
+            self._exchange(call.method, call.message, call, held)
+            if not held.fault:
+                return
+            if not is_unknown_method(held.fault):
+                emit(held.fault)
+                return
+            self._lacks.add(call.method)
+        method, message = substituted_call(call.method, call.message)
+        parts: list[bytes] = []
+        self._exchange(method, message, call, parts.append)
+        emit(substituted_answer(call.method, b"".join(parts)))
+
+    def close(self) -> None:
+        """Close all connections."""
+        for upstream in self.upstreams:
+            upstream.close()
+
+    def _exchange(self, method: str, message: bytes, call: Call, emit: Emit) -> None:
+        upstream = self.upstream
+        if self.reading is not None and ACCESS.get(method) is Access.READ and method not in _OF_TRANSACTIONS:
+            upstream = self.reading
+        upstream.exchange(
+            method, message, call.caller, call.deadline, emit=emit, cancellation=call.cancellation
+        )
+
+
+class Gateway:
+    """Answers the calls of all fronts; see :class:`.handler.Handler`.
+
+    :param target: where calls go.
+    :param rules: what is allowed.
+    :param aliases: names of databases as clients know them → as the target does.
+    :param metrics: counts the calls.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        rules: Rules | None = None,
+        *,
+        aliases: Mapping[str, str] | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.metrics = metrics or Metrics()
+        self._target = target
+        self._rules = rules or Rules()
+        self._inside = {alias.lower(): name.lower() for alias, name in (aliases or {}).items()}
+        self._outside = {name: alias for alias, name in self._inside.items()}
+
+    def answer(
+        self,
+        method: str,
+        message: bytes,
+        caller: Caller,
+        deadline: Deadline,
+        *,
+        cancellation: Cancellation | None = None,
+    ) -> bytes:
+        """See :meth:`.handler.Handler.answer`."""
+        try:
+            return self.ask(method, message, caller, deadline, cancellation=cancellation)
+        except HiveFederationError as error:
+            return refusal(method, read_head(message).sequence_id, error)
+
+    def ask(
+        self,
+        method: str,
+        message: bytes,
+        caller: Caller,
+        deadline: Deadline,
+        *,
+        cancellation: Cancellation | None = None,
+    ) -> bytes:
+        """See :meth:`.handler.Handler.ask`."""
+        parts: list[bytes] = []
+        self.relay(method, message, caller, deadline, emit=parts.append, cancellation=cancellation)
+        return b"".join(parts)
+
+    def relay(
+        self,
+        method: str,
+        message: bytes,
+        caller: Caller,
+        deadline: Deadline,
+        *,
+        emit: Callable[[bytes], None],
+        cancellation: Cancellation | None = None,
+    ) -> None:
+        """See :meth:`.handler.Handler.relay`."""
+        record = _Record(self.metrics, method, message, caller, emit)
+        try:
+            self._relay(Call(method, message, caller, deadline, cancellation), record)
+        except (MalformedMessage, WireFormatError) as error:
+            record.error = refused(Status.INVALID, f"{method}: this is no such call or answer: {error}")
+            raise record.error from error
+        except HiveFederationError as error:
+            record.error = error
+            raise
+        finally:
+            record.write()
+
+    def _relay(self, call: Call, record: _Record) -> None:
+        unlimited = self._rules.unlimited(call.method, call.caller)
+        if unlimited and not self._inside and not self._target.wants_names:
+            self._target.relay(call, record)
+            return
+        head = read_head(call.message)
+        named = references(call.message, head.body, message_types(call.method)[0])
+        record.named = named
+        self._rules.check(call.method, call.caller, named)
+        message = renamed(call.message, named, self._to_inside)
+        if message is not call.message:
+            named = references(message, head.body, message_types(call.method)[0])
+        inner = Call(call.method, message, call.caller, call.deadline, call.cancellation, tuple(named))
+        filters = not unlimited and call.method in LISTINGS
+        if not filters and not self._inside:
+            self._target.relay(inner, record)
+            return
+        parts: list[bytes] = []
+        self._target.relay(inner, parts.append)
+        answer = b"".join(parts)
+        if filters:
+            answer = filtered(call.method, answer, named, self._keep(call))
+        record(with_names(call.method, answer, self._to_outside) if self._inside else answer)
+
+    def _keep(self, call: Call) -> Callable[[str, str | None], bool]:
+        def keep(database: str, table: str | None) -> bool:
+            return self._rules.shown(call.method, call.caller, self._to_outside(database.lower()), table)
+
+        return keep
+
+    def _to_inside(self, name: str) -> str:
+        if name in self._inside:
+            return self._inside[name]
+        if name in self._outside:
+            raise refused(
+                Status.DENIED,
+                f"Database {name} is not known through this gateway by that name.",
+                remedy=f"Call it {self._outside[name]}.",
+            )
+        return name
+
+    def _to_outside(self, name: str) -> str:
+        return self._outside.get(name, name)
+
+
+class _HoldFaults:
+    """Passes an answer on, but keeps one that is a fault of Thrift's."""
+
+    def __init__(self, emit: Emit) -> None:
+        self.fault = b""
+        self._emit = emit
+        self._began = False
+
+    def __call__(self, piece: bytes) -> None:
+        if not self._began and not self.fault and read_head(piece).kind == EXCEPTION:
+            self.fault = piece
+        elif self.fault:
+            self.fault += piece
+        else:
+            self._began = True
+            self._emit(piece)
+
+
+class _Record:
+    """What happened to a call, for the metrics and the access log; it holds no secret."""
+
+    def __init__(
+        self, metrics: Metrics, method: str, message: bytes, caller: Caller, emit: Callable[[bytes], None]
+    ) -> None:
+        self.error: HiveFederationError | None = None
+        self.named: list[Reference] = []
+        self._metrics = metrics
+        self._method = method
+        self._taken = len(message)
+        self._caller = caller
+        self._emit = emit
+        self._given = 0
+        self._fault = False
+        self._since = time.monotonic()
+
+    def __call__(self, piece: bytes) -> None:
+        if not self._given:
+            head = read_head(piece)
+            # The first field of a result has the number 0, and those of exceptions others.
+            self._fault = head.kind == EXCEPTION or piece[head.body + 1 : head.body + 3] not in {b"", b"\0\0"}
+        self._given += len(piece)
+        self._emit(piece)
+
+    def write(self) -> None:
+        seconds = time.monotonic() - self._since
+        status = str(status_of(self.error)) if self.error else "fault" if self._fault else "ok"
+        known = self._method if self._method in ACCESS else "other"
+        self._metrics.call(
+            self._caller.front, known, status, seconds=seconds, taken=self._taken, given=self._given
+        )
+        if access_log.isEnabledFor(logging.INFO):
+            access_log.info("%s", json.dumps(self._line(self._method, status, seconds), ensure_ascii=False))
+
+    def _line(self, method: str, status: str, seconds: float) -> dict[str, object]:
+        caller = self._caller
+        line: dict[str, object] = {
+            "front": caller.front,
+            "peer": caller.peer,
+            "user": caller.user,
+            "authentication": caller.authentication,
+            "method": method,
+            "status": status,
+            "ms": round(seconds * 1000, 3),
+            "bytes_in": self._taken,
+            "bytes_out": self._given,
+        }
+        if self.named:
+            line["databases"] = sorted({one.database for one in self.named})[:5]
+        return line

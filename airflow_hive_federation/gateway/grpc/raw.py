@@ -1,0 +1,139 @@
+"""The raw encoding: Thrift messages in gRPC's, passed on undecoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, MethodDescriptorProto, ServiceDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.wrappers_pb2 import BytesValue
+
+from airflow_hive_federation.errors import HiveFederationError
+from airflow_hive_federation.gateway.grpc.calls import Call, Calls
+from airflow_hive_federation.gateway.handler import Status, refusal, refused, status_of
+from airflow_hive_federation.gateway.messages import (
+    CALL as CALL_KIND,
+)
+from airflow_hive_federation.gateway.messages import (
+    LIST,
+    REPLY,
+    STOP,
+    STRING,
+    Head,
+    field_bytes,
+    head_bytes,
+    read_fields,
+    read_head,
+    text_bytes,
+)
+from airflow_hive_federation.metastore.grpc_wire import CALL, CALL_IN_PIECES, PACKAGE, SERVICE, unwrap, wrap
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+
+#: Refusals that a Thrift client understands as they are; the others are of the way, not of the call.
+_ANSWERS = frozenset({Status.UNKNOWN_METHOD, Status.DENIED, Status.FAILED})
+_GREETING = "set_ugi"
+
+
+class RawService:
+    """Every method of the interface definition, as its Thrift messages."""
+
+    names = (SERVICE,)
+
+    def handler(self, calls: Calls) -> grpc.GenericRpcHandler:
+        """Return what serves the service's paths."""
+
+        def call(request: bytes, context: grpc.ServicerContext) -> bytes:
+            return calls.answer(context, lambda under_way: wrap(_answer(calls, request, under_way)))
+
+        def call_in_pieces(request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+            return calls.stream(context, lambda under_way, emit: _relay(calls, request, under_way, emit))
+
+        return grpc.method_handlers_generic_handler(
+            SERVICE,
+            {
+                CALL: grpc.unary_unary_rpc_method_handler(call),
+                CALL_IN_PIECES: grpc.unary_stream_rpc_method_handler(call_in_pieces),
+            },
+        )
+
+    def add_to(self, pool: DescriptorPool) -> None:
+        """Describe the service for reflection."""
+        wrappers = FileDescriptorProto()
+        BytesValue.DESCRIPTOR.file.CopyToProto(wrappers)
+        pool.AddSerializedFile(wrappers.SerializeToString())
+        kind = ".google.protobuf.BytesValue"
+        methods = [
+            MethodDescriptorProto(name=CALL, input_type=kind, output_type=kind),
+            MethodDescriptorProto(
+                name=CALL_IN_PIECES, input_type=kind, output_type=kind, server_streaming=True
+            ),
+        ]
+        file = FileDescriptorProto(
+            name="airflow_hive_federation/gateway/v1/thrift.proto",
+            package=PACKAGE,
+            dependency=[wrappers.name],
+            service=[ServiceDescriptorProto(name=SERVICE.rpartition(".")[2], method=methods)],
+            syntax="proto3",
+        )
+        pool.AddSerializedFile(file.SerializeToString())
+
+
+def _answer(calls: Calls, request: bytes, call: Call) -> bytes:
+    head, message = _read(request)
+    if head.method == _GREETING:
+        return _greet(head, message, call)
+    try:
+        return calls.handler.ask(
+            head.method, message, call.caller, call.deadline, cancellation=call.cancellation
+        )
+    except HiveFederationError as error:
+        if status_of(error) not in _ANSWERS:
+            raise
+        return refusal(head.method, head.sequence_id, error)
+
+
+def _relay(calls: Calls, request: bytes, call: Call, emit: Any) -> None:
+    head, message = _read(request)
+    begun = False
+
+    def pass_on(piece: bytes) -> None:
+        nonlocal begun
+        begun = True
+        emit(wrap(piece))
+
+    try:
+        calls.handler.relay(
+            head.method, message, call.caller, call.deadline, emit=pass_on, cancellation=call.cancellation
+        )
+    except HiveFederationError as error:
+        if begun or status_of(error) not in _ANSWERS:
+            raise
+        emit(wrap(refusal(head.method, head.sequence_id, error)))
+
+
+def _read(request: bytes) -> tuple[Head, bytes]:
+    """Take the Thrift message out; it has to be one call and nothing else."""
+    try:
+        message = unwrap(request)
+        head = read_head(message)
+        if head.kind != CALL_KIND:
+            raise MalformedMessage("it is no call")
+        end = head.body
+        for field in read_fields(message, head.body):
+            end = field.end
+        if end + 1 != len(message):
+            raise MalformedMessage("something follows it")
+    except MalformedMessage as error:
+        raise refused(Status.INVALID, f"The call is no Thrift message: {error}.") from error
+    return head, message
+
+
+def _greet(head: Head, message: bytes, call: Call) -> bytes:
+    """Answer ``set_ugi``: the user is the one who was authenticated, whatever the client says."""
+    del message
+    names = [call.caller.user, *call.caller.groups]
+    listed = bytes([STRING]) + len(names).to_bytes(4, "big") + b"".join(map(text_bytes, names))
+    body = field_bytes(0, LIST, listed) + bytes([STOP])
+    return head_bytes(head.method, REPLY, head.sequence_id) + body

@@ -1,0 +1,170 @@
+"""The gRPC front: one port, the services on it, health checking, reflection, and a drain at the end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, Self
+
+import grpc
+from google.protobuf.descriptor_pool import DescriptorPool
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.gateway.certificates import Certificates, ServerTls, check_exposure
+from airflow_hive_federation.gateway.grpc.authentication import Authenticator, make_authenticator
+from airflow_hive_federation.gateway.grpc.calls import Calls
+from airflow_hive_federation.gateway.grpc.raw import RawService
+from airflow_hive_federation.gateway.grpc.settings import GrpcFrontSettings
+from airflow_hive_federation.gateway.handler import Handler
+
+log = logging.getLogger(__name__)
+
+#: Threads beside those of calls, so that health checks are answered and refusals sent under load.
+_SPARE_THREADS = 8
+#: Calls that wait for a thread, per call that may be at work, before grpcio itself refuses more.
+_WAITING = 4
+_METADATA_BYTES = 16 << 10
+
+
+class Service(Protocol):
+    """A gRPC service on the front's port."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Full names, as health checking and reflection show them."""
+
+    def handler(self, calls: Calls) -> grpc.GenericRpcHandler:
+        """Return what serves the service's paths; each method goes through :class:`.Calls`."""
+
+    def add_to(self, pool: DescriptorPool) -> None:
+        """Add the service's descriptors to the pool that reflection shows."""
+
+
+class GrpcFront:
+    """A gRPC server; a process that makes one must not fork afterwards.
+
+    :param handler: answers Thrift calls.
+    :param settings: where and how it serves.
+    :param services: further services beside the raw encoding.
+    :param authenticator: says who calls, instead of the class that the settings name.
+    :raises ConfigurationError: it would serve in plain text or unknown callers off loopback, the certificates
+        cannot be used, or the port is taken.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        settings: GrpcFrontSettings,
+        services: Iterable[Service] = (),
+        *,
+        authenticator: Authenticator | None = None,
+    ) -> None:
+        check_exposure(settings.host, settings.tls, allow_plain=settings.allow_plain)
+        self.settings = settings
+        self._calls = Calls(handler, authenticator or make_authenticator(settings), settings)
+        self._threads = ThreadPoolExecutor(
+            settings.max_concurrent_calls + _SPARE_THREADS, thread_name_prefix="grpc-front"
+        )
+        self._health = health.HealthServicer()
+        self._server = self._make_server([RawService(), *services])
+        try:
+            self.port = self._bind()
+        except BaseException:
+            self.stop(0)
+            raise
+
+    def start(self) -> Self:
+        """Begin to serve, in threads of its own."""
+        self._server.start()
+        return self
+
+    def stop(self, drain_timeout_s: float | None = None) -> None:
+        """Report unhealthy, take no new calls, let those under way end, and close.
+
+        :param drain_timeout_s: seconds that they are given instead of the settings'.
+        """
+        self._health.enter_graceful_shutdown()
+        grace = self.settings.drain_timeout_s if drain_timeout_s is None else drain_timeout_s
+        self._server.stop(grace).wait()
+        self._threads.shutdown(wait=True)
+        self._calls.close()
+
+    def _make_server(self, services: list[Service]) -> grpc.Server:
+        names = [name for service in services for name in service.names]
+        server = grpc.server(
+            self._threads,
+            handlers=[service.handler(self._calls) for service in services],
+            options=_options(self.settings),
+            maximum_concurrent_rpcs=self.settings.max_concurrent_calls * _WAITING + _SPARE_THREADS,
+        )
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        for name in ("", *names):
+            self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        pool = DescriptorPool()
+        for service in services:
+            service.add_to(pool)
+        shown = [*names, health.SERVICE_NAME, reflection.SERVICE_NAME]
+        for described in (health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR):
+            pool.AddSerializedFile(described.serialized_pb)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
+            reflection.ReflectionServicer(shown, pool=pool), server
+        )
+        return server
+
+    def _bind(self) -> int:
+        settings = self.settings
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        address = f"{host}:{settings.port}"
+        try:
+            if settings.tls is None:
+                return int(self._server.add_insecure_port(address))
+            return int(self._server.add_secure_port(address, _credentials(settings.tls)))
+        except RuntimeError as error:
+            raise ConfigurationError(
+                f"The gRPC front cannot listen at {address}: {error}", remedy="Take another address or port."
+            ) from error
+
+
+def _options(settings: GrpcFrontSettings) -> list[tuple[str, int]]:
+    keepalive_ms = int(settings.keepalive_s * 1000)
+    return [
+        ("grpc.so_reuseport", int(settings.reuse_port)),
+        ("grpc.max_receive_message_length", settings.max_request_bytes),
+        ("grpc.max_send_message_length", settings.max_answer_bytes),
+        ("grpc.max_metadata_size", _METADATA_BYTES),
+        ("grpc.max_allowed_incoming_connections", settings.max_connections),
+        ("grpc.max_concurrent_streams", settings.max_concurrent_calls),
+        ("grpc.server_handshake_timeout_ms", int(settings.handshake_timeout_s * 1000)),
+        ("grpc.max_connection_idle_ms", int(settings.idle_timeout_s * 1000)),
+        # A client that does not read, or is gone, answers no ping: its connection is closed.
+        ("grpc.keepalive_time_ms", keepalive_ms),
+        ("grpc.keepalive_timeout_ms", keepalive_ms // 3),
+        ("grpc.keepalive_permit_without_calls", 1),
+        # Clients that ping more often than this are sent away (ENHANCE_YOUR_CALM).
+        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+        ("grpc.http2.max_ping_strikes", 3),
+    ]
+
+
+def _credentials(tls: ServerTls) -> grpc.ServerCredentials:
+    """Credentials that are looked up for each handshake: changed files count from the next one on."""
+    certificates = Certificates(tls)
+
+    def read() -> grpc.ServerCertificateConfiguration:
+        chain, key, clients = tls.contents()
+        return grpc.ssl_server_certificate_configuration([(key, chain)], root_certificates=clients)
+
+    def changed() -> grpc.ServerCertificateConfiguration | None:
+        try:
+            return read() if certificates.changed() else None
+        except ConfigurationError as error:
+            log.warning("changed certificates are not used, the former ones are: %s", error)
+            return None
+
+    return grpc.dynamic_ssl_server_credentials(
+        read(), changed, require_client_authentication=tls.client_ca_file is not None
+    )

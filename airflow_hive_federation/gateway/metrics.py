@@ -1,0 +1,132 @@
+"""Counts of a gateway, in the text that Prometheus reads."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+#: Upper bounds of the histogram, in seconds.
+BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+Gauge = Callable[[], Mapping[str, float]]
+
+
+class Metrics:
+    """What happened since the start; for any number of threads.
+
+    :param labels: set on every series, the number of the process for instance.
+    """
+
+    def __init__(self, **labels: str) -> None:
+        self._labels = labels
+        self._lock = threading.Lock()
+        self._calls: dict[tuple[str, str, str], int] = defaultdict(int)
+        self._bytes: dict[tuple[str, str], int] = defaultdict(int)
+        self._times: dict[str, list[int]] = {}
+        self._seconds: dict[str, float] = defaultdict(float)
+        self._gauges: list[tuple[str, str, str, Gauge]] = []
+
+    def call(self, front: str, method: str, status: str, *, seconds: float, taken: int, given: int) -> None:
+        """Count a call.
+
+        :param method: a method that exists, or ``other``: clients may not make series at will.
+        :param taken: bytes of the request.
+        :param given: bytes of the answer.
+        """
+        place = bisect_left(BUCKETS_S, seconds)
+        with self._lock:
+            self._calls[front, method, status] += 1
+            self._bytes[front, "in"] += taken
+            self._bytes[front, "out"] += given
+            if front not in self._times:
+                self._times[front] = [0] * (len(BUCKETS_S) + 1)
+            self._times[front][place] += 1
+            self._seconds[front] += seconds
+
+    def gauge(self, name: str, help_text: str, label: str, read: Gauge, *, total: bool = False) -> None:
+        """Have a number read whenever the text is asked for.
+
+        :param label: name of the label whose values are the keys that ``read`` returns.
+        :param total: it only grows.
+        """
+        self._gauges.append((name, f"{help_text}|{'counter' if total else 'gauge'}", label, read))
+
+    def text(self) -> str:
+        """Return everything, in Prometheus' text format."""
+        lines: list[str] = []
+        with self._lock:
+            calls, sizes = dict(self._calls), dict(self._bytes)
+            times = {front: list(counts) for front, counts in self._times.items()}
+            seconds = dict(self._seconds)
+        lines += _head("calls_total", "Calls answered.", "counter")
+        for (front, method, status), count in sorted(calls.items()):
+            lines.append(self._line("calls_total", count, front=front, method=method, status=status))
+        lines += _head("bytes_total", "Bytes of messages.", "counter")
+        for (front, direction), count in sorted(sizes.items()):
+            lines.append(self._line("bytes_total", count, front=front, direction=direction))
+        lines += _head("call_seconds", "Time from a whole call to its whole answer.", "histogram")
+        for front, counts in sorted(times.items()):
+            below = 0
+            for bound, count in zip([*map(str, BUCKETS_S), "+Inf"], counts, strict=True):
+                below += count
+                lines.append(self._line("call_seconds_bucket", below, front=front, le=bound))
+            lines.append(self._line("call_seconds_sum", seconds[front], front=front))
+            lines.append(self._line("call_seconds_count", below, front=front))
+        for name, described, label, read in self._gauges:
+            text, _, kind = described.partition("|")
+            lines += _head(name, text, kind)
+            lines += [self._line(name, value, **{label: key}) for key, value in sorted(read().items())]
+        return "\n".join(lines) + "\n"
+
+    def _line(self, name: str, value: float, **labels: str) -> str:
+        inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in {**self._labels, **labels}.items())
+        return (
+            f"hive_gateway_{name}{{{inside}}} {value:g}"
+            if isinstance(value, float)
+            else (f"hive_gateway_{name}{{{inside}}} {value}")
+        )
+
+
+class MetricsServer:
+    """Serves the metrics at ``/metrics``, and ``/healthz`` while the gateway takes calls."""
+
+    def __init__(self, metrics: Metrics, host: str, port: int) -> None:
+        class Answer(BaseHTTPRequestHandler):
+            timeout = 10
+
+            def do_GET(self) -> None:
+                known = self.path in {"/metrics", "/healthz"}
+                body = metrics.text() if self.path == "/metrics" else "ok\n" if known else "not found\n"
+                data = body.encode()
+                self.send_response(200 if known else 404)
+                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_args: object) -> None:
+                return
+
+        self._server = ThreadingHTTPServer((host, port), Answer)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        """The port it listens at."""
+        return int(self._server.server_address[1])
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def _head(name: str, text: str, kind: str) -> list[str]:
+    return [f"# HELP hive_gateway_{name} {text}", f"# TYPE hive_gateway_{name} {kind}"]
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

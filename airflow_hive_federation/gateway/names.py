@@ -1,0 +1,294 @@
+"""Databases and tables that a message names: found by the interface definition, without decoding the rest.
+
+Rules, allow-lists, aliases and routing need the same knowledge, so that none of them can overlook what
+another one sees: where in a message a database is named, and which table beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, cast
+
+from airflow_hive_federation.gateway.messages import LIST, MAP, SET, STRING, STRUCT, Walk, text_bytes
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+from airflow_hive_federation.metastore.struct import Struct
+
+_DATABASES_WORDS = """
+    database databaseName db db_name dbName dbname dest_db fktable_db foreign_db_name oldDbName
+    parent_db_name pktable_db source_db table_db
+"""
+_DATABASES = frozenset(_DATABASES_WORDS.split())
+_TABLES_WORDS = """
+    dest_table_name fktable_name foreign_tbl_name parent_tbl_name pktable_name source_table_name
+    table table_name tableName tablename tableNames tbl_name tbl_names tblName tblname tblNames
+"""
+_TABLES = frozenset(_TABLES_WORDS.split())
+#: ``database.table`` as one text.
+_QUALIFIED = frozenset({"fullTableName", "fullTableNames", "tablesUsed"})
+#: Of these, ``name`` is a database.
+_NAME_IS_DATABASE = frozenset(
+    {"Database", "DropDatabaseRequest", "GetDatabaseRequest", "drop_database_args", "get_database_args"}
+)
+#: Of these, ``name`` is a table.
+_NAME_IS_TABLE = frozenset(
+    {"AppendPartitionsRequest", "drop_table_args", "drop_table_with_environment_context_args"}
+)
+#: Fields of one struct that name several databases, each with its table: the common beginning.
+_PAIRS = ("dest_", "fktable_", "foreign_", "parent_", "pktable_", "source_")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text in a message.
+
+    :param value: the text.
+    :param start: position of its length, which is before it.
+    :param end: position behind it.
+    """
+
+    value: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A database that a message names, alone or with a table.
+
+    :param database: lower-case name, without a catalog.
+    :param table: lower-case name; ``None`` where the database itself, or all of it, is meant.
+    :param text: where the database is named.
+    :param qualified: the text is ``database.table``.
+    """
+
+    database: str
+    table: str | None
+    text: Text
+    qualified: bool = False
+
+
+def references(data: bytes, position: int, kind: type[Struct]) -> list[Reference]:
+    """Return the databases and tables that a struct names.
+
+    :param position: where the struct begins.
+    :raises MalformedMessage: if there is no such struct.
+    """
+    found: list[Reference] = []
+    if _names(kind):
+        _Finder(data, found).struct(position, kind)
+    return found
+
+
+def renamed(data: bytes, found: Sequence[Reference], rename: Callable[[str], str]) -> bytes:
+    """Return the message with other names of databases.
+
+    :param rename: takes a lower-case name, and returns the one to write, or the same one.
+    """
+    parts: list[bytes] = []
+    done = 0
+    # A database beside several tables is one text.
+    for one in sorted({one.text.start: one for one in found}.values(), key=lambda one: one.text.start):
+        if (name := rename(one.database)) != one.database:
+            parts += [data[done : one.text.start], text_bytes(_with_database(one, name))]
+            done = one.text.end
+    return b"".join([*parts, data[done:]]) if parts else data
+
+
+def bare_database(text: str) -> str:
+    """Return the database of ``@catalog#database``, as ``MetaStoreUtils.parseDbName`` reads it."""
+    if text.startswith("@"):
+        text = text.partition("#")[2]
+        # ``!`` stands for no name at all, which means every database.
+        text = "" if text == "!" else text
+    return text.lower()
+
+
+def catalog_of(text: str) -> str | None:
+    """Return the catalog of ``@catalog#database``."""
+    return text[1:].partition("#")[0] if text.startswith("@") else None
+
+
+def _with_database(one: Reference, name: str) -> str:
+    if one.qualified:
+        return name + one.text.value[one.text.value.index(".") :]
+    before, mark, _ = one.text.value.rpartition("#")
+    return f"{before}{mark}{name}"
+
+
+class _Finder:
+    def __init__(self, data: bytes, found: list[Reference]) -> None:
+        self._data = data
+        self._walk = Walk(_nothing).over(data)
+        self._found = found
+
+    def struct(self, position: int, kind: type[Struct]) -> int:
+        data, walk, spec = self._data, self._walk, kind.thrift_spec
+        databases: list[tuple[str, Text]] = []
+        tables: list[tuple[str, Text]] = []
+        while True:
+            walk.need(position, 1)
+            if (ttype := data[position]) == 0:
+                break
+            walk.need(position, 3)
+            number = int.from_bytes(data[position + 1 : position + 3], "big", signed=True)
+            start = position + 3
+            field = spec.get(number)
+            if field is None or field[0] != ttype:
+                position = walk.value(start, ttype, 0)
+                continue
+            if (role := _role(kind, field[1])) is None:
+                position = self._nested(start, ttype, field[2] if len(field) == 4 else None)
+                continue
+            texts, position = self._texts(start, ttype)
+            if role == "qualified":
+                self._found += [_qualified(text) for text in texts]
+            else:
+                (databases if role == "database" else tables).extend((field[1], text) for text in texts)
+        self._pair(databases, tables)
+        return position + 1
+
+    def _nested(self, position: int, ttype: int, inner: Any) -> int:
+        if ttype == STRUCT and inner is not None and _names(inner):
+            return self.struct(position, inner)
+        if ttype in {LIST, SET} and _names_within(inner):
+            return self._list(position, inner)
+        if ttype == MAP and _names_within(inner[1]):
+            return self._map(position, inner)
+        end = self._walk.value(position, ttype, 0)
+        return self._walk.need(end, 0)
+
+    def _list(self, position: int, inner: Any) -> int:
+        on_wire, size, position = self._data[position], *self._size(position + 1)
+        ttype, deeper = inner if isinstance(inner, tuple) else (inner, None)
+        if size and on_wire != ttype:
+            raise MalformedMessage(f"a list of values of type {on_wire}, not {ttype}")
+        for _ in range(size):
+            position = self._nested(position, ttype, deeper)
+        return position
+
+    def _map(self, position: int, inner: Any) -> int:
+        key_type, value_type, (size, position) = (
+            self._data[position],
+            self._data[position + 1],
+            self._size(position + 2),
+        )
+        ttype, deeper = inner[1] if isinstance(inner[1], tuple) else (inner[1], None)
+        if size and value_type != ttype:
+            raise MalformedMessage(f"a map to values of type {value_type}, not {ttype}")
+        for _ in range(size):
+            position = self._nested(self._walk.value(position, key_type, 0), ttype, deeper)
+        return position
+
+    def _texts(self, position: int, ttype: int) -> tuple[list[Text], int]:
+        if ttype == STRING:
+            text = self._text(position)
+            return [text], text.end
+        on_wire, size, position = self._data[position], *self._size(position + 1)
+        if size and on_wire != STRING:
+            # ``CreationMetadata.tablesUsed`` of Hive 4 has texts; other types hold no names.
+            for _ in range(size):
+                position = self._walk.value(position, on_wire, 0)
+            return [], self._walk.need(position, 0)
+        texts = []
+        for _ in range(size):
+            texts.append(self._text(position))
+            position = texts[-1].end
+        return texts, position
+
+    def _text(self, position: int) -> Text:
+        size, start = self._size(position)
+        self._walk.need(start, size)
+        try:
+            return Text(self._data[start : start + size].decode(), position, start + size)
+        except UnicodeDecodeError as error:
+            raise MalformedMessage("a name that is no UTF-8") from error
+
+    def _size(self, position: int) -> tuple[int, int]:
+        self._walk.need(position, 4)
+        size = int.from_bytes(self._data[position : position + 4], "big", signed=True)
+        if size < 0:
+            raise MalformedMessage(f"a length of {size}")
+        return size, position + 4
+
+    def _pair(self, databases: list[tuple[str, Text]], tables: list[tuple[str, Text]]) -> None:
+        for field, text in databases:
+            prefix = next((one for one in _PAIRS if field.startswith(one)), "")
+            beside = [table for name, table in tables if _prefix(name) == prefix]
+            name = bare_database(text.value)
+            self._found += [Reference(name, table.value.lower(), text) for table in beside] or [
+                Reference(name, None, text)
+            ]
+
+
+def _prefix(field: str) -> str:
+    return next((one for one in _PAIRS if field.startswith(one)), "")
+
+
+def _qualified(text: Text) -> Reference:
+    database, _, table = text.value.rpartition(".")
+    return Reference(database.rpartition(".")[2].lower(), table.lower(), text, qualified="." in text.value)
+
+
+def _role(kind: type[Struct], field: str) -> str | None:
+    return _roles(cast("Hashable", kind)).get(field)
+
+
+def _names(kind: type[Struct]) -> bool:
+    """Whether a struct, or one within it, names databases."""
+    return _names_somewhere(cast("Hashable", kind))
+
+
+@cache
+def _roles(kind: Any) -> dict[str, str]:
+    roles: dict[str, str] = {}
+    for ttype, field, *_ in kind.thrift_spec.values():
+        # ``database`` and ``table`` are structs, too, of some requests.
+        if ttype not in {STRING, LIST, SET}:
+            continue
+        if field in _QUALIFIED:
+            roles[field] = "qualified"
+        elif field in _DATABASES or (field == "name" and kind.__name__ in _NAME_IS_DATABASE):
+            roles[field] = "database"
+        elif field in _TABLES or (field == "name" and kind.__name__ in _NAME_IS_TABLE):
+            roles[field] = "table"
+    return roles
+
+
+@cache
+def _names_somewhere(kind: Any) -> bool:
+    return _holds_names(kind, frozenset())
+
+
+def _holds_names(kind: type[Struct], above: frozenset[Any]) -> bool:
+    if kind in above:
+        return False
+    if {"database", "qualified"} & set(_roles(cast("Hashable", kind)).values()):
+        return True
+    return any(
+        _holds_names(one, above | {kind})
+        for field in kind.thrift_spec.values()
+        if len(field) == 4
+        for one in _structs(field[0], field[2])
+    )
+
+
+def _structs(ttype: int, inner: Any) -> list[type[Struct]]:
+    if ttype == STRUCT:
+        return [inner]
+    if ttype == MAP:
+        return [one for part in inner for one in _parts(part)]
+    return _parts(inner) if ttype in {LIST, SET} else []
+
+
+def _parts(part: Any) -> list[type[Struct]]:
+    return _structs(*part) if isinstance(part, tuple) else []
+
+
+def _names_within(inner: Any) -> bool:
+    return any(_names(one) for one in _parts(inner))
+
+
+def _nothing(_size: int) -> bytes:
+    raise MalformedMessage("it ends too soon")

@@ -1,0 +1,133 @@
+"""Calls of old clients that new metastores lack: asked as other calls, answered as if they were there.
+
+Hive 4 dropped ``get_table`` and ``get_table_objects_by_name`` (HIVE-26537). Each is asked by its ``_req``
+method, whose answer holds the same structs: their bytes are taken over undecoded, so that nothing is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_hive_federation.gateway.messages import (
+    CALL,
+    EXCEPTION,
+    REPLY,
+    STOP,
+    STRUCT,
+    field_bytes,
+    head_bytes,
+    read_fields,
+    read_head,
+)
+from airflow_hive_federation.gateway.names import catalog_of
+from airflow_hive_federation.metastore.connection import message_types
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+from airflow_hive_federation.metastore.protocol import encode
+from airflow_hive_federation.metastore.struct import Struct
+from airflow_hive_federation.metastore.wire import from_bytes
+
+UNKNOWN_METHOD = 1
+
+
+@dataclass(frozen=True)
+class Substitute:
+    """Another way to ask.
+
+    :param method: what is asked instead.
+    :param request: makes its argument from those of the old method.
+    :param field: id of the field of its answer that holds what the old method returns.
+    """
+
+    method: str
+    request: Callable[[Any], Struct]
+    field: int
+
+
+def _get_table(args: Any) -> Struct:
+    return types.GetTableRequest(**_where(args.dbname), tblName=args.tbl_name)
+
+
+def _get_tables(args: Any) -> Struct:
+    return types.GetTablesRequest(**_where(args.dbname), tblNames=args.tbl_names)
+
+
+def _get_partitions(args: Any) -> Struct:
+    return types.GetPartitionsByNamesRequest(
+        # This request has no place for a catalog, and takes the name with it.
+        db_name=args.db_name,
+        tbl_name=args.tbl_name,
+        names=args.names,
+    )
+
+
+SUBSTITUTES: dict[str, Substitute] = {
+    "get_partitions_by_names": Substitute("get_partitions_by_names_req", _get_partitions, 1),
+    "get_table": Substitute("get_table_req", _get_table, 1),
+    "get_table_objects_by_name": Substitute("get_table_objects_by_name_req", _get_tables, 1),
+}
+
+
+def is_unknown_method(answer: bytes) -> bool:
+    """Whether an answer says that the server has no such method."""
+    head = read_head(answer)
+    if head.kind != EXCEPTION:
+        return False
+    return any(
+        field.number == 2 and int.from_bytes(answer[field.start : field.end], "big") == UNKNOWN_METHOD
+        for field in read_fields(answer, head.body)
+    )
+
+
+def substituted_call(method: str, message: bytes) -> tuple[str, bytes]:
+    """Return the other call, and its method; its number is the same.
+
+    :raises WireFormatError: the call's arguments cannot be read.
+    """
+    head = read_head(message)
+    substitute = SUBSTITUTES[method]
+    arguments = from_bytes(message_types(method)[0], message[head.body :])
+    kind = message_types(substitute.method)[0]
+    (name,) = (field[1] for field in kind.thrift_spec.values())
+    body = encode(kind(**{name: substitute.request(arguments)}))
+    return substitute.method, head_bytes(substitute.method, CALL, head.sequence_id) + body
+
+
+def substituted_answer(method: str, answer: bytes) -> bytes:
+    """Turn the answer to the other call into one to the method that was called.
+
+    :raises MalformedMessage: it is no answer to that call.
+    """
+    head, substitute = read_head(answer), SUBSTITUTES[method]
+    begin = head_bytes(method, head.kind, head.sequence_id)
+    if head.kind != REPLY:
+        return begin + answer[head.body :]
+    body = b""
+    for field in read_fields(answer, head.body):
+        if field.number:
+            number, value = (
+                _fault_number(method, substitute.method, field.number),
+                answer[field.start : field.end],
+            )
+            body += field_bytes(number, STRUCT, value)
+            continue
+        for inner in read_fields(answer, field.start):
+            if inner.number == substitute.field:
+                body += field_bytes(0, inner.ttype, answer[inner.start : inner.end])
+    return begin + body + bytes([STOP])
+
+
+def _fault_number(method: str, other: str, number: int) -> int:
+    """The field that holds an exception of the other method; all of Hive's begin with a message."""
+    raised = message_types(other)[1].thrift_spec.get(number)
+    declared = {field[2]: key for key, field in message_types(method)[1].thrift_spec.items() if key}
+    if raised is None:
+        raise MalformedMessage(f"an exception {number} that {other} does not have")
+    return declared.get(raised[2], declared[types.MetaException])
+
+
+def _where(database: str) -> dict[str, Any]:
+    catalog = catalog_of(database)
+    return {"catName": catalog, "dbName": database if catalog is None else database.partition("#")[2]}

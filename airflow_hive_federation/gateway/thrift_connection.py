@@ -1,0 +1,184 @@
+"""One client of the Thrift front: its messages in, the handler's answers out, every wait with an end."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.errors import HiveFederationError
+from airflow_hive_federation.gateway.certificates import subject_of
+from airflow_hive_federation.gateway.handler import Caller, Deadline, Handler, Status, refusal, refused
+from airflow_hive_federation.gateway.messages import CALL, ONEWAY, REPLY, Head, MessageReader, head_bytes
+from airflow_hive_federation.gateway.upstream import ClientGone
+from airflow_hive_federation.metastore.connection import message_types
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+from airflow_hive_federation.metastore.protocol import encode
+from airflow_hive_federation.metastore.wire import WireFormatError, from_bytes
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.gateway.thrift_front import ThriftSettings
+
+_FRAME_HEAD = 4
+_VERSION_BIT = 0x80
+
+
+class Gone(Exception):  # noqa: N818 - internal signal of the front
+    """The client has closed the connection, or is to be let go."""
+
+
+class ThriftConnection:
+    """A client's connection; :meth:`serve` runs in a thread of its own.
+
+    :param believed: the name that ``set_ugi`` gives is believed.
+    """
+
+    def __init__(
+        self, handler: Handler, settings: ThriftSettings, sock: socket.socket, peer: str, believed: bool
+    ) -> None:
+        self.peer = peer
+        self._handler = handler
+        self._settings = settings
+        self._sock = sock
+        self._believed = believed
+        self._caller = Caller(peer=peer)
+        self._lock = threading.Lock()
+        self._draining = False
+        self._framed = False
+        self._deadline = Deadline(settings.handshake_timeout_s)
+        self._reader = MessageReader(self._receive, max_bytes=settings.max_request_bytes)
+        self._began = False
+
+    def serve(self, context: ssl.SSLContext | None) -> None:
+        """Answer calls until the client leaves, breaks a rule or lies idle for too long.
+
+        :raises OSError: the connection broke, or a wait came to its end.
+        :raises Gone: the client left.
+        """
+        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if context is not None:
+            self._secure(context)
+        while not self._draining:
+            self._began = bool(self._reader.pending)
+            self._deadline = Deadline(
+                self._settings.request_timeout_s if self._began else self._settings.idle_timeout_s
+            )
+            try:
+                head, message = self._message()
+            except MalformedMessage as error:
+                # Where the message ends is unknown: this is the last answer.
+                self._refuse_malformed(error)
+                return
+            self._answer(head, message)
+
+    def drain(self) -> None:
+        """Let the call under way be the last one; a client that waits is let go now."""
+        self._draining = True
+        self._shutdown(socket.SHUT_RD)
+
+    def interrupt(self) -> None:
+        """Break the connection under the thread that serves it."""
+        self._shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close; never fails."""
+        self._sock.close()
+
+    def _shutdown(self, how: int) -> None:
+        try:
+            # Not the TLS socket's own, which would forget that there is TLS.
+            socket.socket.shutdown(self._sock, how)
+        except OSError:
+            return
+
+    def _secure(self, context: ssl.SSLContext) -> None:
+        self._sock.settimeout(self._settings.handshake_timeout_s)
+        secured = context.wrap_socket(self._sock, server_side=True, do_handshake_on_connect=False)
+        self._sock = secured
+        secured.do_handshake()
+        if (user := subject_of(secured.getpeercert())) and context.verify_mode == ssl.CERT_REQUIRED:
+            self._caller = replace(self._caller, user=user, authentication="mtls")
+
+    def _receive(self, size: int) -> bytes:
+        sock = self._sock
+        sock.settimeout(self._deadline.remaining_s())
+        data = sock.recv(size)
+        if not data:
+            raise Gone("closed by the client")
+        if not self._began:
+            # The call begins now: from here on, its bytes may not drip in.
+            self._began = True
+            self._deadline = Deadline(self._settings.request_timeout_s)
+        return data
+
+    def _message(self) -> tuple[Head, bytes]:
+        reader = self._reader
+        first = reader.peek(1)[0]
+        # An unframed message begins with its version, whose first bit is set.
+        self._framed = first < _VERSION_BIT
+        if not self._framed:
+            return reader.message()
+        size = int.from_bytes(reader.take(_FRAME_HEAD), "big")
+        if size > self._settings.max_request_bytes:
+            self._framed = False
+            raise MalformedMessage(f"a frame of {size} bytes")
+        head, message = reader.message()
+        if len(message) != size:
+            raise MalformedMessage(f"a frame of {size} bytes holds a message of {len(message)}")
+        return head, message
+
+    def _answer(self, head: Head, message: bytes) -> None:
+        if head.kind == ONEWAY:
+            # Only fb303's shutdown is one; nobody waits for an answer.
+            return
+        if head.kind != CALL:
+            raise Gone(f"it sent a message of kind {head.kind}")
+        if head.method == "set_ugi":
+            self._send(self._greet(head, message))
+            return
+        deadline = Deadline(self._settings.call_timeout_s)
+        if self._framed:
+            self._send(self._handler.answer(head.method, message, self._caller, deadline))
+            return
+        passed = False
+
+        def emit(piece: bytes) -> None:
+            nonlocal passed
+            passed = True
+            self._send(piece, deadline)
+
+        try:
+            self._handler.relay(head.method, message, self._caller, deadline, emit=emit)
+        except HiveFederationError as error:
+            if passed:
+                raise Gone(f"half an answer was sent: {error}") from error
+            self._send(refusal(head.method, head.sequence_id, error))
+        except ClientGone as error:
+            raise Gone(str(error)) from error
+
+    def _greet(self, head: Head, message: bytes) -> bytes:
+        """Answer ``set_ugi`` as ``HMSHandler.set_ugi`` does: the groups, and the user behind them."""
+        arguments, result, _ = message_types("set_ugi")
+        try:
+            given: Any = from_bytes(arguments, message[head.body :])
+        except WireFormatError as error:
+            return refusal("set_ugi", head.sequence_id, refused(Status.INVALID, str(error)))
+        user, groups = str(given.user_name or ""), tuple(map(str, given.group_names or ()))
+        if self._believed and self._caller.authentication in {"none", "asserted"}:
+            self._caller = replace(self._caller, user=user, authentication="asserted", groups=groups)
+        answer = encode(result(success=[*groups, user]))
+        return head_bytes("set_ugi", REPLY, head.sequence_id) + answer
+
+    def _refuse_malformed(self, error: MalformedMessage) -> None:
+        fault = refused(Status.INVALID, f"This is no message of Hive's metastore: {error}.")
+        self._send(refusal("", 0, fault))
+
+    def _send(self, data: bytes, deadline: Deadline | None = None) -> None:
+        if self._framed:
+            data = len(data).to_bytes(_FRAME_HEAD, "big") + data
+        patience = self._settings.write_timeout_s
+        self._sock.settimeout(patience if deadline is None else min(patience, deadline.remaining_s()))
+        self._sock.sendall(data)

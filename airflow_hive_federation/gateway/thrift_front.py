@@ -1,0 +1,190 @@
+"""The Thrift front: a metastore's own protocol on a port, for Hive, Spark, Trino and old clients."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import socket
+import ssl
+import threading
+import time
+from dataclasses import dataclass
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.gateway.certificates import Certificates, ServerTls, check_exposure, is_loopback
+from airflow_hive_federation.gateway.handler import Handler
+from airflow_hive_federation.gateway.thrift_connection import Gone, ThriftConnection
+
+log = logging.getLogger(__name__)
+
+_OUT_OF_FILES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThriftSettings:
+    """Where and how the Thrift front serves.
+
+    :param host: address to listen at; loopback by default.
+    :param port: port; 0 takes a free one.
+    :param tls: certificates; ``None`` serves in plain text.
+    :param allow_plain: serve in plain text off loopback as well.
+    :param believe_set_ugi: believe clients of other machines the name that ``set_ugi`` gives; those of this
+        machine are always believed, as Hive's metastore believes everybody.
+    :param max_connections: connections at a time; further ones are closed at once.
+    :param max_request_bytes: longest call that is accepted.
+    :param handshake_timeout_s: seconds for a TLS handshake.
+    :param request_timeout_s: seconds from the first byte of a call to its last.
+    :param idle_timeout_s: seconds a connection may lie unused.
+    :param call_timeout_s: seconds a call may take, its whole answer included.
+    :param write_timeout_s: seconds in which a client has to take a piece of an answer.
+    :param drain_timeout_s: seconds that calls under way are given when the front stops.
+    :param reuse_port: share the port with other processes (``SO_REUSEPORT``).
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 9083
+    tls: ServerTls | None = None
+    allow_plain: bool = False
+    believe_set_ugi: bool = False
+    max_connections: int = 1000
+    max_request_bytes: int = 100 << 20
+    handshake_timeout_s: float = 10.0
+    request_timeout_s: float = 30.0
+    idle_timeout_s: float = 3600.0
+    call_timeout_s: float = 600.0
+    write_timeout_s: float = 60.0
+    drain_timeout_s: float = 30.0
+    reuse_port: bool = False
+
+
+class ThriftFront:
+    """A Thrift server, a thread for each connection; a thread that waits for its client costs nothing else.
+
+    :raises ConfigurationError: it would serve in plain text off loopback, the certificates cannot be used,
+        or the port is taken.
+    """
+
+    def __init__(self, handler: Handler, settings: ThriftSettings) -> None:
+        check_exposure(settings.host, settings.tls, allow_plain=settings.allow_plain)
+        self.settings = settings
+        self._handler = handler
+        self._certificates = None if settings.tls is None else Certificates(settings.tls)
+        self._lock = threading.Condition()
+        self._connections: set[ThriftConnection] = set()
+        self._stopping = False
+        self.refused = 0
+        self._listener = _listen(settings)
+        self._thread = threading.Thread(target=self._accept, name="thrift-front", daemon=True)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port it listens at."""
+        host, port = self._listener.getsockname()[:2]
+        return str(host), int(port)
+
+    @property
+    def uri(self) -> str:
+        """The URI for clients."""
+        host, port = self.address
+        scheme = "thrift" if self._certificates is None else "thrift+tls"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected."""
+        return len(self._connections)
+
+    def start(self) -> ThriftFront:
+        """Serve, in threads of its own."""
+        self._thread.start()
+        return self
+
+    def stop(self, drain_timeout_s: float | None = None) -> bool:
+        """Take no more clients, let calls under way end, and close; return whether all had ended.
+
+        :param drain_timeout_s: seconds they are given; ``None`` is the setting.
+        """
+        with self._lock:
+            self._stopping = True
+            connections = list(self._connections)
+        with contextlib.suppress(OSError):
+            # Wakes the thread that accepts.
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for connection in connections:
+            connection.drain()
+        patience = self.settings.drain_timeout_s if drain_timeout_s is None else drain_timeout_s
+        with self._lock:
+            drained = self._lock.wait_for(lambda: not self._connections, timeout=patience)
+            rest = list(self._connections)
+        for connection in rest:
+            connection.interrupt()
+        if self._thread.is_alive():
+            self._thread.join(5)
+        return drained
+
+    def _accept(self) -> None:
+        while not self._stopping:
+            try:
+                sock, peer = self._listener.accept()
+            except OSError as error:
+                if error.errno in _OUT_OF_FILES and not self._stopping:
+                    log.warning("the Thrift front takes no client: %s", error)
+                    time.sleep(0.05)
+                    continue
+                return
+            self._take(sock, str(peer[0]))
+
+    def _take(self, sock: socket.socket, peer: str) -> None:
+        with self._lock:
+            full = len(self._connections) >= self.settings.max_connections
+            if full or self._stopping:
+                self.refused += 1
+                sock.close()
+                if self.refused & (self.refused - 1) == 0:
+                    # At 1, 2, 4, 8…: a flood does not flood the log.
+                    log.warning(
+                        "%s connections were refused: %s are open", self.refused, len(self._connections)
+                    )
+                return
+            connection = ThriftConnection(self._handler, self.settings, sock, peer, self._believes(peer))
+            self._connections.add(connection)
+        try:
+            threading.Thread(
+                target=self._serve, args=(connection,), name="thrift-client", daemon=True
+            ).start()
+        except RuntimeError as error:
+            log.warning("a connection was refused: %s", error)
+            self._forget(connection)
+
+    def _believes(self, peer: str) -> bool:
+        return self.settings.believe_set_ugi or is_loopback(peer)
+
+    def _serve(self, connection: ThriftConnection) -> None:
+        try:
+            context = None if self._certificates is None else self._certificates.context()
+            connection.serve(context)
+        except (OSError, ssl.SSLError, Gone) as error:
+            log.debug("connection from %s ended: %s", connection.peer, error)
+        finally:
+            self._forget(connection)
+
+    def _forget(self, connection: ThriftConnection) -> None:
+        connection.close()
+        with self._lock:
+            self._connections.discard(connection)
+            self._lock.notify_all()
+
+
+def _listen(settings: ThriftSettings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server(
+            (settings.host, settings.port), family=family, backlog=1024, reuse_port=settings.reuse_port
+        )
+    except OSError as error:
+        raise ConfigurationError(
+            f"The gateway cannot listen at {settings.host}:{settings.port}: {error}",
+            remedy="Give an address of this machine and a free port.",
+        ) from error

@@ -1,0 +1,323 @@
+"""The way to one metastore: raw connections, pooled per identity, over any transport our client speaks."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from airflow_hive_federation import errors
+from airflow_hive_federation.gateway.handler import Caller, Cancellation, Deadline, Status, refused
+from airflow_hive_federation.gateway.messages import EXCEPTION, REPLY, Emit, Head, MessageReader, read_head
+from airflow_hive_federation.metastore.connection import Connection
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+from airflow_hive_federation.metastore.retry import is_idempotent
+from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings
+from airflow_hive_federation.metastore.struct import Fault
+from airflow_hive_federation.metastore.translation import translate
+from airflow_hive_federation.metastore.transport import ForeignProtocol, NotSent
+
+#: User and groups in whose name a connection asks.
+Identity = tuple[str, tuple[str, ...]]
+
+
+@dataclass
+class _Link:
+    """One connection, lent to one call at a time."""
+
+    identity: Identity
+    connection: Connection
+    reader: MessageReader = field(init=False)
+    fresh: bool = True
+    idle_since: float = 0.0
+    deadline: Deadline = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reader = MessageReader(self._receive)
+
+    def _receive(self, size: int) -> bytes:
+        return self.connection.channel.receive(size, self.deadline)
+
+
+class Upstream:
+    """One metastore behind the gateway, for any number of threads.
+
+    :param name: names it in errors, logs and metrics.
+    :param settings: where it is, and how it is reached.
+    :param impersonate: it trusts the gateway: each caller's name and groups are passed on by ``set_ugi``. A
+        caller without a name is the gateway's own user.
+    :param max_connections: connections at a time, of all identities.
+    :param idle_s: seconds after which an unused connection is closed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: MetastoreSettings,
+        *,
+        impersonate: bool = False,
+        max_connections: int = 64,
+        idle_s: float = 300.0,
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.impersonate = impersonate
+        self.max_connections = max_connections
+        self._idle_s = idle_s
+        self._endpoints = list(settings.endpoints())
+        random.SystemRandom().shuffle(self._endpoints)
+        self._changed = threading.Condition()
+        self._idle: OrderedDict[int, _Link] = OrderedDict()
+        self._open = 0
+        self._closed = False
+
+    @property
+    def open_connections(self) -> int:
+        """How many connections there are, lent ones included."""
+        return self._open
+
+    def exchange(
+        self,
+        method: str,
+        message: bytes,
+        caller: Caller,
+        deadline: Deadline,
+        *,
+        emit: Emit | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> bytes:
+        """Send a call and return its answer, both undecoded.
+
+        A connection that was closed while idle is noticed before it is used. A call that writes is sent again
+        only if it cannot have been carried out.
+
+        :param emit: takes the answer in pieces while it arrives; nothing is returned then.
+        :raises MetastoreUnreachableError: if no server answers, or the connection broke in a call that reads.
+        :raises MetastoreTimeoutError: if the answer to a reading call is not complete in time.
+        :raises OutcomeUnknownError: if it broke, or time ran out, inside a call that writes.
+        :raises MetastoreProtocolError: if what answers is no metastore.
+        :raises MetastoreAuthenticationError: if it does not accept the gateway.
+        :raises GatewayError: all connections are in use, or the client gave up.
+        """
+        head = read_head(message)
+        passing = _Passing(emit)
+        for attempt in range(len(self._endpoints) + 1):
+            link = self._lend(self.identity_of(caller), method, deadline)
+            if cancellation is not None:
+                channel = link.connection.channel
+                cancellation.on_cancel(getattr(channel, "interrupt", channel.close))
+            try:
+                answer = self._ask(link, head, message, deadline, passing)
+            except (OSError, ValueError) as error:
+                self._drop(link, failed=True)
+                _check_cancelled(method, cancellation, error)
+                again = not passing.began and (
+                    isinstance(error, NotSent)
+                    or (isinstance(error, ConnectionError) and is_idempotent(method))
+                )
+                if not again or attempt == len(self._endpoints):
+                    raise self._broken(method, link.connection.endpoint, error) from error
+            except (ForeignProtocol, MalformedMessage) as error:
+                self._drop(link)
+                raise self._foreign(method, link.connection.endpoint, error) from error
+            except BaseException:
+                # Half an answer may be on its way: nothing may read it as the next one.
+                self._drop(link)
+                raise
+            else:
+                if cancellation is not None:
+                    cancellation.on_cancel(None)
+                self._give_back(link)
+                return answer
+        raise AssertionError("unreachable")
+
+    def identity_of(self, caller: Caller) -> Identity:
+        """Return in whose name the upstream is asked for a caller."""
+        if self.impersonate and caller.user:
+            return caller.user, caller.groups
+        return self.settings.effective_user(), self.settings.groups
+
+    def close(self) -> None:
+        """Close the connections; those in use are closed when their calls end."""
+        with self._changed:
+            self._closed = True
+            links = list(self._idle.values())
+            self._idle.clear()
+            self._open -= len(links)
+            self._changed.notify_all()
+        for link in links:
+            link.connection.close()
+
+    def _ask(self, link: _Link, head: Head, message: bytes, deadline: Deadline, passing: _Passing) -> bytes:
+        link.deadline = deadline
+        link.connection.channel.send(message, deadline)
+
+        def check(answer: Head) -> None:
+            known = answer.kind in {REPLY, EXCEPTION}
+            if (answer.method, answer.sequence_id) != (head.method, head.sequence_id) or not known:
+                raise MalformedMessage(
+                    f"an answer to {answer.method!r} ({answer.sequence_id}), "
+                    f"not to {head.method!r} ({head.sequence_id})"
+                )
+
+        if passing.emit is not None:
+            link.reader.relay(passing, check)
+            return b""
+        answer, data = link.reader.message(self.settings.max_answer_bytes)
+        check(answer)
+        return data
+
+    def _lend(self, identity: Identity, method: str, deadline: Deadline) -> _Link:
+        stale: list[_Link] = []
+        try:
+            with self._changed:
+                while True:
+                    if (link := self._fitting(identity, stale)) is not None:
+                        return link
+                    if self._open < self.max_connections:
+                        self._open += 1
+                        break
+                    self._wait(method, deadline)
+        finally:
+            for old in stale:
+                old.connection.close()
+        try:
+            return _Link(identity, self._connect(identity, deadline))
+        except BaseException:
+            self._closed_one()
+            raise
+
+    def _fitting(self, identity: Identity, stale: list[_Link]) -> _Link | None:
+        """An idle connection of that identity; those that no one may use any more go to ``stale``."""
+        oldest = time.monotonic() - self._idle_s
+        for key, link in reversed(list(self._idle.items())):
+            if link.identity == identity or link.idle_since < oldest:
+                del self._idle[key]
+                if link.idle_since >= oldest and not link.reader.pending and not link.connection.is_stale():
+                    link.fresh = False
+                    return link
+                stale.append(link)
+                self._open -= 1
+        if self._open >= self.max_connections and self._idle:
+            # Somebody else's, the longest unused one: identities share the connections.
+            stale.append(self._idle.popitem(last=False)[1])
+            self._open -= 1
+        return None
+
+    def _wait(self, method: str, deadline: Deadline) -> None:
+        try:
+            self._changed.wait(deadline.remaining_s())
+            deadline.remaining_s()
+        except TimeoutError as error:
+            raise refused(
+                Status.EXHAUSTED,
+                f"{method}: all {self.max_connections} connections to {self.name} were in use for "
+                f"{deadline.seconds:g} s.",
+                remedy="Look at that metastore, or raise max_connections of the upstream.",
+            ) from error
+
+    def _connect(self, identity: Identity, deadline: Deadline) -> Connection:
+        user, groups = identity
+        settings = replace(self.settings, user=user, groups=groups) if self.impersonate else self.settings
+        causes: list[str] = []
+        for endpoint in list(self._endpoints):
+            try:
+                return Connection(endpoint, settings, deadline.sooner(settings.connect_timeout_s))
+            except Fault as fault:
+                raise translate(fault, "set_ugi", str(endpoint)) from fault
+            except (OSError, ForeignProtocol) as error:
+                causes.append(f"{endpoint}: {error}")
+        raise errors.MetastoreUnreachableError(
+            f"Upstream {self.name} does not answer: {'; '.join(causes)}",
+            remedy="Start the metastore, or correct the upstream's URIs and authentication.",
+            upstream=self.name,
+        )
+
+    def _give_back(self, link: _Link) -> None:
+        link.idle_since = time.monotonic()
+        with self._changed:
+            if not self._closed:
+                self._idle[id(link)] = link
+                self._changed.notify()
+                return
+        self._drop(link)
+
+    def _drop(self, link: _Link, *, failed: bool = False) -> None:
+        link.connection.close()
+        self._closed_one()
+        endpoint = link.connection.endpoint
+        with self._changed:
+            if failed and endpoint in self._endpoints:
+                # The next server first.
+                self._endpoints.remove(endpoint)
+                self._endpoints.append(endpoint)
+
+    def _closed_one(self) -> None:
+        with self._changed:
+            self._open -= 1
+            self._changed.notify()
+
+    def _broken(self, method: str, endpoint: Endpoint, error: Exception) -> errors.MetastoreError:
+        where = f"upstream {self.name} ({endpoint})"
+        facts = {"upstream": self.name, "uri": str(endpoint), "method": method}
+        if isinstance(error, NotSent):
+            return errors.MetastoreUnreachableError(
+                f"{method}: {where} cannot be sent to: {error}", remedy="Start the metastore.", **facts
+            )
+        if not is_idempotent(method):
+            return errors.OutcomeUnknownError(
+                f"{method} at {where} may have been carried out or not: {error}",
+                remedy="Look at what the call should have changed before it is made again.",
+                **facts,
+            )
+        if isinstance(error, TimeoutError):
+            return errors.MetastoreTimeoutError(
+                f"{method} at {where}: {error}",
+                remedy="Look at the metastore, or raise call_timeout_s.",
+                **facts,
+            )
+        return errors.MetastoreUnreachableError(
+            f"{method}: the connection to {where} broke: {error}", remedy="Start the metastore.", **facts
+        )
+
+    def _foreign(self, method: str, endpoint: Endpoint, error: Exception) -> errors.MetastoreError:
+        facts = {"upstream": self.name, "uri": str(endpoint), "method": method}
+        text = f"{method}: upstream {self.name} ({endpoint}) gave no answer of a Hive metastore: {error}"
+        if not is_idempotent(method):
+            return errors.OutcomeUnknownError(
+                text, remedy="Look at what the call should have changed before it is made again.", **facts
+            )
+        return errors.MetastoreProtocolError(text, remedy="Check the upstream's URIs.", **facts)
+
+
+class _Passing:
+    """Takes pieces of an answer, and remembers that there were some."""
+
+    def __init__(self, emit: Callable[[bytes], None] | None) -> None:
+        self.emit = emit
+        self.began = False
+
+    def __call__(self, piece: bytes) -> None:
+        if self.emit is None:
+            raise AssertionError("no one takes the answer")
+        self.began = True
+        try:
+            self.emit(piece)
+        except OSError as error:
+            raise ClientGone(*error.args) from error
+
+
+class ClientGone(Exception):  # noqa: N818 - internal signal of the fronts
+    """The client cannot be sent to: the upstream is not at fault."""
+
+
+def _check_cancelled(method: str, cancellation: Cancellation | None, error: Exception) -> None:
+    if cancellation is not None and cancellation.cancelled:
+        raise refused(
+            Status.CANCELLED,
+            f"{method}: the client gave up.",
+            remedy="A call that writes may have been done.",
+        ) from error

@@ -1,0 +1,326 @@
+"""The channel to a gateway: each Thrift call is a call of gRPC's, on a connection of its own.
+
+What fails, fails as on the other channels, so that the client treats all alike: :class:`.NotSent` only if the
+gateway says so, or refused the call before it looked at it; anything else leaves a write's outcome unknown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+try:
+    import grpc
+except ImportError as missing:
+    from airflow_hive_federation.errors import ConfigurationError
+
+    raise ConfigurationError(
+        f"grpc:// URIs need grpcio, which cannot be imported: {missing}",
+        remedy="Install airflow-hive-federation[grpc].",
+    ) from missing
+
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    MetastoreAuthenticationError,
+    MetastoreServerError,
+)
+from airflow_hive_federation.metastore.grpc_route import local_way
+from airflow_hive_federation.metastore.grpc_settings import is_plaintext
+from airflow_hive_federation.metastore.grpc_tokens import tokens_of
+from airflow_hive_federation.metastore.grpc_wire import (
+    CALL,
+    CALL_IN_PIECES,
+    SERVICE,
+    STATUS_KEY,
+    TOO_MANY_CALLS,
+    USER_KEY,
+    unwrap,
+    wrap,
+)
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings, TlsSettings
+from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol, NotSent
+
+#: Methods with answers that may be long: they come in pieces, which costs a third of a millisecond more.
+_LONG = (
+    "get_all_",
+    "get_fields",
+    "get_next_notification",
+    "get_open_txns",
+    "get_part",
+    "get_schema",
+    "get_table_objects",
+    "get_tables",
+    "get_valid_write_ids",
+    "list_partitions",
+    "show_",
+)
+#: Beyond the answer itself: the wrapper.
+_SLACK_BYTES = 1 << 10
+#: A gateway with too many calls is asked again after so many seconds, at first and at most.
+_BUSY_FIRST_S, _BUSY_MOST_S = 0.05, 2.0
+_SERVER_TOO_LONG = "SERVER: Received message larger than max"
+
+Code = grpc.StatusCode
+_READY = grpc.ChannelConnectivity.READY.value[0]
+
+
+class GrpcChannel:
+    """One connection to one gateway; see :class:`.transport.Channel`.
+
+    :raises OSError: nothing answers there.
+    :raises ConfigurationError: TLS files or those of tokens cannot be used.
+    """
+
+    #: The greeting finds out whether the gateway is one, and accepts us.
+    needs_greeting = True
+
+    def __init__(self, endpoint: Endpoint, settings: MetastoreSettings) -> None:
+        self._endpoint = endpoint
+        self._max_answer_bytes = settings.max_answer_bytes
+        self._tokens = tokens_of(settings.grpc)
+        self._user = settings.effective_user()
+        self._broken = False
+        self._answer: Iterator[bytes] = iter(())
+        self._piece = memoryview(b"")
+        self._deadline: Deadline | None = None
+        with ExitStack() as stack:
+            target = f"{_bracketed(endpoint.host)}:{endpoint.port}"
+            if settings.dialer is not None:
+                target = stack.enter_context(local_way(settings.dialer, endpoint.host, endpoint.port))
+            self._channel = _open(target, endpoint, settings)
+            stack.callback(self._channel.close)
+            self._close = stack.pop_all().close
+        self._call = self._channel.unary_unary(f"/{SERVICE}/{CALL}")
+        self._call_in_pieces = self._channel.unary_stream(f"/{SERVICE}/{CALL_IN_PIECES}")
+
+    def send(self, request: bytes, deadline: Deadline) -> None:
+        """Make the call; see :meth:`.Channel.send`."""
+        self._piece = memoryview(b"")
+        self._deadline = deadline
+        wait_s, renewed = _BUSY_FIRST_S, False
+        while True:
+            try:
+                self._answer = self._ask(request, deadline, renew=renewed)
+                return
+            except grpc.RpcError as error:
+                if error.code() is Code.UNAUTHENTICATED and self._tokens is not None and not renewed:
+                    # Refused before it was looked at: a newer token may be accepted.
+                    renewed = True
+                    continue
+                if not _is_busy(error):
+                    raise self._translated(error, deadline) from error
+            pause_s = wait_s * random.uniform(0.5, 1)  # noqa: S311 - clients that were refused together part
+            if pause_s >= deadline.remaining_s():
+                raise NotSent(f"the gateway had too many calls for {deadline.seconds:g} s")
+            time.sleep(pause_s)
+            wait_s = min(wait_s * 2, _BUSY_MOST_S)
+
+    def receive(self, size: int, deadline: Deadline) -> bytes:
+        """Return some of the answer; see :meth:`.Channel.receive`."""
+        while not self._piece:
+            try:
+                self._piece = memoryview(self._value(next(self._answer)))
+            except StopIteration:
+                raise ConnectionResetError("the gateway's answer ended too soon") from None
+            except grpc.RpcError as error:
+                raise self._translated(error, deadline) from error
+        taken, self._piece = self._piece[:size], self._piece[size:]
+        return bytes(taken)
+
+    def has_more(self) -> bool:
+        """See :meth:`.Channel.has_more`; an answer in pieces is read to its end."""
+        if self._piece:
+            return True
+        try:
+            return next(self._answer, None) is not None
+        except grpc.RpcError as error:
+            raise self._translated(error, self._deadline or Deadline(0)) from error
+
+    def is_stale(self) -> bool:
+        """Whether the connection was lost, or the gateway drains, since the last call."""
+        state = getattr(getattr(self._channel, "_channel", None), "check_connectivity_state", None)
+        if self._broken or state is None:
+            return self._broken
+        try:
+            # grpcio's public way is a thread for each channel that looks five times a second.
+            return bool(state(False) != _READY)
+        except ValueError:
+            return True
+
+    def stream(self, path: str, request: bytes, deadline: Deadline) -> Iterator[bytes]:
+        """Call a method of another service of the gateway that answers in pieces; other calls may go on.
+
+        :param path: full path of the method.
+        :raises ForeignProtocol: the gateway has no such method, or did not accept the request.
+        :raises OSError: the stream broke, or the time is over.
+        :raises MetastoreAuthenticationError: the gateway does not accept who asks.
+        """
+        try:
+            call = self._channel.unary_stream(path)(
+                request, timeout=deadline.remaining_s(), metadata=self._metadata(renew=False)
+            )
+        except ValueError as error:
+            raise ConnectionAbortedError("the channel was closed") from error
+        try:
+            yield from call
+        except grpc.RpcError as error:
+            raise _translated(str(self._endpoint), error.code(), error.details() or "", None) from error
+        finally:
+            call.cancel()
+
+    def interrupt(self) -> None:
+        """End another thread's call, which is broken from then on; never fails."""
+        self.close()
+
+    def close(self) -> None:
+        """See :meth:`.Channel.close`."""
+        self._broken = True
+        with contextlib.suppress(OSError, ValueError):
+            self._close()
+
+    def _ask(self, request: bytes, deadline: Deadline, *, renew: bool) -> Iterator[bytes]:
+        metadata = self._metadata(renew=renew)
+        try:
+            if not _is_long(request):
+                answer: Iterator[bytes] = iter(
+                    (self._call(wrap(request), timeout=deadline.remaining_s(), metadata=metadata),)
+                )
+            else:
+                pieces = self._call_in_pieces(
+                    wrap(request), timeout=deadline.remaining_s(), metadata=metadata
+                )
+                # The first one here, so that a refusal is met where the call can be made again.
+                answer = _from(next(pieces), pieces)
+        except ValueError as error:
+            raise ConnectionAbortedError("the channel was closed") from error
+        except StopIteration:
+            raise ConnectionResetError("the gateway gave no answer") from None
+        return answer
+
+    def _metadata(self, *, renew: bool) -> list[tuple[str, str]]:
+        metadata = [(USER_KEY, self._user)]
+        if self._tokens is not None:
+            metadata.append(("authorization", f"Bearer {self._tokens.token(renew=renew)}"))
+        return metadata
+
+    def _value(self, data: bytes) -> bytes:
+        try:
+            return unwrap(data)
+        except MalformedMessage as error:
+            raise ForeignProtocol(str(error)) from error
+
+    def _translated(self, error: Any, deadline: Deadline) -> Exception:
+        self._broken = True
+        code, text = error.code(), error.details() or ""
+        if code is Code.DEADLINE_EXCEEDED:
+            return deadline.passed()
+        told = dict(error.trailing_metadata() or ()).get(STATUS_KEY)
+        return _translated(str(self._endpoint), code, text, told)
+
+
+def _translated(uri: str, code: Any, text: str, told: str | None) -> Exception:
+    """The error that the client treats as it should; see the module."""
+    if code is Code.UNAUTHENTICATED:
+        return MetastoreAuthenticationError(
+            f"{uri}: {text}",
+            remedy="Correct the token, the service account's key file, the audience or the certificate.",
+            uri=uri,
+        )
+    if code is Code.UNAVAILABLE and told == "unavailable":
+        return NotSent(text)
+    if code is Code.RESOURCE_EXHAUSTED and text.startswith(_SERVER_TOO_LONG):
+        return MetastoreServerError(
+            f"{uri} does not accept so long a call: {text}",
+            remedy="Make smaller batches, or raise metastore.grpc.max.request.size of the gateway.",
+            uri=uri,
+        )
+    if code in {Code.UNIMPLEMENTED, Code.INVALID_ARGUMENT, Code.RESOURCE_EXHAUSTED}:
+        return ForeignProtocol(f"{code.name}: {text}")
+    if code is Code.UNAVAILABLE and "handshake" in text.lower():
+        return ssl.SSLError(ssl.SSL_ERROR_SSL, text)
+    return ConnectionResetError(f"{code.name}: {text}")
+
+
+def _open(target: str, endpoint: Endpoint, settings: MetastoreSettings) -> grpc.Channel:
+    options: list[tuple[str, Any]] = [
+        # A connection of its own, as on every other transport: what closes it concerns nobody else.
+        ("grpc.use_local_subchannel_pool", 1),
+        # What may be repeated is the client's business, which knows the methods.
+        ("grpc.enable_retries", 0),
+        ("grpc.max_receive_message_length", settings.max_answer_bytes + _SLACK_BYTES),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.primary_user_agent", settings.identifier),
+        ("grpc.keepalive_time_ms", 60_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.enable_http_proxy", 0),
+        (grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),
+    ]
+    if is_plaintext(endpoint, settings):
+        return grpc.insecure_channel(target, options=options)
+    if settings.dialer is not None:
+        # The way there has another name than the server.
+        options.append(("grpc.ssl_target_name_override", endpoint.host))
+    return grpc.secure_channel(target, _credentials(settings.tls or TlsSettings()), options=options)
+
+
+def _credentials(tls: TlsSettings) -> grpc.ChannelCredentials:
+    tls.context()  # Says what is wrong with the files, which gRPC does not.
+    trusted = tls.ca_file or ssl.get_default_verify_paths().cafile
+    chain = _read(tls.cert_file) if tls.cert_file else None
+    key = _key(_read(tls.key_file or tls.cert_file), tls.key_password) if tls.cert_file else None
+    return grpc.ssl_channel_credentials(
+        root_certificates=_read(trusted) if trusted else None, private_key=key, certificate_chain=chain
+    )
+
+
+def _read(path: str | None) -> bytes:
+    try:
+        return Path(path or "").read_bytes()
+    except OSError as error:
+        raise ConfigurationError(
+            f"The TLS file {path} cannot be read: {error}", remedy="Give readable PEM files."
+        ) from error
+
+
+def _key(pem: bytes, password: str | None) -> bytes:
+    """The key without its password, which gRPC cannot be given."""
+    if password is None:
+        return pem
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        load_pem_private_key,
+    )
+
+    key = load_pem_private_key(pem, password.encode())
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _is_busy(error: Any) -> bool:
+    """Whether the gateway refused the call before it looked at it, for there are too many."""
+    if error.code() is not Code.RESOURCE_EXHAUSTED:
+        return False
+    told = dict(error.trailing_metadata() or ()).get(STATUS_KEY)
+    return told == "exhausted" or error.details() == TOO_MANY_CALLS
+
+
+def _is_long(request: bytes) -> bool:
+    length = int.from_bytes(request[4:8], "big")
+    return request[8 : 8 + length].decode(errors="replace").startswith(_LONG)
+
+
+def _from(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from rest

@@ -1,0 +1,125 @@
+"""Settings of a client that reaches its metastore through a gRPC gateway; grpcio is not imported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings
+
+DEFAULT_GRPC_PORT = 9084
+#: Names the gateway in the tokens that clients make, unless the settings say otherwise.
+DEFAULT_AUDIENCE = "hive-metastore"
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+#: Settings of the design, as ``hive-site.xml`` has them. Hive has the first one since 4.2 (HIVE-12679).
+CLIENT_CLASSES = ("metastore.client.impl", "metastore.custom.client.class")
+KEYFILE = "metastore.grpc.service.account.keyfile"
+AUDIENCE = "metastore.grpc.audience"
+TOKEN_FILE = "metastore.grpc.token.file"  # noqa: S105 - the name of a setting
+PLAINTEXT = "metastore.grpc.plaintext"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrpcSettings:
+    """How a gateway is spoken to, and who we are there. At most one of the three sources of tokens is given.
+
+    :param plaintext: do without TLS off loopback as well; tokens do not travel so.
+    :param token: bearer token, as it is.
+    :param token_file: file with a bearer token, read for each call that needs a newer one.
+    :param service_account_keyfile: JSON key file of a service account, in Google's form, whose key signs the
+        tokens (the design's ``metastore.grpc.service.account.keyfile``).
+    :param audience: gateway that the tokens are meant for (their claim ``aud``).
+    """
+
+    plaintext: bool = False
+    token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
+    service_account_keyfile: str | None = None
+    audience: str = DEFAULT_AUDIENCE
+
+    def __post_init__(self) -> None:
+        given = [self.token, self.token_file, self.service_account_keyfile]
+        if sum(one is not None for one in given) > 1:
+            raise ConfigurationError(
+                "There are several sources of tokens for gRPC.",
+                remedy="Give a token, a file with a token, or a service account's key file.",
+            )
+
+    @property
+    def has_token(self) -> bool:
+        """Whether calls carry a bearer token."""
+        return any((self.token, self.token_file, self.service_account_keyfile))
+
+
+def is_plaintext(endpoint: Endpoint, settings: MetastoreSettings) -> bool:
+    """Tell whether a gateway is spoken to without TLS.
+
+    ``grpc://`` means TLS, except on loopback where no TLS files are given; ``grpc+tls://`` always does.
+    """
+    if endpoint.is_tls or settings.tls is not None:
+        return False
+    return settings.grpc.plaintext or endpoint.host in LOOPBACK
+
+
+def check_grpc(settings: MetastoreSettings, endpoints: tuple[Endpoint, ...]) -> None:
+    """Refuse settings that would send tokens unencrypted, or that the transport does not carry.
+
+    :raises ConfigurationError: see above.
+    """
+    ours = [one for one in endpoints if one.is_grpc]
+    if not ours:
+        if settings.grpc != GrpcSettings():
+            raise ConfigurationError(
+                "There are settings of gRPC, and no URI is grpc://.", remedy="Write grpc://host:port."
+            )
+        return
+    if settings.tls is not None and settings.grpc.plaintext:
+        raise ConfigurationError(
+            "There are TLS files, and gRPC is to do without TLS.",
+            remedy="Remove the files, or plaintext.",
+        )
+    if settings.tls is not None and not settings.tls.verify:
+        raise ConfigurationError(
+            "gRPC verifies its server's certificate always.",
+            remedy="Give the authority's certificate as ca_file.",
+        )
+    exposed = [one for one in ours if is_plaintext(one, settings) and one.host not in LOOPBACK]
+    if exposed and settings.grpc.has_token and settings.dialer is None:
+        raise ConfigurationError(
+            f"The bearer token would travel to {exposed[0]} unencrypted.",
+            remedy="Do without grpc.plaintext, or use an SSH route.",
+        )
+
+
+def grpc_properties(properties: Mapping[str, str]) -> dict[str, Any]:
+    """Translate the design's settings, as ``hive-site.xml`` has them, to arguments of ``MetastoreSettings``.
+
+    :raises ConfigurationError: two names of one setting differ.
+    """
+    taken: dict[str, Any] = {}
+    given: dict[str, Any] = {}
+    classes = {properties[name].strip() for name in CLIENT_CLASSES if properties.get(name)}
+    if len(classes) > 1:
+        raise ConfigurationError(
+            f"{' and '.join(CLIENT_CLASSES)} name different classes.", remedy="Keep one of them."
+        )
+    if classes:
+        taken["client_class"] = classes.pop()
+    for name, argument in (
+        (KEYFILE, "service_account_keyfile"),
+        (AUDIENCE, "audience"),
+        (TOKEN_FILE, "token_file"),
+    ):
+        if properties.get(name):
+            given[argument] = properties[name].strip()
+    if properties.get(PLAINTEXT, "").strip().lower() == "true":
+        given["plaintext"] = True
+    if given:
+        taken["grpc"] = GrpcSettings(**given)
+    return taken

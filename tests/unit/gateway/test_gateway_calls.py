@@ -1,0 +1,240 @@
+"""Calls through the gateway: passed on as they are, answered for old clients, and never done twice."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.errors import (
+    MetastoreServerError,
+    NoSuchObjectError,
+    UnsupportedMethodError,
+)
+from airflow_hive_federation.gateway.handler import Caller, Cancellation, Deadline, Status, status_of
+from airflow_hive_federation.gateway.messages import read_head
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.protocol import ApplicationFault
+from airflow_hive_federation.metastore.wire import from_bytes
+from tests.unit.gateway.gateways import Clients, Gateways, Peers, Raws, call_bytes, outcome
+from tests.unit.metastore.metastore_peers import HangUp, Thrift
+
+TABLE = types.Table(dbName="d", tableName="t", parameters={"a": "b"})
+
+
+def tables(method: str, args: Any) -> Any:
+    if method == "get_table_req":
+        if args.req.tblName != "t":
+            raise types.NoSuchObjectException(message=f"no {args.req.tblName}")
+        return types.GetTableResult(table=TABLE)
+    if method == "get_table_objects_by_name_req":
+        return types.GetTablesResult(tables=[TABLE] if args.req.catName == "other" else [TABLE, TABLE])
+    if method == "get_table":
+        return TABLE
+    return None
+
+
+def test_calls_pass(peer: Peers, gateway: Gateways, client: Clients) -> None:
+    served = Thrift(lambda method, args: ["a", "b"] if method == "get_all_databases" else None)
+    run = gateway(peer(served).uri)
+    one = client(run.front.uri, user="alice")
+    assert one.call("get_all_databases") == ["a", "b"]
+    one.call("create_database", types.Database(name="new"))
+    assert served.calls == ["get_all_databases", "create_database"]
+    assert run.upstream.open_connections == 1
+    assert run.front.stop(20)
+    assert 'method="create_database",status="ok"} 1' in run.handler.metrics.text()
+
+
+@pytest.mark.parametrize("lacking", [set(), {"get_table", "get_table_objects_by_name"}], ids=["has", "lacks"])
+def test_old_clients_get_what_new_servers_lack(
+    peer: Peers,
+    gateway: Gateways,
+    raw: Raws,
+    lacking: set[str],
+) -> None:
+    served = Thrift(tables, lacking)
+    run = gateway(peer(served).uri)
+    one = raw(run)
+    assert one.ask("get_table", 7, dbname="d", tbl_name="t") == {"success": TABLE}
+    assert one.ask("get_table", 8, dbname="d", tbl_name="t") == {"success": TABLE}
+    if lacking:
+        # The second time, it is known that the server has no such method.
+        assert served.calls == ["get_table_req", "get_table_req"]
+        missing = one.ask("get_table", 9, dbname="d", tbl_name="x")
+        assert missing == {"o2": types.NoSuchObjectException(message="no x")}
+        two = one.ask("get_table_objects_by_name", 10, dbname="d", tbl_names=["t"])
+        assert two == {"success": [TABLE, TABLE]}
+        other = one.ask("get_table_objects_by_name", 10, dbname="@other#d", tbl_names=["t"])
+        assert other == {"success": [TABLE]}
+    else:
+        assert served.calls == ["get_table", "get_table"]
+
+
+def test_methods_of_indexes_and_unknown_ones_are_refused_and_the_next_call_works(
+    peer: Peers, gateway: Gateways, raw: Raws
+) -> None:
+    run = gateway(peer(Thrift(tables)).uri)
+    one = raw(run)
+    for method, said in (
+        ("get_indexes", "no indexes since version 3.0"),
+        ("make_coffee", "no method of Hive"),
+    ):
+        one.sock.sendall(b"\x80\1\0\1" + len(method).to_bytes(4, "big") + method.encode() + b"\0\0\0\5\0")
+        head, data = one.message()
+        assert (head.method, head.sequence_id) == (method, 5)
+        fault = from_bytes(ApplicationFault, data[head.body :])
+        assert fault.type == 1
+        assert said in str(fault.message)
+    assert one.ask("get_table", dbname="d", tbl_name="t") == {"success": TABLE}
+
+
+def test_a_call_that_writes_is_not_repeated(peer: Peers, gateway: Gateways, client: Clients) -> None:
+    def hang_up(_method: str, _args: Any) -> Any:
+        raise HangUp
+
+    served = Thrift(hang_up)
+    run = gateway(peer(served).uri)
+    with pytest.raises(MetastoreServerError, match=r"upstream main .* may have been carried out or not"):
+        client(run.front.uri).call("create_database", types.Database(name="new"))
+    assert served.calls == ["create_database"]
+    with pytest.raises(MetastoreServerError, match="the connection to upstream main"):
+        client(run.front.uri).call("get_all_databases")
+    # A call that only reads is made once more.
+    assert served.calls == ["create_database", "get_all_databases", "get_all_databases"]
+    assert run.upstream.open_connections == 0
+
+
+def test_a_connection_that_was_closed_while_idle_is_not_used(
+    peer: Peers, gateway: Gateways, raw: Raws
+) -> None:
+    served = Thrift(lambda _method, _args: None)
+    listening = peer(served)
+    run = gateway(listening.uri)
+    one = raw(run)
+    assert one.ask("create_database", database=types.Database(name="a")) == {}
+    listening.hang_up()
+    # It would be an unknown outcome if the call went to the closed connection.
+    assert one.ask("create_database", database=types.Database(name="b")) == {}
+    assert run.upstream.open_connections == 1
+
+
+def test_users_are_passed_on_where_the_metastore_trusts_the_gateway(
+    peer: Peers,
+    gateway: Gateways,
+    raw: Raws,
+    client: Clients,
+) -> None:
+    served = Thrift(lambda _method, _args: [])
+    trusting = gateway(peer(served).uri, impersonate=True, settings={"user": "gate"})
+    for user in ("alice", "bob", "alice"):
+        client(trusting.front.uri, user=user, groups=("g",)).call("get_all_databases")
+    assert served.users == ["alice", "bob"]
+    assert trusting.upstream.open_connections == 2
+    assert raw(trusting).ask("get_all_databases") == {"success": []}
+    assert served.users[2:] == ["gate"]
+
+    others = Thrift(lambda _method, _args: [])
+    plain = gateway(peer(others).uri, settings={"user": "gate"})
+    client(plain.front.uri, user="alice").call("get_all_databases")
+    assert others.users == ["gate"]
+
+
+def test_set_ugi_is_answered_as_hive_does(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    run = gateway(peer(Thrift(tables)).uri)
+    one = raw(run)
+    assert one.ask("set_ugi", user_name="u", group_names=["g"]) == {"success": ["g", "u"]}
+
+
+def test_connections_are_limited_and_shared_by_users(peer: Peers, gateway: Gateways, client: Clients) -> None:
+    served = Thrift(lambda _method, _args: [])
+    run = gateway(peer(served).uri, impersonate=True, max_connections=2)
+    for user in "abcabc":
+        client(run.front.uri, user=user).call("get_all_databases")
+    assert run.upstream.open_connections == 2
+
+
+def test_a_metastore_with_all_connections_in_use_is_named(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    release = threading.Event()
+    listening = peer(Thrift(lambda _method, _args: [] if release.wait(30) else None))
+    run = gateway(listening.uri, max_connections=1)
+    first = raw(run)
+    first.sock.sendall(call_bytes("get_all_databases"))
+    while not run.upstream.open_connections:
+        pass
+    message = call_bytes("get_all_databases")
+    answer = run.handler.answer("get_all_databases", message, Caller(), Deadline(0.2))
+    assert "all 1 connections to main were in use" in str(outcome(read_head(answer), answer))
+    release.set()
+    assert outcome(*first.message()) == {"success": []}
+    assert outcome(read_head(answer), run.handler.answer("get_all_databases", message, Caller(), Deadline(9)))
+
+
+def test_a_metastore_that_is_down_is_named(gateway: Gateways, raw: Raws) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    run = gateway(f"thrift://127.0.0.1:{port}")
+    answer = raw(run).ask("get_all_databases")
+    assert "Upstream main does not answer" in answer["o1"].message
+    assert "Traceback" not in answer["o1"].message
+
+
+def test_the_next_server_is_asked(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    served = Thrift(lambda _method, _args: [])
+    run = gateway(f"thrift://127.0.0.1:{port}", peer(served).uri)
+    for _ in range(5):
+        assert raw(run).ask("get_all_databases") == {"success": []}
+
+
+def test_reading_calls_go_to_the_reading_servers(peer: Peers, gateway: Gateways, client: Clients) -> None:
+    main, reading = Thrift(lambda *_: None), Thrift(lambda *_: [])
+    run = gateway(peer(main).uri, reading=peer(reading).uri)
+    one = client(run.front.uri)
+    one.call("get_all_databases")
+    one.call("create_database", types.Database(name="x"))
+    one.call("get_valid_write_ids", types.GetValidWriteIdsRequest(fullTableNames=["a.b"]))
+    assert reading.calls == ["get_all_databases"]
+    assert main.calls == ["create_database", "get_valid_write_ids"]
+
+
+def test_a_client_that_gives_up_ends_the_call(peer: Peers, gateway: Gateways) -> None:
+    began, release = threading.Event(), threading.Event()
+
+    def wait(_method: str, _args: Any) -> Any:
+        began.set()
+        release.wait(30)
+        return []
+
+    run = gateway(peer(Thrift(wait)).uri)
+    cancellation = Cancellation()
+    errors: list[Any] = []
+
+    def ask() -> None:
+        try:
+            message = call_bytes("get_all_databases")
+            run.handler.ask("get_all_databases", message, Caller(), Deadline(30), cancellation=cancellation)
+        except Exception as error:  # noqa: BLE001
+            errors.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    assert began.wait(20)
+    cancellation.cancel()
+    thread.join(20)
+    release.set()
+    assert status_of(errors[0]) == Status.CANCELLED
+    assert run.upstream.open_connections == 0
+
+
+def test_errors_of_the_metastore_are_the_clients(peer: Peers, gateway: Gateways, client: Clients) -> None:
+    run = gateway(peer(Thrift(tables, {"get_table"})).uri)
+    one = client(run.front.uri)
+    with pytest.raises(NoSuchObjectError, match="no x"):
+        one.call("get_table", "d", "x")
+    assert one.call("get_table", "d", "t") == TABLE
+    with pytest.raises(UnsupportedMethodError):
+        client(gateway(peer(Thrift(tables, {"get_all_tables"})).uri).front.uri).call("get_all_tables", "d")
