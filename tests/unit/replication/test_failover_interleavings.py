@@ -423,6 +423,65 @@ def test_a_failover_that_nobody_disturbs(make_world: Callable[[str], World]) -> 
     assert (world.source.is_writable, world.target.is_writable) == (False, True)
 
 
+@pytest.mark.parametrize("operation", ["start", "roll back"])
+def test_a_replica_of_another_policy_is_neither_closed_nor_opened(
+    make_world: Callable[[str], World], operation: str
+) -> None:
+    world = make_world("replicated" if operation == "start" else "started")
+    world.source.parameters = before = {**world.source.parameters, markers.POLICY: "another"}
+    assert outcomes(world, [operation]) == ["FailoverError"]
+    assert world.source.parameters == before
+
+
+def test_a_start_that_is_rolled_back_while_it_waits_aborts_nothing(
+    make_world: Callable[[str], World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, aborted = make_world("replicated"), list[Any]()
+
+    def rolled_back(*_: Any, **__: Any) -> bool:
+        world.source.parameters = {}
+        return False
+
+    monkeypatch.setattr(failover, "has_drained", rolled_back)
+    monkeypatch.setattr(failover, "abort_remaining", lambda _client, start: aborted.append(start))
+    assert outcomes(world, ["start"]) == ["FailoverError"]
+    assert aborted == []
+
+
+@pytest.mark.parametrize("moment", ["check", "source becomes target"])
+def test_a_source_that_was_written_to_is_not_switched(
+    make_world: Callable[[str], World], moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the baseline was written, or while it was."""
+    world, steps = make_world("started"), [""]
+    written = SimpleNamespace(idle=False, lease=0, events=1, tables=1, transactions=1)
+    monkeypatch.setattr(
+        failover,
+        "dump_next_increment",
+        lambda *_, **__: written if steps[-1] == moment else SimpleNamespace(idle=True),
+    )
+    with world.pools() as (source, target), pytest.raises(FailoverError, match="changed since the last"):
+        failover.switch_roles(source, target, POLICY, progress=quiet, on_step=steps.append)
+    assert steps[-1] == moment
+    assert world.source.parameters == MARKED
+
+
+@pytest.mark.parametrize("moment", ["check", "source becomes target"])
+def test_a_source_that_is_opened_is_not_switched(make_world: Callable[[str], World], moment: str) -> None:
+    """By hand, in the middle of a switch: its writers may be back."""
+    world, steps = make_world("started"), [""]
+
+    def step(name: str) -> None:
+        steps.append(name)
+        if name == moment:
+            world.source.parameters = {}
+
+    with world.pools() as (source, target), pytest.raises(FailoverError, match="was not started, or was"):
+        failover.switch_roles(source, target, POLICY, progress=quiet, on_step=step)
+    assert steps[-1] == moment
+    assert world.source.parameters == {}
+
+
 def test_a_target_that_does_not_answer_stops_a_roll_back(make_world: Callable[[str], World]) -> None:
     """It may have been let go meanwhile, and be written."""
     world = make_world("started")
