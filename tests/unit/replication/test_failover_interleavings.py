@@ -22,7 +22,12 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.errors import FailoverError, HiveFederationError, MetastoreUnreachableError
+from airflow_hive_federation.errors import (
+    CycleLostError,
+    FailoverError,
+    HiveFederationError,
+    MetastoreUnreachableError,
+)
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.heartbeat import Heartbeat
 from airflow_hive_federation.metastore.idl import types
@@ -480,6 +485,65 @@ def test_a_source_that_is_opened_is_not_switched(make_world: Callable[[str], Wor
         failover.switch_roles(source, target, POLICY, progress=quiet, on_step=step)
     assert steps[-1] == moment
     assert world.source.parameters == {}
+
+
+@pytest.mark.parametrize(("operation", "beginning"), [("start", "replicated"), ("roll back", "started")])
+def test_who_loses_the_lock_in_the_middle_of_the_last_call_says_so(
+    make_world: Callable[[str], World], operation: str, beginning: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one may have acted on what was there before."""
+    world = make_world(beginning)
+    alter = world.source.alter_database
+
+    def taken_over(name: str, database: Any) -> None:
+        alter(name, database)
+        world.source.locks.clear()
+
+    monkeypatch.setattr(world.source, "alter_database", taken_over)
+    assert outcomes(world, [operation]) == ["CycleLostError"]
+
+
+@pytest.mark.parametrize(
+    ("moment", "side", "source_policy"),
+    [
+        ("source becomes target", "target", None),
+        ("target becomes source", "source", "p.reversed"),
+        ("end", "target", "p.reversed"),
+    ],
+)
+def test_a_switch_goes_on_with_both_locks_only(
+    make_world: Callable[[str], World], moment: str, side: str, source_policy: str | None
+) -> None:
+    """A call to one side is guarded by the lock of that side; the other lock counts, too."""
+    world, steps = make_world("started"), [""]
+
+    def step(name: str) -> None:
+        steps.append(name)
+        if name == moment:
+            getattr(world, side).locks.clear()
+
+    with world.pools() as (source, target), pytest.raises(CycleLostError):
+        failover.switch_roles(source, target, POLICY, progress=quiet, on_step=step)
+    assert steps[-1] == moment
+    assert world.source.parameters.get(markers.POLICY) == source_policy
+    assert not world.source.is_writable
+    assert world.target.is_writable is (moment == "end")
+
+
+def test_a_take_over_that_loses_the_lock_in_its_last_call_says_so(
+    make_world: Callable[[str], World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world("started")
+    world.source.is_up = False
+    alter = world.target.alter_database
+
+    def taken_over(name: str, database: Any) -> None:
+        alter(name, database)
+        if markers.POLICY not in world.target.parameters:
+            world.target.locks.clear()
+
+    monkeypatch.setattr(world.target, "alter_database", taken_over)
+    assert outcomes(world, ["take over"]) == ["CycleLostError"]
 
 
 def test_a_target_that_does_not_answer_stops_a_roll_back(make_world: Callable[[str], World]) -> None:
