@@ -26,6 +26,7 @@ IDS = (
     *BOOTSTRAPS,
     *INCREMENTS,
     "external",
+    "grpc",
 )
 _BUILD = Path(__file__).resolve().parent.parent / "build"
 
@@ -103,6 +104,10 @@ def _measure(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> It
         with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
             bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
             yield from of_increments.run(bench, increments)
+    if "grpc" in parts:
+        from benchmarks import grpc_calls
+
+        yield grpc_calls.run(1000 if args.scale == "full" else 100, say)
     if "external" in parts:
         from benchmarks import external
         from benchmarks.bootstrap import Setting
