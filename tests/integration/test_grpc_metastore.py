@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 DATABASE = "over_grpc"
 ROWS = "over_grpc_rows"
 COPY = "over_grpc_copy"
+ACID = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +56,7 @@ def test_a_replication(
     """Both ends behind gateways, the source's with TLS and tokens."""
     for statement in (
         f"CREATE DATABASE {ROWS}",
-        f"CREATE TABLE {ROWS}.t (id int) PARTITIONED BY (p string) STORED AS ORC "
-        "TBLPROPERTIES ('transactional'='true')",
+        f"CREATE TABLE {ROWS}.t (id int) PARTITIONED BY (p string) {ACID}",
         f"INSERT INTO {ROWS}.t PARTITION (p) VALUES (1, 'a'), (2, 'b')",
     ):
         hive_sql_source.execute(statement)
