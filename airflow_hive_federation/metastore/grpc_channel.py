@@ -134,6 +134,15 @@ class GrpcChannel:
         taken, self._piece = self._piece[:size], self._piece[size:]
         return bytes(taken)
 
+    def has_more(self) -> bool:
+        """See :meth:`.Channel.has_more`; an answer in pieces is read to its end."""
+        if self._piece:
+            return True
+        try:
+            return next(self._answer, None) is not None
+        except grpc.RpcError as error:
+            raise self._translated(error, self._deadline or Deadline(0)) from error
+
     def is_stale(self) -> bool:
         """Whether the connection was lost, or the gateway drains, since the last call."""
         state = getattr(getattr(self._channel, "_channel", None), "check_connectivity_state", None)
@@ -144,6 +153,27 @@ class GrpcChannel:
             return bool(state(False) != _READY)
         except ValueError:
             return True
+
+    def stream(self, path: str, request: bytes, deadline: Deadline) -> Iterator[bytes]:
+        """Call a method of another service of the gateway that answers in pieces; other calls may go on.
+
+        :param path: full path of the method.
+        :raises ForeignProtocol: the gateway has no such method, or did not accept the request.
+        :raises OSError: the stream broke, or the time is over.
+        :raises MetastoreAuthenticationError: the gateway does not accept who asks.
+        """
+        try:
+            call = self._channel.unary_stream(path)(
+                request, timeout=deadline.remaining_s(), metadata=self._metadata(renew=False)
+            )
+        except ValueError as error:
+            raise ConnectionAbortedError("the channel was closed") from error
+        try:
+            yield from call
+        except grpc.RpcError as error:
+            raise _translated(str(self._endpoint), error.code(), error.details() or "", None) from error
+        finally:
+            call.cancel()
 
     def interrupt(self) -> None:
         """End another thread's call, which is broken from then on; never fails."""
@@ -156,9 +186,7 @@ class GrpcChannel:
             self._close()
 
     def _ask(self, request: bytes, deadline: Deadline, *, renew: bool) -> Iterator[bytes]:
-        metadata = [(USER_KEY, self._user)]
-        if self._tokens is not None:
-            metadata.append(("authorization", f"Bearer {self._tokens.token(renew=renew)}"))
+        metadata = self._metadata(renew=renew)
         try:
             if not _is_long(request):
                 answer: Iterator[bytes] = iter(
@@ -175,6 +203,12 @@ class GrpcChannel:
         except StopIteration:
             raise ConnectionResetError("the gateway gave no answer") from None
         return answer
+
+    def _metadata(self, *, renew: bool) -> list[tuple[str, str]]:
+        metadata = [(USER_KEY, self._user)]
+        if self._tokens is not None:
+            metadata.append(("authorization", f"Bearer {self._tokens.token(renew=renew)}"))
+        return metadata
 
     def _value(self, data: bytes) -> bytes:
         try:

@@ -1,0 +1,114 @@
+"""Lists of partitions and tables as streams, where a gateway offers them; grpcio is not imported.
+
+The gateway's pieces hold Thrift structs, so that the client decodes them as it decodes answers, and the query
+is a message so small that it is written by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+from airflow_hive_federation.errors import MetastoreAuthenticationError, MetastoreServerError
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+from airflow_hive_federation.metastore.struct import Struct
+from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol
+from airflow_hive_federation.metastore.wire import WireFormatError, from_bytes
+
+S = TypeVar("S", bound=Struct)
+
+SERVICE = "hive_federation.metastore.v1.HiveMetastoreStreams"
+PARTITIONS = f"/{SERVICE}/stream_partitions"
+#: Number of the field of a piece that holds Thrift structs.
+THRIFT_NUMBER = 15
+#: ``as_thrift`` of each query.
+_AS_THRIFT = 7
+_LENGTH_DELIMITED = 2
+
+
+class NotStreamed(Exception):  # noqa: N818 - internal signal, never seen by callers
+    """The server offers no stream, or it broke: the list is read by calls."""
+
+    def __init__(self, reason: object, *, offered: bool = True) -> None:
+        super().__init__(str(reason))
+        self.offered = offered
+
+
+def stream_partitions(
+    channel: Any, deadline: Deadline, catalog: str, database: str, table: str
+) -> Iterator[types.Partition]:
+    """Yield all partitions of a table as they come.
+
+    :param channel: a channel of a client, of whatever kind.
+    :param deadline: end of the whole stream.
+    :raises NotStreamed: before the first partition or after any.
+    """
+    if (stream := getattr(channel, "stream", None)) is None:
+        raise NotStreamed("this is no channel to a gateway", offered=False)
+    try:
+        for piece in stream(PARTITIONS, partitions_query(catalog, database, table), deadline):
+            yield from structs(types.Partition, piece)
+    except ForeignProtocol as error:
+        raise NotStreamed(error, offered=False) from error
+    except (OSError, MetastoreAuthenticationError, MetastoreServerError) as error:
+        raise NotStreamed(error) from error
+    except (MalformedMessage, WireFormatError) as error:
+        raise NotStreamed(error, offered=False) from error
+
+
+def partitions_query(catalog: str, database: str, table: str) -> bytes:
+    """Return a ``PartitionsQuery`` for all partitions of a table."""
+    texts = ((1, catalog), (2, database), (3, table))
+    return b"".join(length_delimited(number, text.encode()) for number, text in texts) + number_field(
+        _AS_THRIFT, 1
+    )
+
+
+def structs(kind: type[S], piece: bytes) -> Iterator[S]:
+    """Yield the structs of a piece.
+
+    :raises MalformedMessage: if it is none.
+    :raises WireFormatError: if it holds something else.
+    """
+    position = 0
+    while position < len(piece):
+        tag, position = _varint(piece, position)
+        if tag & 7 != _LENGTH_DELIMITED:
+            raise MalformedMessage(f"a piece with a field of the wire type {tag & 7}")
+        size, position = _varint(piece, position)
+        if position + size > len(piece):
+            raise MalformedMessage("a piece that ends too soon")
+        if tag >> 3 == THRIFT_NUMBER:
+            yield from_bytes(kind, piece[position : position + size])
+        position += size
+
+
+def length_delimited(number: int, data: bytes) -> bytes:
+    """Return a field of bytes, text or a message."""
+    return _varint_bytes(number << 3 | _LENGTH_DELIMITED) + _varint_bytes(len(data)) + data
+
+
+def number_field(number: int, value: int) -> bytes:
+    """Return a field of a number that is not negative."""
+    return _varint_bytes(number << 3) + _varint_bytes(value)
+
+
+def _varint_bytes(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while position < len(data) and shift < 64:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if not byte & 0x80:
+            return value, position
+        shift += 7
+    raise MalformedMessage("a piece with a length that has no end")
