@@ -19,6 +19,7 @@ from airflow_hive_federation.gateway.handler import Handler
 from airflow_hive_federation.gateway.metrics import Metrics, MetricsServer
 from airflow_hive_federation.gateway.sections import read_section
 from airflow_hive_federation.gateway.thrift_front import ThriftFront
+from airflow_hive_federation.gateway.view_names import ViewText
 
 log = logging.getLogger(__name__)
 
@@ -55,15 +56,22 @@ class Serving:
         self.target.close()
 
 
-def start(config: GatewayConfig, resolve: Resolve, *, worker: int | None = None) -> Serving:
+def start(
+    config: GatewayConfig,
+    resolve: Resolve,
+    *,
+    worker: int | None = None,
+    rewrite_view: ViewText | None = None,
+) -> Serving:
     """Start the fronts of this process.
 
     :param worker: number of the process among several that share the ports; ``None`` is alone.
+    :param rewrite_view: writes texts of views of federated metastores with the clients' names.
     :raises ConfigurationError: a port is taken, certificates cannot be used, or the file asks for what is
         not installed.
     """
     _log_calls(config.log.access)
-    target = config.target(resolve)
+    target = config.target(resolve, rewrite_view)
     metrics = Metrics(worker=str(worker or 0))
     handler = Gateway(target, config.decisions(), aliases=config.aliases, metrics=metrics)
     serving = Serving(handler, target, [], None)
@@ -154,6 +162,10 @@ def _measure(metrics: Metrics, serving: Serving) -> None:
     def upstream() -> dict[str, float]:
         return {one.name: one.open_connections for one in serving.target.upstreams}
 
+    def missing() -> dict[str, float]:
+        return dict(getattr(serving.target, "missing", {}))
+
+    metrics.gauge("missing_parts_total", "Parts left out of lists.", "upstream", missing, total=True)
     metrics.gauge("client_connections", "Clients connected.", "front", clients)
     metrics.gauge("refused_connections_total", "Clients refused at the limit.", "front", refused, total=True)
     metrics.gauge("upstream_connections", "Connections to metastores.", "upstream", upstream)
@@ -170,6 +182,8 @@ def _metrics_server(metrics: Metrics, host: str, port: int) -> MetricsServer:
 
 def _log_calls(where: str | None) -> None:
     if where is None:
+        # Whatever level the other loggers have.
+        access_log.setLevel(logging.WARNING)
         return
     try:
         handler = logging.StreamHandler() if where == "-" else logging.FileHandler(where, encoding="utf-8")

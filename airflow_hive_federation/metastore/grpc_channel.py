@@ -135,6 +135,15 @@ class GrpcChannel:
         taken, self._piece = self._piece[:size], self._piece[size:]
         return bytes(taken)
 
+    def has_more(self) -> bool:
+        """See :meth:`.Channel.has_more`; an answer in pieces is read to its end."""
+        if self._piece:
+            return True
+        try:
+            return next(self._answer, None) is not None
+        except grpc.RpcError as error:
+            raise self._translated(error, self._deadline or Deadline(0)) from error
+
     def is_stale(self) -> bool:
         """Whether the connection was lost, or the gateway drains, since the last call."""
         state = getattr(getattr(self._channel, "_channel", None), "check_connectivity_state", None)

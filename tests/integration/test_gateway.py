@@ -59,7 +59,7 @@ def test_hmsclient_reads_and_writes(front: Serving, tmp_path: Path) -> None:
         assert [one.tableName for one in client.get_table_objects_by_name("gateway_hms", ["t"])] == ["t"]
         part = old.Partition(values=["a"], dbName="gateway_hms", tableName="t", sd=found.sd, parameters={})
         part.sd.location += "/p=a"
-        client.add_partition(part)
+        client.add_partitions([part])
         assert client.get_partition_names("gateway_hms", "t", 10) == ["p=a"]
         assert len(client.get_partitions_by_names("gateway_hms", "t", ["p=a"])) == 1
         found.parameters["changed"] = "yes"

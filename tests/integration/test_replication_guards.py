@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump, load_idle
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.failover import roll_back_failover, start_failover, switch_roles
 from airflow_hive_federation.replication.load.increment import load_increment
 from airflow_hive_federation.replication.target import markers
@@ -156,3 +159,30 @@ def test_a_failover_that_cannot_be(site: Site) -> None:
     with connected(site.target) as client:
         parameters: Any = client.get_database(DATABASE).parameters
     assert parameters[markers.READ_ONLY] == "true"
+
+
+def test_a_policy_that_gets_another_target_leaves_the_former_one_its_files(site: Site) -> None:
+    """Its dumps are of both; what was copied for one database is no rest of a load of the other."""
+    site.bootstrap()
+    before = copied(site.target)
+    assert before
+    moved = replace(
+        site.policy, target_database=f"{DATABASE}_moved", external_base=f"{site.policy.external_base}_moved"
+    )
+    with connected(site.source) as client:
+        client.drop_table(DATABASE, "acid", delete_data=False)
+        start = begin_drain(client, DATABASE)
+    try:
+        with pool(site.source.uri) as one, pool(site.target.uri) as other:
+            dump = dump_bootstrap(one, moved, start).dump
+            load_dump(one, other, moved, dump, run_copy=run_copy)
+        assert copied(site.target) == before
+    finally:
+        with connected(site.target) as client:
+            client.drop_database(moved.target_database, delete_data=True, cascade=True, if_exists=True)
+
+
+def copied(target: EmbeddedMetastore) -> set[str]:
+    """Files of the replica's managed tables."""
+    root = target.warehouse / f"{DATABASE}.db"
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_hive_federation.replication.target import markers
+from airflow_hive_federation.model.side_parameters import is_side_parameter, without_side_parameters
 
 _FIELDS = ("description", "ownerName", "ownerType")
 
@@ -24,7 +24,7 @@ def take_properties(database: Any, source: Any, *, adopted: bool) -> None:
 
     :param adopted: the database was there before and keeps what is its own, its parameters among it.
     """
-    ours = {k: v for k, v in (database.parameters or {}).items() if adopted or k in markers.SIDE_PARAMETERS}
+    ours = {k: v for k, v in (database.parameters or {}).items() if adopted or is_side_parameter(k)}
     database.parameters = {**ours, **_lasting(source)}
     if not adopted:
         for name in _FIELDS:
@@ -32,4 +32,4 @@ def take_properties(database: Any, source: Any, *, adopted: bool) -> None:
 
 
 def _lasting(database: Any) -> Mapping[str, str]:
-    return markers.without_side_parameters(database.parameters)
+    return without_side_parameters(database.parameters)

@@ -33,25 +33,8 @@ DEFINITION = "hive.federation.definition"
 CYCLES = "hive.federation.cycles"
 #: Number of the cycle that holds the target's lock, or held it last: it only grows.
 EPOCH = "hive.federation.epoch"
-
-#: Parameters that belong to one side: never copied from the source.
-SIDE_PARAMETERS = frozenset(
-    {
-        LAST_ID,
-        CHECKPOINT,
-        TARGET_FOR,
-        SOURCE_OF,
-        POLICY,
-        DEFINITION,
-        CYCLES,
-        EPOCH,
-        FAILOVER,
-        READ_ONLY,
-        "hive.repl.first.inc.pending",
-        "repl.target.last.id",
-        "repl.source.last.id",
-    }
-)
+#: Beginning of the parameters that record the directories of external tables, see :mod:`.external_roots`.
+EXTERNAL_ROOTS = "hive.federation.external.roots."
 
 
 class TargetState(Enum):
@@ -130,8 +113,3 @@ def object_markers(policy: str, checkpoint: str, event_id: int, definition: str 
     """Parameters of a table or partition of a replica."""
     markers = {POLICY: policy, CHECKPOINT: checkpoint, LAST_ID: str(event_id)}
     return {**markers, DEFINITION: definition} if definition else markers
-
-
-def without_side_parameters(parameters: Mapping[str, str] | None) -> dict[str, str]:
-    """Parameters of the source that belong on both sides."""
-    return {key: value for key, value in (parameters or {}).items() if key not in SIDE_PARAMETERS}
