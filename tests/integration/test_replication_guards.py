@@ -12,7 +12,9 @@ import pytest
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import (
     CycleRunningError,
+    DumpIncompleteError,
     FailoverError,
+    FileVanishedError,
     TargetChangedError,
     TargetNotOursError,
 )
@@ -21,6 +23,7 @@ from airflow_hive_federation.replication.cycle import dump_next_increment, load_
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.failover import roll_back_failover, start_failover, switch_roles
+from airflow_hive_federation.replication.load.bootstrap import CopyRunner, load_bootstrap
 from airflow_hive_federation.replication.load.increment import load_increment
 from airflow_hive_federation.replication.target import markers
 from airflow_hive_federation.replication.verification.mends import Mend
@@ -159,6 +162,36 @@ def test_a_failover_that_cannot_be(site: Site) -> None:
     with connected(site.target) as client:
         parameters: Any = client.get_database(DATABASE).parameters
     assert parameters[markers.READ_ONLY] == "true"
+
+
+def test_a_bootstrap_is_loaded_once(site: Site) -> None:
+    def dump() -> str:
+        with connected(site.source) as client:
+            start = begin_drain(client, DATABASE)
+        with pool(site.source.uri) as one:
+            return dump_bootstrap(one, site.policy, start).dump
+
+    def load(uri: str, copy: CopyRunner = run_copy) -> None:
+        with pool(site.source.uri) as one, pool(site.target.uri) as other:
+            load_bootstrap(one, other, site.policy, uri, run_copy=copy)
+
+    def vanished(_plan: str, _outcomes: str) -> None:
+        raise FileVanishedError("File file:/far/f is gone.", path="file:/far/f")
+
+    first = dump()
+    with pytest.raises(DumpIncompleteError, match=r"is out of date: .* file:/far/f is gone") as stopped:
+        load(first, vanished)
+    assert stopped.value.facts["path"] == "file:/far/f"
+    load(first)
+    load(first)  # it is published: nothing changes
+    with connected(site.source) as client:
+        make_table(client, DATABASE, "later")
+    with pytest.raises(TargetChangedError, match="A bootstrap is loaded once"):
+        load(dump())
+    with connected(site.target) as client:
+        client.drop_table(DATABASE, "seen", delete_data=False)
+    with pytest.raises(TargetChangedError, match="was changed on the target, by somebody else"):
+        load(first)
 
 
 def test_a_policy_that_gets_another_target_leaves_the_former_one_its_files(site: Site) -> None:
