@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from benchmarks import machine, results
@@ -28,6 +29,7 @@ IDS = (
     "external",
     "grpc-services",
     "gateway",
+    "grpc",
 )
 _BUILD = Path(__file__).resolve().parent.parent / "build"
 
@@ -44,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
     # Kept apart: a quick run's ratios say nothing about the aims.
     path = args.output or _BUILD / ("bench.json" if args.scale == "full" else f"bench-{args.scale}.json")
     found: list[results.Result] = []
-    for result in _measure(args, args.ids or IDS, say):
+    for result in chain(_measure(args, args.ids or IDS, say), _gateways(args, args.ids or IDS, say)):
         found.append(result)
         results.append(path, [result])
         print(results.table([result]).splitlines()[1], flush=True)
@@ -126,6 +128,13 @@ def _later_parts(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -
         from benchmarks import grpc_services
 
         yield from grpc_services.run(say)
+
+
+def _gateways(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> Iterator[results.Result]:
+    if "grpc" in parts:
+        from benchmarks import grpc_calls
+
+        yield grpc_calls.run(1000 if args.scale == "full" else 100, say)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -17,7 +17,7 @@ from typing import Any
 
 try:
     import grpc
-    import grpc.experimental  # grpcio does not import it by itself
+    import grpc.experimental  # It is no part of grpc until it is imported.
 except ImportError as missing:
     from airflow_hive_federation.errors import ConfigurationError
 

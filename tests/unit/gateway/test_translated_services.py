@@ -195,6 +195,15 @@ def test_what_there_is_not_is_unimplemented(serve: Serve) -> None:
     assert refused(lambda: client.send(layout.SERVICE, "none", b"")).code() is grpc.StatusCode.UNIMPLEMENTED
 
 
+@pytest.mark.parametrize(
+    ("service", "name"), [(layout.SERVICE, "get_database"), (HIVES, "GetDatabaseReq")], ids=["ours", "hives"]
+)
+def test_an_answer_without_a_result_is_no_empty_message(serve: Serve, service: str, name: str) -> None:
+    error = refused(lambda: serve(tables).call(service, name))
+    assert error.code() is grpc.StatusCode.INTERNAL
+    assert "neither a result nor an error" in error.details()
+
+
 def test_a_caller_cannot_take_another_name(serve: Serve) -> None:
     client = serve(tables)
     found = client.call(layout.SERVICE, "set_ugi", user_name="root", group_names=["wheel"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
 import sys
 from typing import Any
 
@@ -129,3 +130,19 @@ def test_without_grpcio_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatc
         pytest.raises(ConfigurationError, match=r"Install airflow-hive-federation\[grpc\]"),
     ):
         client.connect()
+
+
+def test_the_channel_needs_no_part_of_the_gateway() -> None:
+    """In a process of its own: what tests import beside it would hide what it lacks."""
+    code = """
+from airflow_hive_federation.errors import MetastoreUnreachableError
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+
+with MetastoreClient(MetastoreSettings(uris=("grpc://127.0.0.1:1",), connect_timeout_s=5)) as client:
+    try:
+        client.connect()
+    except MetastoreUnreachableError:
+        print("unreachable")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "unreachable\n"
