@@ -276,7 +276,11 @@ def test_a_guarded_pool_asks_before_calls_that_write_only() -> None:
 
 def test_the_end_of_a_hold_leaves_no_thread_and_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[MetastoreClient] = []
-    monkeypatch.setattr(MetastoreClient, "close", lambda client: closed.append(client))
+
+    def close(client: MetastoreClient) -> None:
+        closed.append(client)
+
+    monkeypatch.setattr(MetastoreClient, "close", close)
     with heartbeat(lambda _: None, Clock()) as heart:
         assert heart._thread.is_alive()
     assert not heart._thread.is_alive()
