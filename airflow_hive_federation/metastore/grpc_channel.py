@@ -17,6 +17,7 @@ from typing import Any
 
 try:
     import grpc
+    import grpc.experimental  # grpcio does not import it by itself
 except ImportError as missing:
     from airflow_hive_federation.errors import ConfigurationError
 

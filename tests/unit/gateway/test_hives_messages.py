@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.errors import GatewayError
+from airflow_hive_federation.gateway.services.bounds import MAX_STRUCTS_DEEP, BadMessage, Bounds
 from airflow_hive_federation.gateway.services.bridge import ALWAYS_SENT, Bridge, bridge, enum_numbers
-from airflow_hive_federation.gateway.services.codec import BadMessage
 from airflow_hive_federation.gateway.services.matching import SAME, match, plain
 from airflow_hive_federation.gateway.services.narrowing import carry_over
 from airflow_hive_federation.gateway.services.pools import hives
@@ -52,7 +52,7 @@ def test_a_message_written_and_read_is_the_same_message(message: str, struct: st
         value = random_struct(getattr(types, struct), rng)
         first, second = kind(), kind()
         made.write(first, value)
-        made.write(second, made.read(kind.FromString(first.SerializeToString())))
+        made.write(second, made.read(kind.FromString(first.SerializeToString()), Bounds(1000)))
         assert first == second
 
 
@@ -108,9 +108,9 @@ def test_a_field_without_a_counterpart_is_refused_if_it_is_set() -> None:
         number: field for number, field in types.Table.thrift_spec.items() if field[1] != "viewOriginalText"
     }
     made = Bridge(described, spec, "Table", types.Table)
-    made.read(kind_of("Table")(table_name="t"))
+    made.read(kind_of("Table")(table_name="t"), Bounds(0))
     with pytest.raises(BadMessage, match=r"nothing for Table.view_original_text"):
-        made.read(kind_of("Table")(view_original_text="SELECT 1"))
+        made.read(kind_of("Table")(view_original_text="SELECT 1"), Bounds(0))
 
 
 @pytest.mark.parametrize(
@@ -151,3 +151,17 @@ def test_what_would_be_lost_within_a_list_is_refused() -> None:
     carry_over(kind_of("Table").DESCRIPTOR, view(), view())
     with pytest.raises(GatewayError, match=r"creationMetadata.sourceTables.table.owner away"):
         carry_over(kind_of("Table").DESCRIPTOR, view(), view(owner="alice"))
+
+
+def test_nesting_has_an_end() -> None:
+    def nested(levels: int) -> Any:
+        table = kind_of("Table")()
+        below = table
+        for _ in range(levels):
+            below = below.creation_metadata.source_tables.add().table
+        return table
+
+    made = bridge(kind_of("Table").DESCRIPTOR, types.Table)
+    made.read(nested(MAX_STRUCTS_DEEP // 3 - 1), Bounds(0))
+    with pytest.raises(BadMessage, match="nested more than"):
+        made.read(nested(MAX_STRUCTS_DEEP // 3 + 1), Bounds(0))

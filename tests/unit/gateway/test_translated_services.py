@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -18,6 +23,7 @@ from airflow_hive_federation.gateway.dispatch import Gateway, Metastore
 from airflow_hive_federation.gateway.grpc.server import GrpcFront
 from airflow_hive_federation.gateway.grpc.settings import GrpcFrontSettings
 from airflow_hive_federation.gateway.services import layout, pools
+from airflow_hive_federation.gateway.services.bounds import MAX_REQUEST_BYTES
 from airflow_hive_federation.gateway.services.streams import StreamsService
 from airflow_hive_federation.gateway.services.unary import HivesService, TranslatedService
 from airflow_hive_federation.gateway.upstream import Upstream
@@ -155,6 +161,16 @@ def test_what_is_no_request_is_refused_and_the_next_call_works(
     assert client.call(service, every) is not None
 
 
+@pytest.mark.parametrize("service", [layout.SERVICE, HIVES], ids=["ours", "hives"])
+def test_a_request_that_is_too_long_is_refused_and_the_next_call_works(serve: Serve, service: str) -> None:
+    client = serve(tables)
+    name = "get_table_req" if service == layout.SERVICE else "GetTableReq"
+    error = refused(lambda: client.send(service, name, bytes(MAX_REQUEST_BYTES + 1)))
+    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    every = "get_all_databases" if service == layout.SERVICE else "GetAllDatabases"
+    assert client.call(service, every) is not None
+
+
 def test_a_wrong_enum_and_a_field_without_counterpart_are_refused(serve: Serve) -> None:
     client = serve(tables)
     wrong = refused(lambda: client.call(layout.SERVICE, "create_function", func={"functionType": 99}))
@@ -194,6 +210,20 @@ def test_reflection_shows_the_services(serve: Serve) -> None:
     assert len(pool.FindServiceByName(HIVES).methods) == 235
     table = pool.FindMessageTypeByName(f"{layout.PACKAGE}.Table")
     assert table.fields_by_name["parameters"].message_type.GetOptions().map_entry
+
+
+def test_the_documentations_client_reads_a_table(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "grpc-services.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    client = serve(tables)
+    exec(code.replace("127.0.0.1:9084", client.uri.removeprefix("grpc://")), {})
+    assert json.loads(capsys.readouterr().out)["owner"] == "alice"
+
+
+def test_a_client_alone_finds_what_it_needs_of_grpcio() -> None:
+    """The front's modules import more of grpcio than a client does."""
+    code = "from airflow_hive_federation.metastore.grpc_channel import grpc; grpc.experimental.ChannelOptions"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 # Streams
