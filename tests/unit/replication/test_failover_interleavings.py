@@ -530,6 +530,22 @@ def test_a_switch_goes_on_with_both_locks_only(
     assert world.target.is_writable is (moment == "end")
 
 
+def test_the_epoch_of_a_target_decides_who_may_write(make_world: Callable[[str], World]) -> None:
+    world = make_world("replicated")
+    with world.pools() as (_, target), cycle_lock.CycleLock(target, POLICY, fences=False) as lock:
+        # Before anything is done: a predecessor that wakes up finds it.
+        assert world.target.parameters[markers.EPOCH] == str(lock.epoch)
+        lock.prove()
+        world.target.parameters[markers.EPOCH] = str(lock.epoch + 1)
+        with pytest.raises(CycleLostError, match=f"at epoch {lock.epoch + 1}"):
+            lock.prove()
+        # For good, whatever the target says afterwards.
+        world.target.parameters[markers.EPOCH] = str(lock.epoch)
+        for ask in (lock.prove, lock.check):
+            with pytest.raises(CycleLostError):
+                ask()
+
+
 def test_a_take_over_that_loses_the_lock_in_its_last_call_says_so(
     make_world: Callable[[str], World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
