@@ -17,6 +17,7 @@ COMMANDS = {
     "metastore": "airflow_hive_federation.cli.metastore",
     "compact": "airflow_hive_federation.cli.compact",
     "doctor": "airflow_hive_federation.cli.doctor",
+    "gateway": "airflow_hive_federation.cli.gateway",
     "ingest": "airflow_hive_federation.cli.ingest",
     "replicate": "airflow_hive_federation.cli.replicate",
     "remote": "airflow_hive_federation.cli.remote",

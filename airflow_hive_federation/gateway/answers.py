@@ -34,6 +34,7 @@ class Listing:
 
 LISTINGS: dict[str, Listing] = {
     "get_all_databases": Listing(),
+    "get_all_functions": Listing((0, 1), types.Function),
     "get_all_tables": Listing(of_tables=True),
     "get_databases": Listing(),
     "get_databases_req": Listing((0, 1), types.Database),

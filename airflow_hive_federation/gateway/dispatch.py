@@ -300,7 +300,7 @@ class _Record:
             self._caller.front, known, status, seconds=seconds, taken=self._taken, given=self._given
         )
         if access_log.isEnabledFor(logging.INFO):
-            access_log.info("%s", json.dumps(self._line(known, status, seconds), ensure_ascii=False))
+            access_log.info("%s", json.dumps(self._line(self._method, status, seconds), ensure_ascii=False))
 
     def _line(self, method: str, status: str, seconds: float) -> dict[str, object]:
         caller = self._caller

@@ -102,7 +102,8 @@ ACCESS: dict[str, Access] = {
 }
 
 _NO_DATABASE_WORDS = """
-    abort_txn abort_txns aliveSince check_lock commit_txn get_catalog get_catalogs get_config_value
+    abort_txn abort_txns add_runtime_stats add_write_ids_to_min_history get_latest_txnid_in_conflict
+    aliveSince check_lock commit_txn get_catalog get_catalogs get_config_value
     get_current_notificationEventId get_metastore_db_uuid get_open_txns get_open_txns_req
     get_role_names get_type get_type_all getMetaConf getName getStatus getStatusDetails getVersion
     heartbeat heartbeat_txn_range open_txns partition_name_has_valid_characters

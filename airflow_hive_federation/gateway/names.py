@@ -244,13 +244,15 @@ def _names(kind: type[Struct]) -> bool:
 def _roles(kind: Any) -> dict[str, str]:
     roles: dict[str, str] = {}
     for ttype, field, *_ in kind.thrift_spec.values():
+        # ``database`` and ``table`` are structs, too, of some requests.
+        if ttype not in {STRING, LIST, SET}:
+            continue
         if field in _QUALIFIED:
             roles[field] = "qualified"
         elif field in _DATABASES or (field == "name" and kind.__name__ in _NAME_IS_DATABASE):
             roles[field] = "database"
         elif field in _TABLES or (field == "name" and kind.__name__ in _NAME_IS_TABLE):
-            # ``table`` is also a struct, of some requests.
-            roles.update({field: "table"} if ttype in {STRING, LIST} else {})
+            roles[field] = "table"
     return roles
 
 

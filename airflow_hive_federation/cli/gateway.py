@@ -1,0 +1,167 @@
+"""``hive-federation gateway serve|check``: a front before metastores, and what its clients would see."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.gateway.config import GatewayConfig
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command to ``hive-federation``."""
+    parser = subparsers.add_parser("gateway", help="serve metastores to engines, old clients and far sites")
+    actions = parser.add_subparsers(dest="gateway_action", required=True, metavar="serve|check")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--config", type=Path, help="the gateway's file (TOML); see docs/gateway.md")
+    common.add_argument("--upstream", help="URIs of the metastore, or the id of an Airflow connection")
+
+    serve = actions.add_parser("serve", parents=[common], help="serve until it is stopped")
+    serve.add_argument("--host", help="address of the Thrift front (default: 127.0.0.1)")
+    serve.add_argument("--port", type=int, help="port of the Thrift front (default: 9083)")
+    serve.add_argument("--grpc-port", type=int, help="port of the gRPC front (default: none)")
+    serve.add_argument("--metrics-port", type=int, help="port of Prometheus' metrics (default: none)")
+    serve.add_argument("--cert-file", help="PEM file of the fronts' certificate")
+    serve.add_argument("--key-file", help="PEM file of its key")
+    serve.add_argument("--client-ca-file", help="PEM file of authorities; clients need a certificate then")
+    serve.add_argument("--allow-plain", action="store_true", help="serve in plain text off loopback as well")
+    serve.add_argument("--workers", type=int, default=1, help="processes that share the ports (default: 1)")
+    serve.add_argument("--access-log", help="file for a line per call; - is standard error")
+    serve.add_argument("--worker", type=int, help=argparse.SUPPRESS)
+    serve.set_defaults(gateway_run=_serve)
+
+    check = actions.add_parser("check", parents=[common], help="say what a client would see")
+    check.add_argument("--as-user", default="", help="the client's user")
+    check.add_argument("--as-group", action="append", default=[], help="one of the client's groups")
+    check.add_argument("--json", action="store_true", help="print findings as JSON")
+    check.set_defaults(gateway_run=_check)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry out one action and return the exit code.
+
+    :raises HiveFederationError: what went wrong, for the caller to print.
+    """
+    action: Callable[[argparse.Namespace], int] = args.gateway_run
+    return action(args)
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from airflow_hive_federation.cli.connecting import settings_for
+    from airflow_hive_federation.gateway.serving import run_until_told, start
+
+    logging.getLogger("airflow_hive_federation.gateway").setLevel(logging.INFO)
+    config = _with_options(_config(args), args)
+    if args.workers > 1 and args.worker is None:
+        return _serve_by_several(args, config)
+    serving = start(config, settings_for, worker=args.worker)
+    for front in serving.fronts:
+        print(f"serving {front.uri}", flush=True)
+    run_until_told(serving, parent=args.worker is not None)
+    return 0
+
+
+def _serve_by_several(args: argparse.Namespace, config: GatewayConfig) -> int:
+    from airflow_hive_federation.gateway.workers import Workers, reserve_port
+
+    command = [sys.executable, "-m", "airflow_hive_federation.cli.main", *_argv(args)]
+    holders = []
+    try:
+        if config.thrift is not None:
+            holder, port = reserve_port(config.thrift.host, config.thrift.port)
+            holders.append(holder)
+            command += ["--port", str(port)]
+        patience = 10.0 + (config.thrift.drain_timeout_s if config.thrift else 30.0)
+        commands = [[*command, "--worker", str(number)] for number in range(args.workers)]
+        return Workers(commands, stop_timeout_s=patience).run()
+    finally:
+        for holder in holders:
+            holder.close()
+
+
+def _argv(args: argparse.Namespace) -> list[str]:
+    """The command line again, ports and workers apart; it holds no secrets."""
+    found = ["gateway", "serve"]
+    given = ("config", "upstream", "host", "grpc_port", "metrics_port", "cert_file", "key_file")
+    for name in (*given, "client_ca_file", "access_log"):
+        if (value := getattr(args, name)) is not None:
+            found += [f"--{name.replace('_', '-')}", str(value)]
+    return [*found, *(["--allow-plain"] if args.allow_plain else [])]
+
+
+def _config(args: argparse.Namespace) -> GatewayConfig:
+    from airflow_hive_federation.gateway.config import config_of, read_config
+
+    if args.config is not None:
+        config = read_config(args.config)
+        if args.upstream is not None:
+            raise ConfigurationError("There is an upstream in the file.", remedy="Leave out --upstream.")
+        return config
+    if args.upstream is None:
+        raise ConfigurationError(
+            "The gateway needs a metastore.", remedy="Give --config FILE, or --upstream thrift://host:9083."
+        )
+    return config_of({"upstream": {"connection": args.upstream}})
+
+
+def _with_options(config: GatewayConfig, args: argparse.Namespace) -> GatewayConfig:
+    from airflow_hive_federation.gateway.certificates import ServerTls
+    from airflow_hive_federation.gateway.config import LogSection, MetricsSection
+    from airflow_hive_federation.gateway.thrift_front import ThriftSettings
+
+    taken: dict[str, Any] = {}
+    if args.cert_file is not None:
+        taken["tls"] = ServerTls(
+            cert_file=args.cert_file, key_file=args.key_file, client_ca_file=args.client_ca_file
+        )
+    taken |= {name: getattr(args, name) for name in ("host", "port") if getattr(args, name) is not None}
+    taken |= {"allow_plain": True} if args.allow_plain else {}
+    changes: dict[str, Any] = {}
+    if taken and config.thrift is not None:
+        changes["thrift"] = replace(config.thrift, **taken)
+    elif taken:
+        changes["thrift"] = ThriftSettings(**taken)
+    if args.grpc_port is not None:
+        changes["grpc"] = _grpc(config.grpc or {}, args)
+    if args.metrics_port is not None:
+        changes["metrics"] = replace(config.metrics or MetricsSection(), port=args.metrics_port)
+    if args.access_log is not None:
+        changes["log"] = LogSection(access=args.access_log)
+    return replace(config, **changes)
+
+
+def _grpc(section: Mapping[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    given = {name: getattr(args, name) for name in ("host", "cert_file", "key_file", "client_ca_file")}
+    taken = {name: value for name, value in given.items() if value is not None}
+    return {
+        **section,
+        **taken,
+        **({"allow_plain": True} if args.allow_plain else {}),
+        "port": args.grpc_port,
+    }
+
+
+def _check(args: argparse.Namespace) -> int:
+    from airflow_hive_federation.cli.connecting import settings_for
+    from airflow_hive_federation.gateway.check import examine
+    from airflow_hive_federation.gateway.handler import Caller
+
+    caller = Caller(user=args.as_user, authentication="asserted", groups=tuple(args.as_group))
+    findings = examine(_config(args), settings_for, caller)
+    if args.json:
+        print(json.dumps([finding.to_json() for finding in findings], indent=1))
+    else:
+        for finding in findings:
+            print(f"{finding.state:<8} {finding.name}: {finding.detail}")
+            if finding.remedy:
+                print(f"{'':<8} → {finding.remedy}")
+    return int(any(finding.state == "error" for finding in findings))

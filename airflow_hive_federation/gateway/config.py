@@ -1,0 +1,251 @@
+"""The gateway's file: fronts, the metastores behind them, rules, names."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.gateway.dispatch import Metastore
+from airflow_hive_federation.gateway.rules import EVERYTHING, Exposure, Rule, Rules
+from airflow_hive_federation.gateway.sections import read_section
+from airflow_hive_federation.gateway.thrift_front import ThriftSettings
+from airflow_hive_federation.gateway.upstream import Upstream
+from airflow_hive_federation.metastore.message_bounds import MAX_MESSAGE_BYTES
+from airflow_hive_federation.metastore.settings import (
+    KerberosSettings,
+    MetastoreSettings,
+    PlainSettings,
+    TlsSettings,
+)
+from airflow_hive_federation.tunnel.route import KNOWN_HOSTS, TunnelSettings, parse_route
+from airflow_hive_federation.tunnel.tunnel import Tunnel
+
+#: From the id of an Airflow connection, or comma-separated URIs, to settings.
+Resolve = Callable[[str], MetastoreSettings]
+_SECTIONS = ("thrift", "grpc", "upstream", "rule", "expose", "aliases", "metrics", "log")
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpstreamSection:
+    """A metastore behind the gateway (``[upstream]``).
+
+    :param uris: its URIs, of any scheme that the metastore client knows.
+    :param connection: id of an Airflow connection, instead of URIs and all that says how they are reached.
+    :param read_only_uris: URIs for calls that only read, transactions apart; reached in the same way.
+    :param user: the gateway's own user there; the operating system's by default.
+    :param impersonate: the metastore trusts the gateway: callers are passed on by ``set_ugi``.
+    :param max_connections: connections at a time.
+    :param idle_s: seconds after which an unused connection is closed.
+    :param connect_timeout_s: seconds to connect to one URI.
+    :param max_answer_bytes: longest answer that is accepted.
+    :param ca_file: PEM file of the authorities to trust; with it or ``cert_file``, ``thrift://`` uses TLS.
+    :param cert_file: PEM file of the gateway's certificate as a client.
+    :param key_file: PEM file of its key.
+    :param bearer_token_file: file with a token that is sent with each HTTP request.
+    :param password_file: file with the password of ``user`` (SASL PLAIN).
+    :param kerberos_principal: the metastore's principal, ``hive/_HOST@EXAMPLE.COM``.
+    :param client_principal: the gateway's principal.
+    :param keytab: file with the keys of the gateway's principal.
+    :param ssh_route: ``user@host[:port] -> user@host…``, as many hops as there are.
+    :param ssh_private_keys: files of keys: one per hop, or one for all.
+    :param ssh_known_hosts: files of known host keys.
+    """
+
+    uris: tuple[str, ...] = ()
+    connection: str | None = None
+    read_only_uris: tuple[str, ...] = ()
+    user: str | None = None
+    impersonate: bool = False
+    max_connections: int = 64
+    idle_s: float = 300.0
+    connect_timeout_s: float = 10.0
+    max_answer_bytes: int = MAX_MESSAGE_BYTES
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    bearer_token_file: str | None = None
+    password_file: str | None = None
+    kerberos_principal: str | None = None
+    client_principal: str | None = None
+    keytab: str | None = None
+    ssh_route: str | None = None
+    ssh_private_keys: tuple[str, ...] = ()
+    ssh_known_hosts: tuple[str, ...] = (KNOWN_HOSTS,)
+
+    def settings(self, resolve: Resolve) -> MetastoreSettings:
+        """Return the settings of the client.
+
+        :raises ConfigurationError: neither URIs nor a connection, or both; a file that cannot be read.
+        """
+        if bool(self.uris) == bool(self.connection):
+            raise ConfigurationError(
+                "[upstream] needs URIs or a connection, and not both.",
+                remedy='Write uris = ["thrift://host:9083"].',
+            )
+        if self.connection is not None:
+            settings = resolve(self.connection)
+            return settings if self.user is None else replace(settings, user=self.user)
+        return MetastoreSettings(
+            uris=self.uris,
+            tls=self._tls(),
+            authentication=self._authentication(),
+            http_headers=self._headers(),
+            user=self.user,
+            connect_timeout_s=self.connect_timeout_s,
+            max_answer_bytes=self.max_answer_bytes,
+            dialer=self._tunnel(),
+        )
+
+    def _tls(self) -> TlsSettings | None:
+        if self.ca_file is None and self.cert_file is None:
+            return None
+        return TlsSettings(ca_file=self.ca_file, cert_file=self.cert_file, key_file=self.key_file)
+
+    def _authentication(self) -> KerberosSettings | PlainSettings | None:
+        if self.kerberos_principal is not None:
+            return KerberosSettings(
+                server_principal=self.kerberos_principal,
+                client_principal=self.client_principal,
+                keytab=self.keytab,
+            )
+        if self.password_file is None:
+            return None
+        if self.user is None:
+            raise ConfigurationError("[upstream] has a password_file and no user.", remedy="Add user.")
+        return PlainSettings(user=self.user, password=_secret(self.password_file))
+
+    def _headers(self) -> dict[str, str]:
+        if self.bearer_token_file is None:
+            return {}
+        return {"Authorization": f"Bearer {_secret(self.bearer_token_file)}"}
+
+    def _tunnel(self) -> Tunnel | None:
+        if self.ssh_route is None:
+            return None
+        hops = parse_route(self.ssh_route, self.ssh_private_keys)
+        return Tunnel(TunnelSettings(hops=hops, known_hosts=self.ssh_known_hosts))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExposeSection:
+    """What clients see at all (``[expose]``)."""
+
+    databases: tuple[str, ...] = ("*",)
+    tables: tuple[str, ...] = ("*",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricsSection:
+    """Where Prometheus asks (``[metrics]``); further worker processes take the ports behind it."""
+
+    host: str = "127.0.0.1"
+    port: int = 9090
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogSection:
+    """Where each call is noted, one JSON object a line (``[log]``); ``-`` is standard error."""
+
+    access: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewayConfig:
+    """The whole file.
+
+    :param upstreams: metastores by their names; ``[upstream]`` alone is called ``main``.
+    :param grpc: the section of the gRPC front, which reads it; ``None`` is no gRPC.
+    """
+
+    upstream: UpstreamSection
+    thrift: ThriftSettings | None = field(default_factory=ThriftSettings)
+    grpc: Mapping[str, Any] | None = None
+    rules: tuple[Rule, ...] = (EVERYTHING,)
+    expose: ExposeSection = field(default_factory=ExposeSection)
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    metrics: MetricsSection | None = None
+    log: LogSection = field(default_factory=LogSection)
+
+    def target(self, resolve: Resolve) -> Metastore:
+        """Make the way to the metastore; nothing is connected yet.
+
+        :raises ConfigurationError: it cannot be reached as the file has it.
+        """
+        section = self.upstream
+        settings = section.settings(resolve)
+        options: dict[str, Any] = {
+            "impersonate": section.impersonate,
+            "max_connections": section.max_connections,
+            "idle_s": section.idle_s,
+        }
+        reading = None
+        if section.read_only_uris:
+            reading = Upstream("main, read-only", replace(settings, uris=section.read_only_uris), **options)
+        return Metastore(Upstream("main", settings, **options), reading)
+
+    def decisions(self) -> Rules:
+        """Return the rules."""
+        return Rules(self.rules, Exposure(self.expose.databases, self.expose.tables))
+
+
+def read_config(path: Path) -> GatewayConfig:
+    """Read the gateway's file.
+
+    :raises ConfigurationError: it cannot be read, or something in it is unknown, missing or impossible.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"The gateway's file {path} cannot be read: {error}.", remedy="Give a TOML file."
+        ) from error
+    return config_of(values)
+
+
+def config_of(values: Mapping[str, Any]) -> GatewayConfig:
+    """Make the configuration from what TOML gives.
+
+    :raises ConfigurationError: something in it is unknown, missing or impossible.
+    """
+    unknown = sorted(set(values) - set(_SECTIONS))
+    if unknown:
+        raise ConfigurationError(
+            f"The gateway's file has the section {unknown[0]!r}, which is not known.",
+            remedy=f"Sections are {', '.join(_SECTIONS)}.",
+        )
+    thrift = values.get("thrift", {})
+    rules = values.get("rule", [])
+    if not isinstance(rules, list):
+        raise ConfigurationError("[rule] is a section.", remedy="Write [[rule]]: there may be several.")
+    return GatewayConfig(
+        upstream=read_section(UpstreamSection, "upstream", values.get("upstream", {})),
+        thrift=None if thrift is False else read_section(ThriftSettings, "thrift", thrift),
+        grpc=values.get("grpc"),
+        rules=tuple(read_section(Rule, "rule", one) for one in rules) or (EVERYTHING,),
+        expose=read_section(ExposeSection, "expose", values.get("expose", {})),
+        aliases=_aliases(values.get("aliases", {})),
+        metrics=read_section(MetricsSection, "metrics", values["metrics"]) if "metrics" in values else None,
+        log=read_section(LogSection, "log", values.get("log", {})),
+    )
+
+
+def _aliases(values: Any) -> dict[str, str]:
+    if not isinstance(values, Mapping) or not all(isinstance(one, str) for one in values.values()):
+        raise ConfigurationError("[aliases] is no table of names.", remedy='Write alias = "database".')
+    found = {str(alias).lower(): str(name).lower() for alias, name in values.items()}
+    if len(set(found.values())) < len(found):
+        raise ConfigurationError("[aliases] names a database twice.", remedy="Give each one alias.")
+    return found
+
+
+def _secret(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ConfigurationError(
+            f"The secret in {path} cannot be read: {error}.", remedy="Give a readable file."
+        ) from error

@@ -1,0 +1,163 @@
+"""One process of the gateway: fronts, handler and metrics, from the start to the last answer."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
+from types import FrameType
+from typing import Any, Protocol
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.gateway.config import GatewayConfig, Resolve
+from airflow_hive_federation.gateway.dispatch import Gateway, access_log
+from airflow_hive_federation.gateway.handler import Handler
+from airflow_hive_federation.gateway.metrics import Metrics, MetricsServer
+from airflow_hive_federation.gateway.sections import read_section
+from airflow_hive_federation.gateway.thrift_front import ThriftFront
+
+log = logging.getLogger(__name__)
+
+
+class Front(Protocol):
+    """A server of the gateway."""
+
+    @property
+    def uri(self) -> str:
+        """The URI for clients."""
+
+    def stop(self, drain_timeout_s: float | None = None) -> object:
+        """Take no more clients, let calls under way end, and close."""
+
+
+@dataclass
+class Serving:
+    """A process that serves; :meth:`stop` ends it."""
+
+    handler: Gateway
+    target: Any
+    fronts: list[Front]
+    metrics: MetricsServer | None
+
+    def stop(self) -> None:
+        """Drain all fronts at once, then close what is behind them."""
+        threads = [threading.Thread(target=front.stop) for front in self.fronts]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self.metrics is not None:
+            self.metrics.close()
+        self.target.close()
+
+
+def start(config: GatewayConfig, resolve: Resolve, *, worker: int | None = None) -> Serving:
+    """Start the fronts of this process.
+
+    :param worker: number of the process among several that share the ports; ``None`` is alone.
+    :raises ConfigurationError: a port is taken, certificates cannot be used, or the file asks for what is
+        not installed.
+    """
+    _log_calls(config.log.access)
+    target = config.target(resolve)
+    metrics = Metrics(worker=str(worker or 0))
+    handler = Gateway(target, config.decisions(), aliases=config.aliases, metrics=metrics)
+    serving = Serving(handler, target, [], None)
+    try:
+        if config.thrift is not None:
+            settings = replace(config.thrift, reuse_port=worker is not None or config.thrift.reuse_port)
+            serving.fronts.append(ThriftFront(handler, settings).start())
+        if config.grpc is not None:
+            serving.fronts.append(_grpc_front(handler, config.grpc, shared=worker is not None))
+        _measure(metrics, serving)
+        if config.metrics is not None:
+            port = config.metrics.port and config.metrics.port + (worker or 0)
+            serving.metrics = _metrics_server(metrics, config.metrics.host, port)
+    except BaseException:
+        serving.stop()
+        raise
+    return serving
+
+
+def run_until_told(serving: Serving, *, parent: bool = False) -> None:
+    """Serve until ``SIGTERM`` or ``SIGINT``, then drain.
+
+    :param parent: end, too, when standard input ends, which a parent process holds open.
+    """
+    told = threading.Event()
+
+    def tell(_number: int, _frame: FrameType | None) -> None:
+        told.set()
+
+    before = {one: signal.signal(one, tell) for one in (signal.SIGTERM, signal.SIGINT)}
+    if parent:
+        threading.Thread(target=_wait_for_parent, args=(told,), daemon=True).start()
+    try:
+        told.wait()
+    finally:
+        serving.stop()
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def _wait_for_parent(told: threading.Event) -> None:
+    sys.stdin.buffer.read()
+    told.set()
+
+
+def _grpc_front(handler: Handler, section: Mapping[str, Any], *, shared: bool) -> Front:
+    try:
+        server = import_module("airflow_hive_federation.gateway.grpc.server")
+        settings = import_module("airflow_hive_federation.gateway.grpc.settings")
+    except ImportError as error:
+        raise ConfigurationError(
+            f"The gRPC front cannot be started: {error}.",
+            remedy="pip install 'airflow-hive-federation[grpc]', or take [grpc] out of the file.",
+        ) from error
+    read = read_section(settings.GrpcFrontSettings, "grpc", section)
+    front = server.GrpcFront(handler, replace(read, reuse_port=shared or read.reuse_port))
+    front.start()
+    return front  # type: ignore[no-any-return]
+
+
+def _measure(metrics: Metrics, serving: Serving) -> None:
+    def clients() -> dict[str, float]:
+        return {front.uri: front.connections for front in serving.fronts if isinstance(front, ThriftFront)}
+
+    def refused() -> dict[str, float]:
+        return {front.uri: front.refused for front in serving.fronts if isinstance(front, ThriftFront)}
+
+    def upstream() -> dict[str, float]:
+        return {one.name: one.open_connections for one in serving.target.upstreams}
+
+    metrics.gauge("client_connections", "Clients connected.", "front", clients)
+    metrics.gauge("refused_connections_total", "Clients refused at the limit.", "front", refused, total=True)
+    metrics.gauge("upstream_connections", "Connections to metastores.", "upstream", upstream)
+
+
+def _metrics_server(metrics: Metrics, host: str, port: int) -> MetricsServer:
+    try:
+        return MetricsServer(metrics, host, port)
+    except OSError as error:
+        raise ConfigurationError(
+            f"Metrics cannot be served at {host}:{port}: {error}", remedy="Give a free port."
+        ) from error
+
+
+def _log_calls(where: str | None) -> None:
+    if where is None:
+        return
+    try:
+        handler = logging.StreamHandler() if where == "-" else logging.FileHandler(where, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(
+            f"The access log {where} cannot be written: {error}", remedy="Give a file that can."
+        ) from error
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    access_log.setLevel(logging.INFO)
+    access_log.propagate = False
+    access_log.addHandler(handler)

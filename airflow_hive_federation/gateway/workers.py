@@ -1,0 +1,102 @@
+"""Several processes of the gateway on the same ports: started first, watched, and stopped together."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from types import FrameType
+
+from airflow_hive_federation.errors import ConfigurationError
+
+log = logging.getLogger(__name__)
+
+#: Seconds that a worker has to live, lest its next start is put off.
+_SHORT_LIFE_S = 5.0
+_LOOK_S = 0.5
+
+
+def reserve_port(host: str, port: int) -> tuple[socket.socket, int]:
+    """Hold a port that several processes are to share (``SO_REUSEPORT``), without listening at it.
+
+    :return: the socket to keep open, and the port.
+    :raises ConfigurationError: the port is taken.
+    """
+    holder = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        holder.bind((host, port))
+    except OSError as error:
+        holder.close()
+        raise ConfigurationError(
+            f"The gateway cannot listen at {host}:{port}: {error}", remedy="Give a free port."
+        ) from error
+    return holder, int(holder.getsockname()[1])
+
+
+class Workers:
+    """Processes that each run one command until they are stopped; one that dies is started again.
+
+    :param commands: command line of each process; it ends when its standard input ends.
+    :param stop_timeout_s: seconds a process is given to drain before it is killed.
+    """
+
+    def __init__(self, commands: Sequence[Sequence[str]], *, stop_timeout_s: float = 60.0) -> None:
+        self._commands = commands
+        self._stop_timeout_s = stop_timeout_s
+        self._told = threading.Event()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._born: list[float] = []
+
+    def run(self) -> int:
+        """Run the processes until ``SIGTERM`` or ``SIGINT``; return 0, or 1 if one cannot be started."""
+        before = {one: signal.signal(one, self._tell) for one in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            for command in self._commands:
+                self._processes.append(_start(command))
+                self._born.append(time.monotonic())
+            return self._watch()
+        finally:
+            self._stop()
+            for one, handler in before.items():
+                signal.signal(one, handler)
+
+    def _tell(self, _number: int, _frame: FrameType | None) -> None:
+        self._told.set()
+
+    def _watch(self) -> int:
+        while not self._told.wait(_LOOK_S):
+            for place, process in enumerate(self._processes):
+                if (code := process.poll()) is None:
+                    continue
+                if time.monotonic() - self._born[place] < _SHORT_LIFE_S:
+                    log.error("worker %s ended with status %s at its start", place, code)
+                    return 1
+                log.warning("worker %s ended with status %s and is started again", place, code)
+                self._processes[place] = _start(self._commands[place])
+                self._born[place] = time.monotonic()
+        return 0
+
+    def _stop(self) -> None:
+        for process in self._processes:
+            if process.stdin is not None:
+                with contextlib.suppress(OSError):
+                    process.stdin.close()
+        end = time.monotonic() + self._stop_timeout_s
+        for process in self._processes:
+            try:
+                process.wait(max(end - time.monotonic(), 0.1))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    # Its standard input is open for as long as this process lives, whatever ends it.
+    return subprocess.Popen(command, stdin=subprocess.PIPE)

@@ -1,0 +1,244 @@
+"""Rules, allow-lists and aliases, and the classes of all methods."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.errors import GatewayError
+from airflow_hive_federation.gateway.handler import Caller
+from airflow_hive_federation.gateway.methods import ACCESS, INDEXES, OF_NO_DATABASE, Access
+from airflow_hive_federation.gateway.names import Reference, references, renamed
+from airflow_hive_federation.gateway.rules import Exposure, Patterns, Rule, Rules
+from airflow_hive_federation.metastore.connection import message_types
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.idl.service import METHODS
+from airflow_hive_federation.metastore.protocol import encode
+from airflow_hive_federation.metastore.wire import from_bytes
+from tests.unit.gateway.gateways import Clients, Gateways, Peers, Raws
+from tests.unit.metastore.metastore_peers import Thrift
+
+WIRE = Path(__file__).parents[1] / "metastore" / "hive_4_2_1_wire.txt"
+
+
+def test_every_method_has_a_class() -> None:
+    newest = set(re.findall(r"^method (\w+)_(?:args|result)\b", WIRE.read_text(), re.MULTILINE))
+    assert set(ACCESS) == set(METHODS)
+    assert newest <= set(ACCESS)
+    assert not INDEXES & set(ACCESS)
+    assert set(ACCESS) >= OF_NO_DATABASE
+
+
+#: Calls that are the whole interface's only way to some change, and must never count as reading.
+CHANGES = (
+    *("add_", "alter_", "append_", "create_", "delete_", "drop_", "exchange_"),
+    *("grant_", "mark_", "put_", "revoke_", "set_", "update_"),
+)
+
+
+def test_what_changes_something_is_no_reading() -> None:
+    reading = {method for method, access in ACCESS.items() if access is Access.READ}
+    assert not {method for method in reading if method.startswith((*CHANGES, "set_", "update_"))} - {
+        "set_ugi"
+    }
+
+
+def test_every_method_either_names_a_database_or_is_known_not_to() -> None:
+    """A new method whose database nobody finds would be refused to callers with some databases only."""
+    without = sorted(
+        method
+        for method in METHODS
+        if not any(named(method, *one) for one in _samples(method)) and method not in OF_NO_DATABASE
+    )
+    assert "\n".join(without) == (Path(__file__).parent / "methods_of_all_databases.txt").read_text().strip()
+
+
+def _samples(method: str) -> list[tuple[Any, ...]]:
+    return [(_filled(message_types(method)[0], 0),)]
+
+
+def _filled(kind: Any, depth: int) -> Any:
+    if depth > 5:
+        return kind()
+    return kind(
+        **{
+            field[1]: _value(field[0], field[2] if len(field) == 4 else None, depth)
+            for field in kind.thrift_spec.values()
+        }
+    )
+
+
+def _value(ttype: int, inner: Any, depth: int) -> Any:
+    if ttype == 12:
+        return _filled(inner, depth + 1)
+    if ttype in {14, 15}:
+        return [_value(*(inner if isinstance(inner, tuple) else (inner, None)), depth + 1)]
+    if ttype == 13:
+        key = _value(*(inner[0] if isinstance(inner[0], tuple) else (inner[0], None)), depth + 1)
+        value = _value(*(inner[1] if isinstance(inner[1], tuple) else (inner[1], None)), depth + 1)
+        return {tuple(key) if isinstance(key, list) else key: value}
+    return {2: True, 4: 1.0, 11: "d.t", 18: b""}.get(ttype, 1)
+
+
+def named(method: str, arguments: Any) -> list[tuple[str, str | None]]:
+    found = references(encode(arguments), 0, message_types(method)[0])
+    return [(one.database, one.table) for one in found]
+
+
+NAMED = {
+    "get_table": ({"dbname": "D", "tbl_name": "T"}, [("d", "t")]),
+    "get_all_tables": ({"db_name": "@hive#D"}, [("d", None)]),
+    "get_databases": ({"pattern": "d"}, []),
+    "get_database": ({"name": "@hive#D"}, [("d", None)]),
+    "drop_table": ({"dbname": "d", "name": "t"}, [("d", "t")]),
+    "get_table_objects_by_name": ({"dbname": "d", "tbl_names": ["a", "B"]}, [("d", "a"), ("d", "b")]),
+    "create_table": ({"tbl": types.Table(dbName="d", tableName="t")}, [("d", "t")]),
+    "alter_table": (
+        {"dbname": "a", "tbl_name": "t", "new_tbl": types.Table(dbName="b", tableName="u")},
+        [("b", "u"), ("a", "t")],
+    ),
+    "add_partitions": ({"new_parts": [types.Partition(dbName="d", tableName="t")]}, [("d", "t")]),
+    "exchange_partition": (
+        {"source_db": "a", "source_table_name": "t", "dest_db": "b", "dest_table_name": "u"},
+        [("a", "t"), ("b", "u")],
+    ),
+    "get_valid_write_ids": (
+        {"rqst": types.GetValidWriteIdsRequest(fullTableNames=["a.t", "b.u"])},
+        [("a", "t"), ("b", "u")],
+    ),
+    "lock": (
+        {"rqst": types.LockRequest(component=[types.LockComponent(dbname="d", tablename="t")], user="d")},
+        [("d", "t")],
+    ),
+    "create_database": ({"database": types.Database(name="d")}, [("d", None)]),
+    "alter_table_req": (
+        {
+            "req": types.AlterTableRequest(
+                dbName="a", tableName="t", table=types.Table(dbName="b", tableName="u")
+            )
+        },
+        [("b", "u"), ("a", "t")],
+    ),
+}
+
+
+@pytest.mark.parametrize("method", NAMED)
+def test_names_are_found_where_they_are(method: str) -> None:
+    arguments, expected = NAMED[method]
+    assert named(method, message_types(method)[0](**arguments)) == expected
+
+
+@pytest.mark.parametrize("method", NAMED)
+def test_names_are_replaced_and_nothing_else(method: str) -> None:
+    kind = message_types(method)[0]
+    arguments: Any = NAMED[method][0]
+    data = encode(kind(**arguments))
+    found = references(data, 0, kind)
+    assert renamed(data, found, lambda name: name) is data
+    changed = renamed(data, found, lambda name: f"far_{name}")
+    again = [(one.database.removeprefix("far_"), one.table) for one in references(changed, 0, kind)]
+    assert again == NAMED[method][1]
+    back = renamed(changed, references(changed, 0, kind), lambda name: name.removeprefix("far_"))
+    assert [one.database for one in references(back, 0, kind)] == [one.database for one in found]
+    assert type(from_bytes(kind, changed)) is kind
+
+
+def ref(database: str, table: str | None = None) -> Reference:
+    from airflow_hive_federation.gateway.names import Text
+
+    return Reference(database, table, Text(database, 0, 0))
+
+
+def test_rules_decide_by_class_and_database() -> None:
+    rules = Rules(
+        (
+            Rule(users=("ann",), access=(Access.READ, Access.WRITE), databases=("sales*", "!sales_secret")),
+            Rule(groups=("ops",), authentication=("mtls",), access=tuple(Access)),
+            Rule(access=(Access.READ,), databases=("public",)),
+        )
+    )
+    ann, bob = Caller(user="ann"), Caller(user="bob")
+    ops = Caller(user="o", groups=("ops",), authentication="mtls")
+    rules.check("create_table", ann, [ref("sales_eu", "t")])
+    rules.check("get_table", ann, [ref("public", "t")])
+    rules.check("get_table", bob, [ref("public", "t")])
+    rules.check("open_txns", ann, [])
+    rules.check("set_ugi", bob, [])
+    assert rules.unlimited("grant_role", ops)
+    assert not rules.unlimited("get_table", ann)
+    for method, caller, names in (
+        ("create_table", ann, [ref("sales_secret", "t")]),
+        ("create_table", ann, [ref("public", "t")]),
+        ("create_table", bob, [ref("public", "t")]),
+        ("alter_table", ann, [ref("sales_eu", "t"), ref("public", "t")]),
+        ("grant_role", ann, []),
+        ("show_locks", ann, []),
+        ("shutdown", ops, []),
+        ("grant_role", Caller(user="o", groups=("ops",), authentication="asserted"), []),
+    ):
+        with pytest.raises(GatewayError) as caught:
+            rules.check(method, caller, names)
+        assert caught.value.status == "denied", method
+
+
+def test_what_is_not_exposed_is_for_nobody() -> None:
+    rules = Rules(exposure=Exposure(("a", "b"), ("a.*", "b.x")))
+    anybody = Caller(user="x")
+    rules.check("get_table", anybody, [ref("b", "x")])
+    for hidden in (ref("b", "y"), ref("c", "x"), ref("c")):
+        with pytest.raises(GatewayError, match="may not read"):
+            rules.check("get_table", anybody, [hidden])
+
+
+def test_patterns() -> None:
+    assert Patterns(["*"]).match("Any")
+    assert not Patterns([]).match("any")
+    assert Patterns(["a*", "!ab*", "abc"]).match("ABC")
+    assert not Patterns(["a*", "!ab*", "abc"]).match("abd")
+
+
+def metastore(method: str, args: Any) -> Any:
+    return {
+        "get_all_databases": lambda: ["public", "sales", "secret"],
+        "get_all_tables": lambda: ["open_a", "b"],
+        "get_table_meta": lambda: [
+            types.TableMeta(dbName=name, tableName="t", tableType="x") for name in ("public", "secret")
+        ],
+        "get_next_notification": lambda: types.NotificationEventResponse(
+            events=[
+                types.NotificationEvent(eventId=number, dbName=name, eventType="X", message="")
+                for number, name in enumerate(("public", "secret", None))
+            ]
+        ),
+        "get_table_req": lambda: types.GetTableResult(
+            table=types.Table(dbName=args.req.dbName, tableName="t")
+        ),
+        "create_table": lambda: None,
+    }[method]()
+
+
+def test_lists_show_what_the_caller_may_see(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    rules = Rules((Rule(databases=("public", "sales")),), Exposure(tables=("*.open_*", "*.t")))
+    one = raw(gateway(peer(Thrift(metastore)).uri, rules=rules))
+    assert one.ask("get_all_databases") == {"success": ["public", "sales"]}
+    assert one.ask("get_all_tables", db_name="sales") == {"success": ["open_a"]}
+    meta = one.ask("get_table_meta", db_patterns="*", tbl_patterns="*")["success"]
+    assert [item.dbName for item in meta] == ["public"]
+    answer = one.ask("get_next_notification", rqst=types.NotificationEventRequest(lastEvent=0))
+    assert [event.eventId for event in answer["success"].events] == [0]
+    assert "may not read secret" in one.ask("get_all_tables", db_name="secret")["o1"].message
+
+
+def test_aliases_are_the_clients_names(peer: Peers, gateway: Gateways, raw: Raws, client: Clients) -> None:
+    served = Thrift(metastore)
+    run = gateway(peer(served).uri, aliases={"far": "sales"})
+    one = raw(run)
+    assert one.ask("get_all_databases") == {"success": ["public", "far", "secret"]}
+    request = types.GetTableRequest(dbName="far", tblName="t")
+    assert one.ask("get_table_req", req=request)["success"].table.dbName == "far"
+    hidden = types.GetTableRequest(dbName="sales", tblName="t")
+    assert "Call it far" in one.ask("get_table_req", req=hidden)["o1"].message
+    assert client(run.front.uri).get_table("far", "t").dbName == "far"
