@@ -13,10 +13,10 @@ from enum import Enum
 from typing import Any
 
 from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.model.view_text import Renaming
+from airflow_hive_federation.model.views import rewrite_view, text_claim
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.metadata import locations, spark_tables
-from airflow_hive_federation.replication.metadata.view_text import Renaming
-from airflow_hive_federation.replication.metadata.views import rewrite_view, text_claim
 from airflow_hive_federation.replication.target import markers
 from airflow_hive_federation.storage.filesystem import canonical, join
 
