@@ -165,27 +165,25 @@ class Naming:
     def __init__(
         self, owners: Owners, owner: str, used: Sequence[tuple[LocalName, Place]], links: Iterable[Link] = ()
     ) -> None:
+        self.owner = owner
         self._owners = owners
-        self._owner = owner
         links = [one for one in links if one.place.owner == owner]
         named = [*((one.local, one.place) for one in links), *used]
-        self._databases = {
-            place.database: local[0]
-            for local, place in named
-            # A table on its own does not stand for its database.
-            if owners.place(local[0], None, links).database == place.database
-            and owners.place(local[0], None, links).owner == owner
-        }
-        self._tables = {(place.database, place.table): local for local, place in named}
-        for local, place in owners.single_tables(owner).items():
-            self._tables.setdefault((place.database, place.table), local)
+        self._databases: dict[str, str] = {}
+        for local, place in named:
+            # A single table does not stand for its database.
+            if owners.place(local[0], None, links) == Place(owner, place.database):
+                self._databases[place.database] = local[0]
+        self._tables = {(place.database, place.table): local for local, place in named if place.table}
+        for name, place in owners.single_tables(owner).items():
+            self._tables.setdefault((place.database, place.table), name)
 
     def local(self, database: str, table: str | None) -> LocalName:
         """Return the local name of something that the owner names.
 
         What has no local name gets one that no database can have: it must not be taken for the primary's.
         """
-        if self._owner == self._owners.primary or not database:
+        if self.owner == self._owners.primary or not database:
             return database, table
         if (known := self._tables.get((database, table))) is not None:
             return known
@@ -195,15 +193,15 @@ class Naming:
             alone = {local[0] for (there, _), local in self._tables.items() if there == database}
             if len(alone) == 1:
                 return alone.pop(), None
-        return f"{self._owner}::{database}", table
+        return f"{self.owner}::{database}", table
 
     def database(self, database: str) -> str | None:
         """Return the local name of a whole database; ``None`` if it has none."""
-        if self._owner == self._owners.primary:
+        if self.owner == self._owners.primary:
             return database
         if database in self._databases:
             return self._databases[database]
-        names = self._owners.local_names(self._owner, [database]).get(database)
+        names = self._owners.local_names(self.owner, [database]).get(database)
         return names[0] if names else None
 
 

@@ -1,0 +1,128 @@
+"""Calls that ask every metastore: all at once, each with its own deadline, and no part missing unnoticed."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_hive_federation.errors import HiveFederationError
+from airflow_hive_federation.gateway.dispatch import Call
+from airflow_hive_federation.gateway.federation.members import Member
+from airflow_hive_federation.gateway.federation.renaming import call_of, fault_text, result
+from airflow_hive_federation.gateway.handler import Cancellation, Status, refused
+from airflow_hive_federation.gateway.messages import read_head
+from airflow_hive_federation.metastore.connection import message_types
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+
+log = logging.getLogger(__name__)
+
+#: Seconds after a part's deadline when nobody waits for it any more: its name may be looked up in vain.
+GRACE_S = 1.0
+
+
+@dataclass(frozen=True)
+class Question:
+    """What one metastore is asked.
+
+    :param method: the method; it need not be the one that was called.
+    :param arguments: its arguments by name.
+    """
+
+    method: str
+    arguments: Mapping[str, Any]
+
+    def call(self, call: Call) -> Call:
+        """Return the call that asks it, in the name of another one's caller."""
+        values = message_types(self.method)[0](**self.arguments)
+        message = call_of(self.method, read_head(call.message).sequence_id, values)
+        return Call(self.method, message, call.caller, call.deadline, call.cancellation)
+
+
+class Missing:
+    """Counts answers that were given without a part, per metastore."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.counts: dict[str, int] = {}
+
+    def note(self, method: str, reasons: Mapping[str, str]) -> None:
+        """Note that an answer lacks the parts of some metastores."""
+        with self._lock:
+            for name in reasons:
+                self.counts[name] = self.counts.get(name, 0) + 1
+        for name, reason in reasons.items():
+            log.warning("%s was answered without what metastore %s has: %s", method, name, reason)
+
+
+def ask_all(
+    call: Call, questions: Mapping[str, tuple[Member, Question]]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Ask several metastores at once.
+
+    :param questions: what each is asked, by name.
+    :return: what they return, and why others did not, each by name.
+    """
+    found: queue.SimpleQueue[tuple[str, Any, str | None]] = queue.SimpleQueue()
+    cancellations = {name: Cancellation() for name in questions}
+    if call.cancellation is not None:
+        call.cancellation.on_cancel(lambda: [one.cancel() for one in cancellations.values()] and None)
+
+    def ask(name: str, member: Member, question: Question) -> None:
+        asked = question.call(
+            Call(call.method, call.message, call.caller, call.deadline, cancellations[name])
+        )
+        try:
+            answer = member.ask(asked)
+            success = result(question.method, answer)
+            found.put((name, success, None if success is not None else fault_text(question.method, answer)))
+        except (HiveFederationError, MalformedMessage, OSError, ValueError) as error:
+            found.put((name, None, str(error)))
+
+    for name, (member, question) in questions.items():
+        threading.Thread(
+            target=ask, args=(name, member, question), name=f"federation-{name}", daemon=True
+        ).start()
+    answers: dict[str, Any] = {}
+    reasons: dict[str, str] = {}
+    patience = max(
+        (call.deadline.seconds if one.timeout_s is None else one.timeout_s for one, _ in questions.values()),
+        default=0.0,
+    )
+    until = call.deadline.sooner(patience + GRACE_S)
+    while len(answers) + len(reasons) < len(questions):
+        try:
+            name, success, reason = found.get(timeout=until.remaining_s())
+        except (queue.Empty, TimeoutError):
+            break
+        if reason is None:
+            answers[name] = success
+        else:
+            reasons[name] = reason
+    for name in questions.keys() - answers.keys() - reasons.keys():
+        cancellations[name].cancel()
+        reasons[name] = f"no answer within {patience:g} s"
+    return answers, reasons
+
+
+def require(call: Call, reasons: Mapping[str, str], *, primary: str, partial: bool, missing: Missing) -> None:
+    """Refuse an answer that lacks parts, or note them.
+
+    :param primary: the metastore without whose part there is no answer.
+    :param partial: answer with what there is.
+    :raises GatewayError: a part is missing.
+    """
+    if not reasons:
+        return
+    if partial and primary not in reasons:
+        missing.note(call.method, reasons)
+        return
+    named = "; ".join(f"{name}: {reason}" for name, reason in sorted(reasons.items()))
+    raise refused(
+        Status.UNAVAILABLE,
+        f"{call.method}: the part of metastore {', '.join(sorted(reasons))} is missing ({named}).",
+        remedy="Look at that metastore. on_missing = 'partial' would answer with what there is, and log the rest.",
+    )
