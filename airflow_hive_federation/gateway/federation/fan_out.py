@@ -6,7 +6,7 @@ import logging
 import queue
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_hive_federation.errors import HiveFederationError
@@ -68,13 +68,16 @@ def ask_all(
     """
     found: queue.SimpleQueue[tuple[str, Any, str | None]] = queue.SimpleQueue()
     cancellations = {name: Cancellation() for name in questions}
+
+    def cancel() -> None:
+        for one in cancellations.values():
+            one.cancel()
+
     if call.cancellation is not None:
-        call.cancellation.on_cancel(lambda: [one.cancel() for one in cancellations.values()] and None)
+        call.cancellation.on_cancel(cancel)
 
     def ask(name: str, member: Member, question: Question) -> None:
-        asked = question.call(
-            Call(call.method, call.message, call.caller, call.deadline, cancellations[name])
-        )
+        asked = replace(question.call(call), cancellation=cancellations[name])
         try:
             answer = member.ask(asked)
             success = result(question.method, answer)
@@ -124,5 +127,5 @@ def require(call: Call, reasons: Mapping[str, str], *, primary: str, partial: bo
     raise refused(
         Status.UNAVAILABLE,
         f"{call.method}: the part of metastore {', '.join(sorted(reasons))} is missing ({named}).",
-        remedy="Look at that metastore. on_missing = 'partial' would answer with what there is, and log the rest.",
+        remedy="Look at that metastore; on_missing = 'partial' answers with what there is, and logs the rest.",
     )

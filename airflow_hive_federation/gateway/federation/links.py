@@ -1,4 +1,4 @@
-"""Remotes that the primary metastore has recorded, led to a metastore of the gateway: no refresh is needed."""
+"""Remotes that the primary metastore has recorded, led to a metastore of the gateway without a refresh."""
 
 from __future__ import annotations
 

@@ -158,12 +158,11 @@ def _tables_of_all(arguments: Any, owners: Owners, owner: str) -> Part | None:
     prefixed = owners.prefix_of(owner) is not None
     if not (mapped or single or prefixed):
         return None
+    there = "|".join(sorted({*mapped, *(one.database for one in single.values())}))
     question = Question(
         "get_table_meta",
         {
-            "db_patterns": "*"
-            if prefixed
-            else "|".join([*mapped, *(one.database for one in single.values())]),
+            "db_patterns": "*" if prefixed else there,
             # Single tables may have other names there.
             "tbl_patterns": "*" if single else tables,
             "tbl_types": arguments.tbl_types,

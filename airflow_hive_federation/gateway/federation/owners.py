@@ -77,10 +77,10 @@ class Owners:
             if names.prefix is not None:
                 self._prefixes.append((_plain(names.prefix), owner))
         self._prefixes.sort(key=lambda one: -len(one[0]))
-        for local, table in self._places:
-            if table is not None and self._of_database(local) is not None:
+        for database, name in self._places:
+            if name is not None and self._of_database(database) is not None:
                 raise ConfigurationError(
-                    f"{local}.{table} is a remote table in {local}, which is a remote database.",
+                    f"{database}.{name} is a remote table in {database}, which is a remote database.",
                     remedy="Give it a name in a local database.",
                 )
 
@@ -174,7 +174,9 @@ class Naming:
             # A single table does not stand for its database.
             if owners.place(local[0], None, links) == Place(owner, place.database):
                 self._databases[place.database] = local[0]
-        self._tables = {(place.database, place.table): local for local, place in named if place.table}
+        self._tables: dict[LocalName, LocalName] = {
+            (place.database, place.table): local for local, place in named if place.table
+        }
         for name, place in owners.single_tables(owner).items():
             self._tables.setdefault((place.database, place.table), name)
 

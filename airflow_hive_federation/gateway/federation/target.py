@@ -108,8 +108,8 @@ class Federation:
             Route.NAMED: self._named,
             Route.DEFINES_DATABASE: self._named,
             Route.IN_TRANSACTION: self._named,
-            Route.PRIMARY: lambda call, emit: self.members[self.primary].relay(call, emit),
-            Route.TRANSACTION: lambda call, emit: self.members[self.transactions_of].relay(call, emit),
+            Route.PRIMARY: self.members[self.primary].relay,
+            Route.TRANSACTION: self.members[self.transactions_of].relay,
             Route.LOCK: lambda call, emit: transaction_calls.lock(self, call, emit),
             Route.LOCK_ID: lambda call, emit: transaction_calls.by_lock_id(self, call, emit),
             Route.WRITE_IDS: lambda call, emit: transaction_calls.write_ids(self, call, emit),
@@ -198,12 +198,13 @@ class Federation:
         owners = sorted({place.owner for _, place in resolved})
         if len(owners) > 1:
             named = {
-                f"{one.database}.{one.table}" if one.table else one.database: place for one, place in resolved
+                f"{one.database}.{one.table}" if one.table else one.database: str(place)
+                for one, place in resolved
             }
+            listed = ", ".join(f"{name} is {place}" for name, place in sorted(named.items()))
             raise refused(
                 Status.FAILED,
-                f"{method}: what it names belongs to several metastores: "
-                f"{', '.join(f'{name} is {place}' for name, place in sorted(named.items()))}.",
+                f"{method}: what it names belongs to several metastores: {listed}.",
                 remedy="Make a call for each of them.",
             )
         return owners[0] if owners else self.primary

@@ -87,17 +87,17 @@ def locked(
         foreign = [
             (component, place)
             for component, place in components
-            if place.owner != transactions_of
-            and not (_only_reads(component) and not component.isTransactional)
+            if place.owner != transactions_of and (component.isTransactional or not _only_reads(component))
         ]
         if foreign:
             raise another_owner("lock", transactions_of, [(_name(one), place) for one, place in foreign])
         return transactions_of, [one for one in components if one[1].owner == transactions_of]
     owners = sorted({place.owner for place in places}) or [transactions_of]
     if len(owners) > 1:
+        listed = _listed([(_name(component), place) for component, place in components])
         raise refused(
             Status.FAILED,
-            f"lock: one lock cannot be of several metastores: {_listed([(_name(c), p) for c, p in components])}.",
+            f"lock: one lock cannot be of several metastores: {listed}.",
             remedy="Ask for a lock for the tables of each metastore.",
         )
     return owners[0], components
