@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds after a part's deadline when nobody waits for it any more: its name may be looked up in vain.
 GRACE_S = 1.0
+#: Name of a part, what it returned, and why it returned nothing.
+Found = queue.SimpleQueue[tuple[str, Any, str | None]]
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def ask_all(
     :param questions: what each is asked, by name.
     :return: what they return, and why others did not, each by name.
     """
-    found: queue.SimpleQueue[tuple[str, Any, str | None]] = queue.SimpleQueue()
+    found: Found = queue.SimpleQueue()
     cancellations = {name: Cancellation() for name in questions}
 
     def cancel() -> None:
@@ -89,25 +92,29 @@ def ask_all(
         threading.Thread(
             target=ask, args=(name, member, question), name=f"federation-{name}", daemon=True
         ).start()
-    answers: dict[str, Any] = {}
-    reasons: dict[str, str] = {}
-    patience = max(
-        (call.deadline.seconds if one.timeout_s is None else one.timeout_s for one, _ in questions.values()),
-        default=0.0,
-    )
-    until = call.deadline.sooner(patience + GRACE_S)
-    while len(answers) + len(reasons) < len(questions):
-        try:
-            name, success, reason = found.get(timeout=until.remaining_s())
-        except (queue.Empty, TimeoutError):
-            break
-        if reason is None:
-            answers[name] = success
-        else:
-            reasons[name] = reason
+    answers, reasons = _collected(call, found, questions)
     for name in questions.keys() - answers.keys() - reasons.keys():
         cancellations[name].cancel()
-        reasons[name] = f"no answer within {patience:g} s"
+        reasons[name] = "no answer within its deadline"
+    return answers, reasons
+
+
+def _collected(
+    call: Call, found: Found, questions: Mapping[str, tuple[Member, Question]]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Wait for all parts, or until the last deadline has passed."""
+    answers: dict[str, Any] = {}
+    reasons: dict[str, str] = {}
+    timeouts = [one.timeout_s for one, _ in questions.values()]
+    longest = max(call.deadline.seconds if one is None else one for one in timeouts)
+    with contextlib.suppress(queue.Empty, TimeoutError):
+        until = call.deadline.sooner(longest + GRACE_S)
+        while len(answers) + len(reasons) < len(questions):
+            name, success, reason = found.get(timeout=until.remaining_s())
+            if reason is None:
+                answers[name] = success
+            else:
+                reasons[name] = reason
     return answers, reasons
 
 
@@ -127,5 +134,5 @@ def require(call: Call, reasons: Mapping[str, str], *, primary: str, partial: bo
     raise refused(
         Status.UNAVAILABLE,
         f"{call.method}: the part of metastore {', '.join(sorted(reasons))} is missing ({named}).",
-        remedy="Look at that metastore; on_missing = 'partial' answers with what there is, and logs the rest.",
+        remedy="Look at that metastore; with on_missing = 'partial', the gap is only logged.",
     )
