@@ -26,7 +26,7 @@
     │   ├── DumpIncompleteError · DumpCorruptError
     │   ├── TargetNotOursError            the target exists and carries no marker of this policy
     │   ├── TargetChangedError            the target was changed by someone else
-    │   ├── LocationConflictError         two tables would share or nest directories of the target
+    │   ├── LocationConflictError         two tables or policies would share directories of the target
     │   ├── CycleRunningError             another cycle of this policy is at work  (retryable)
     │   │   └── CycleLostError                this cycle's lock is lost; ``reason`` says how   (retryable)
     │   ├── EventCorruptError             a notification event that cannot be read; ``event_id`` names it
@@ -232,7 +232,10 @@ class TargetChangedError(ReplicationError):
 
 
 class LocationConflictError(ReplicationError):
-    """Two tables would share or nest directories of the target; ``tables`` and ``paths`` name them."""
+    """Two tables would share or nest directories of the target; ``tables`` and ``paths`` name them.
+
+    ``other`` names the other policy where there are two.
+    """
 
 
 class CycleRunningError(ReplicationError):

@@ -26,6 +26,7 @@ IDS = (
     *BOOTSTRAPS,
     *INCREMENTS,
     "external",
+    "gateway",
 )
 _BUILD = Path(__file__).resolve().parent.parent / "build"
 
@@ -103,6 +104,10 @@ def _measure(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> It
         with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
             bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
             yield from of_increments.run(bench, increments)
+    yield from _later_parts(args, parts, say)
+
+
+def _later_parts(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> Iterator[results.Result]:
     if "external" in parts:
         from benchmarks import external
         from benchmarks.bootstrap import Setting
@@ -110,6 +115,12 @@ def _measure(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> It
         with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
             bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
             yield from external.run(bench)
+    if "gateway" in parts:
+        from benchmarks import gateway
+        from benchmarks.remotes import Setting as Federated
+
+        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
+            yield from gateway.run(Federated(tables=0, directory=Path(directory), say=say))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_hive_federation.acid.names import METADATA_FILE, is_acid_directory, parse_directory
 from airflow_hive_federation.acid.snapshot import AcidState, acid_state
 from airflow_hive_federation.errors import AcidFormatError
+from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
@@ -47,7 +47,7 @@ def _is_mark_of_a_base(path: str) -> bool:
 def _says_compacted(uri: str, storage_options: Mapping[str, Any] | None) -> bool:
     """Read a marker of Hive 3's compactor (``AcidUtils.MetaDataFile``)."""
     try:
-        said = json.loads(read_marker(uri, storage_options))
+        said = bounded_json.loads(read_marker(uri, storage_options))
         return bool(said["dataFormat"] == "compacted")
     except (ValueError, TypeError, KeyError) as error:
         raise AcidFormatError(f"{uri} cannot be read as Hive's marker of a directory.", path=uri) from error

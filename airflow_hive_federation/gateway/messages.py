@@ -203,6 +203,8 @@ class Walk:
     def need(self, position: int, size: int) -> int:
         """Wait until so many bytes from a position on are there; return the position in the moved window."""
         buffer = self.buffer
+        if self._passed + position + size > self.max_bytes:
+            raise MalformedMessage(f"it is longer than {self.max_bytes} bytes, the most that is accepted")
         while len(buffer) < position + size:
             if self._emit is not None and len(buffer) >= CHUNK_BYTES:
                 passed = min(position, len(buffer))
@@ -210,8 +212,6 @@ class Walk:
                 del buffer[:passed]
                 self._passed += passed
                 position -= passed
-            if self._passed + position + size > self.max_bytes:
-                raise MalformedMessage(f"it is longer than {self.max_bytes} bytes, the most that is accepted")
             buffer += self._receive(CHUNK_BYTES)
         return position
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.config import GatewayConfig, Resolve
 from airflow_hive_federation.gateway.dispatch import Gateway, access_log
+from airflow_hive_federation.gateway.federation.target import Federation
 from airflow_hive_federation.gateway.handler import Handler
 from airflow_hive_federation.gateway.metrics import Metrics, MetricsServer
 from airflow_hive_federation.gateway.sections import read_section
@@ -109,19 +110,39 @@ def _wait_for_parent(told: threading.Event) -> None:
     told.set()
 
 
+@dataclass
+class _GrpcFront:
+    """The gRPC front, as one of the fronts."""
+
+    server: Any
+    uri: str
+
+    def stop(self, drain_timeout_s: float | None = None) -> object:
+        return self.server.stop(drain_timeout_s)
+
+
 def _grpc_front(handler: Handler, section: Mapping[str, Any], *, shared: bool) -> Front:
     try:
         server = import_module("airflow_hive_federation.gateway.grpc.server")
         settings = import_module("airflow_hive_federation.gateway.grpc.settings")
+        services = _services(handler)
     except ImportError as error:
         raise ConfigurationError(
             f"The gRPC front cannot be started: {error}.",
             remedy="pip install 'airflow-hive-federation[grpc]', or take [grpc] out of the file.",
         ) from error
     read = read_section(settings.GrpcFrontSettings, "grpc", section)
-    front = server.GrpcFront(handler, replace(read, reuse_port=shared or read.reuse_port))
+    read = replace(read, reuse_port=shared or read.reuse_port)
+    front = server.GrpcFront(handler, read, services)
     front.start()
-    return front  # type: ignore[no-any-return]
+    host = f"[{read.host}]" if ":" in read.host else read.host
+    return _GrpcFront(front, f"grpc{'' if read.tls is None else '+tls'}://{host}:{front.port}")
+
+
+def _services(handler: Handler) -> tuple[Any, ...]:
+    """The services beside the raw encoding."""
+    package = import_module("airflow_hive_federation.gateway.services")
+    return tuple(package.services(handler)) if hasattr(package, "services") else ()
 
 
 def _measure(metrics: Metrics, serving: Serving) -> None:
@@ -134,6 +155,10 @@ def _measure(metrics: Metrics, serving: Serving) -> None:
     def upstream() -> dict[str, float]:
         return {one.name: one.open_connections for one in serving.target.upstreams}
 
+    def missing() -> dict[str, float]:
+        return dict(serving.target.missing.counts) if isinstance(serving.target, Federation) else {}
+
+    metrics.gauge("missing_parts_total", "Parts left out of lists.", "upstream", missing, total=True)
     metrics.gauge("client_connections", "Clients connected.", "front", clients)
     metrics.gauge("refused_connections_total", "Clients refused at the limit.", "front", refused, total=True)
     metrics.gauge("upstream_connections", "Connections to metastores.", "upstream", upstream)
@@ -150,6 +175,8 @@ def _metrics_server(metrics: Metrics, host: str, port: int) -> MetricsServer:
 
 def _log_calls(where: str | None) -> None:
     if where is None:
+        # Whatever level the other loggers have.
+        access_log.setLevel(logging.WARNING)
         return
     try:
         handler = logging.StreamHandler() if where == "-" else logging.FileHandler(where, encoding="utf-8")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.gateway.thrift_front import ThriftSettings
 
 _FRAME_HEAD = 4
+_VERSION_BIT = 0x80
 
 
 class Gone(Exception):  # noqa: N818 - internal signal of the front
@@ -116,11 +117,13 @@ class ThriftConnection:
     def _message(self) -> tuple[Head, bytes]:
         reader = self._reader
         first = reader.peek(1)[0]
-        self._framed = first == 0
+        # An unframed message begins with its version, whose first bit is set.
+        self._framed = first < _VERSION_BIT
         if not self._framed:
             return reader.message()
         size = int.from_bytes(reader.take(_FRAME_HEAD), "big")
         if size > self._settings.max_request_bytes:
+            self._framed = False
             raise MalformedMessage(f"a frame of {size} bytes")
         head, message = reader.message()
         if len(message) != size:

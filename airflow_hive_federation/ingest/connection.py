@@ -41,6 +41,7 @@ from airflow_hive_federation.ingest.position import (
     fence,
     take_over,
 )
+from airflow_hive_federation.ingest.record_bounds import parse_bounded
 from airflow_hive_federation.ingest.states import Call, ConnectionState, after
 from airflow_hive_federation.ingest.statistics import ConnectionStats
 from airflow_hive_federation.ingest.streams import records_of
@@ -393,7 +394,8 @@ class HiveStreamingConnection:
             elif isinstance(data, bytes | bytearray | memoryview):
                 self._take([bytes(data)])
             elif hasattr(data, "read"):
-                for records in records_of(data, self._writer.line_delimiter):
+                longest = self._writer.max_record_bytes
+                for records in records_of(data, self._writer.line_delimiter, longest):
                     self._take(records)
             else:
                 raise SerializationError(
@@ -412,7 +414,7 @@ class HiveStreamingConnection:
         records, size_bytes, before = self._records, self._records_bytes, self._parsed
         self._drop_records()
         self._parsed += len(records)
-        parsed = self._writer.parse(records)
+        parsed = parse_bounded(self._writer, records)
         self._current().insert(parsed.rows)
         self.stats.records_written += parsed.rows.num_rows
         self.stats.records_size_bytes += size_bytes

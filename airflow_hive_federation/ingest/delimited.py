@@ -16,13 +16,20 @@ from airflow_hive_federation.acid.arrow_columns import in_one_piece
 from airflow_hive_federation.ingest.columns import BadRecord
 from airflow_hive_federation.ingest.errors import InvalidConnection
 from airflow_hive_federation.ingest.lazy_values import NULL_TEXT, value_of
-from airflow_hive_federation.ingest.writers import AbstractRecordWriter, Malformed, Parsed, check_names
+from airflow_hive_federation.ingest.writers import (
+    MAX_RECORD_VALUES,
+    AbstractRecordWriter,
+    Malformed,
+    Parsed,
+    check_names,
+)
 from airflow_hive_federation.model.types import Column, HiveType
 
 # LazySerDeParameters.DefaultSeparators
 _DEFAULTS = ("\x01", "\x02", "\x03")
 # LazyUtils.isDateMaybe takes no shorter ones.
 _DATE_CHARS = 8
+_NESTED = {"array", "map", "struct"}
 _DEEPER = tuple(chr(code) for code in range(4, 9))
 
 
@@ -67,12 +74,12 @@ class StrictDelimitedInputWriter(AbstractRecordWriter):
 
     def encode(self, record: bytes) -> Sequence[str | None]:
         """Split one record into texts."""
-        parts: list[str | None] = [*record.decode("utf-8").split(self._delimiter)]
-        wanted = len(self.columns)
-        if len(parts) != wanted:
-            if self.malformed == "raise":
-                raise ValueError(_wrong_width(len(parts), wanted))
-            parts = [*parts[:wanted], *[None] * (wanted - len(parts))]
+        text, wanted = record.decode("utf-8"), len(self.columns)
+        # Counted first: a field may be a byte of a record, and is fifty in memory.
+        if self.malformed == "raise" and (found := text.count(self._delimiter) + 1) != wanted:
+            raise ValueError(_wrong_width(found, wanted))
+        parts: list[str | None] = [*text.split(self._delimiter, wanted)[:wanted]]
+        parts += [None] * (wanted - len(parts))
         return [None if part == NULL_TEXT else part for part in parts]
 
     def parse(self, records: Sequence[bytes]) -> Parsed:
@@ -138,6 +145,8 @@ class StrictDelimitedInputWriter(AbstractRecordWriter):
     def _read(self, text: str, hive_type: HiveType) -> Any:
         if hive_type.name == "date" and len(text) < _DATE_CHARS:
             raise ValueError(f"{text!r} is not a date like 2026-01-31")
+        if hive_type.name in _NESTED and sum(map(text.count, self._separators)) > MAX_RECORD_VALUES:
+            raise ValueError(f"it holds more than {MAX_RECORD_VALUES} values")
         return value_of(text, hive_type, self._separators, lenient=self.malformed == "null")
 
     def _column_at(self, record: bytes, byte: int) -> str:

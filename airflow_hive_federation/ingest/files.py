@@ -25,7 +25,7 @@ from airflow_hive_federation.ingest.inputs import (
 from airflow_hive_federation.ingest.json_records import StrictJsonWriter
 from airflow_hive_federation.ingest.regex_records import StrictRegexWriter
 from airflow_hive_federation.ingest.runs import IngestReport, IngestRun, IngestTarget
-from airflow_hive_federation.ingest.writers import AbstractRecordWriter, Malformed
+from airflow_hive_federation.ingest.writers import MAX_RECORD_BYTES, AbstractRecordWriter, Malformed
 from airflow_hive_federation.metastore import MetastoreSettings
 
 Format = Literal["csv", "json", "regex", "parquet"]
@@ -41,6 +41,7 @@ class IngestRequest(IngestTarget):
     :param header: the first line of each ``csv`` file names its columns.
     :param regex: expression whose groups are the columns, for ``regex``.
     :param malformed: ``raise``, or ``null`` to make nulls of what cannot be read, as Hive's SerDes do.
+    :param max_record_bytes: bytes that a record of a text file may have, 128 MiB by default.
     """
 
     inputs: Sequence[str]
@@ -50,6 +51,7 @@ class IngestRequest(IngestTarget):
     header: bool = False
     regex: str | None = None
     malformed: Malformed = "raise"
+    max_record_bytes: int = MAX_RECORD_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +89,9 @@ def ingest_files(
     began = time.monotonic()
     files = find_inputs(request.inputs, storage_options)
     origins = _Origins()
-    builder = request.connection(settings, _writer(request, files, storage_options), storage_options)
+    writer = _writer(request, files, storage_options)
+    writer.max_record_bytes = request.max_record_bytes
+    builder = request.connection(settings, writer, storage_options)
     if request.dead_letters is not None:
         takes = _Located(origins, DeadLetterFile(request.dead_letters, storage_options))
         builder = builder.with_dead_letters(takes, limit=request.dead_letter_limit)
@@ -262,4 +266,5 @@ def _read(
 ) -> Iterator[tuple[Any, Position]]:
     if request.file_format == "parquet":
         return parquet_batches(start, options)
-    return text_records(start, None, header=request.header, options=options)
+    longest = request.max_record_bytes
+    return text_records(start, None, header=request.header, options=options, max_record_bytes=longest)

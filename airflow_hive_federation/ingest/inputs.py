@@ -13,6 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_hive_federation.errors import ConfigurationError, FileVanishedError, StorageError
+from airflow_hive_federation.ingest.record_bounds import check_open_record
+from airflow_hive_federation.ingest.writers import MAX_RECORD_BYTES
+from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.storage.filesystem import open_filesystem, reading, storage_errors
 from airflow_hive_federation.storage.listing import file_size, list_files
 
@@ -57,7 +60,7 @@ class Position:
         if not text:
             return None
         try:
-            fields = json.loads(text)
+            fields = bounded_json.loads(text)
             return cls(uri=fields["uri"], offset=fields["offset"], line=fields["line"])
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigurationError(
@@ -92,13 +95,20 @@ def remaining(files: Sequence[InputFile], position: Position | None) -> list[tup
 
 
 def text_records(
-    start: Position, delimiter: bytes | None, *, header: bool, options: Mapping[str, Any] | None = None
+    start: Position,
+    delimiter: bytes | None,
+    *,
+    header: bool,
+    options: Mapping[str, Any] | None = None,
+    max_record_bytes: int = MAX_RECORD_BYTES,
 ) -> Iterator[tuple[list[bytes], Position]]:
     """Read records of a text file, many at a time, with the position behind them.
 
     :param start: where to begin; offsets of a compressed file (``.gz``, ``.bz2``, ``.xz``, ``.zst``) count
         what it holds.
     :param header: the first line is none.
+    :param max_record_bytes: bytes that a record may have.
+    :raises SerializationError: a line goes on for longer than that.
     """
     end = delimiter or b"\n"
     offset, line, rest = start.offset or 0, start.line, b""
@@ -116,6 +126,7 @@ def text_records(
             if delimiter is None:
                 records = [one[:-1] if one.endswith(b"\r") else one for one in records]
             yield records, Position(uri=start.uri, offset=offset, line=line)
+            check_open_record((rest,), max_record_bytes, f"{start.uri}, line {line + 1}")
             if not chunk:
                 return
 

@@ -8,7 +8,6 @@ Where Hive's reader makes 0 of what is no number, the record is bad here.
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal, localcontext
@@ -20,7 +19,8 @@ from pyarrow import json as arrow_json
 from airflow_hive_federation.acid.arrow_columns import arrow_type
 from airflow_hive_federation.ingest.columns import BadRecord, values_column
 from airflow_hive_federation.ingest.lazy_values import INTEGER_BITS, value_of
-from airflow_hive_federation.ingest.writers import AbstractRecordWriter, Malformed, Parsed
+from airflow_hive_federation.ingest.writers import MAX_RECORD_VALUES, AbstractRecordWriter, Malformed, Parsed
+from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.types import HiveType
 
 # Types of which Arrow's reader takes what we take, or fails.
@@ -49,11 +49,11 @@ class StrictJsonWriter(AbstractRecordWriter):
     def encode(self, record: bytes) -> Sequence[Any]:
         """Return the values of one object as JSON has them."""
         try:
-            found = json.loads(record, parse_float=Decimal, parse_constant=_no_constant)
+            found = bounded_json.loads(
+                record, max_values=MAX_RECORD_VALUES, parse_float=Decimal, parse_constant=_no_constant
+            )
         except UnicodeDecodeError as error:
             raise ValueError(f"byte {error.start} is not UTF-8 ({error.reason})") from error
-        except RecursionError as error:
-            raise ValueError("it is nested too deep") from error
         except ArithmeticError as error:
             raise ValueError("it holds a number with an exponent that is too large") from error
         if not isinstance(found, dict):
@@ -148,8 +148,8 @@ def _is_an_object_each(records: Sequence[bytes], blob: bytes) -> bool:
 
 def _is_an_object(record: bytes) -> bool:
     try:
-        return isinstance(json.loads(record.decode(), parse_constant=_no_constant), dict)
-    except (ValueError, RecursionError):
+        return isinstance(bounded_json.loads(record.decode(), parse_constant=_no_constant), dict)
+    except ValueError:
         return False
 
 

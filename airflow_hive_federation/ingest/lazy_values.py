@@ -36,6 +36,8 @@ _ZONED_WALL = re.compile(
     r"(\d{1,4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?\Z", re.ASCII
 )
 _ZONED = re.compile(r"(.*?)\s*(Z|[+-]\d\d:?\d\d|[A-Za-z][A-Za-z_]+(?:/[A-Za-z_+\-0-9/]+)?)\Z", re.ASCII)
+#: Of a timestamp with its zone, whose names have 32 characters at most.
+_ZONED_CHARS = 100
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?\Z", re.ASCII)
 
 
@@ -76,7 +78,10 @@ def _integer(text: str, bits: int) -> int:
 def _number(text: str) -> float:
     stripped = text.strip()
     if hexadecimal := _HEX.match(stripped):
-        return float.fromhex(hexadecimal[1])
+        try:
+            return float.fromhex(hexadecimal[1])
+        except OverflowError:
+            return float("-inf" if stripped.startswith("-") else "inf")
     if not _NUMBER.match(stripped):
         raise ValueError(f"{_shown(text)} is not a number")
     return float(stripped.rstrip("fFdD") if stripped[-1:] in "fFdD" else stripped)
@@ -136,16 +141,21 @@ def _wall_clock(text: str, pattern: re.Pattern[str]) -> datetime:
 
 
 def _instant(text: str) -> datetime:
-    match = _ZONED.match(text.strip())
+    stripped = text.strip()
+    # Where the zone begins is tried at each character.
+    match = _ZONED.match(stripped) if len(stripped) <= _ZONED_CHARS else None
     if match is None:
         raise ValueError(f"{_shown(text)} is not a timestamp with a time zone")
     wall, zone = _wall_clock(match[1], _ZONED_WALL), match[2]
-    if zone[0] in "+-":
-        offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
-        return (wall - (offset if zone[0] == "+" else -offset)).replace(tzinfo=UTC)
     try:
+        if zone[0] in "+-":
+            offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
+            return (wall - (offset if zone[0] == "+" else -offset)).replace(tzinfo=UTC)
         return wall.replace(tzinfo=UTC if zone == "Z" else ZoneInfo(zone)).astimezone(UTC)
-    except (ZoneInfoNotFoundError, ValueError) as error:
+    except OverflowError as error:
+        raise ValueError(f"{_shown(text)} is not a time of the years 1 to 9999") from error
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        # The name is looked for as a file; OSError is that of a directory.
         raise ValueError(f"{_shown(text)} names an unknown time zone") from error
 
 

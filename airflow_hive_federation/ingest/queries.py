@@ -33,6 +33,7 @@ from airflow_hive_federation.ingest.runs import IngestReport, IngestRun, IngestT
 from airflow_hive_federation.ingest.sql_rows import Row, row_text, rows_parsed
 from airflow_hive_federation.ingest.writers import check_names
 from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.types import Column
 
 _FIRST_FETCH_ROWS, _MOST_FETCH_ROWS = 100, 10_000
@@ -77,10 +78,10 @@ class KeyPosition:
         if not text:
             return None
         try:
-            fields = json.loads(text)
+            fields = bounded_json.loads(text)
             values = tuple(_KEY_KINDS[kind](value) for kind, value in fields["values"])
             found = cls(columns=tuple(fields["order_by"]), values=values)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, ArithmeticError) as error:
             raise ConfigurationError(
                 f"The committed position is none of a query: {text!r}.", remedy="Use another name."
             ) from error

@@ -7,23 +7,36 @@ that took no part is null. It is Python's dialect, which differs from Java's in 
 
 from __future__ import annotations
 
+import inspect
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any, Self
 
 import pyarrow as pa
 
+from airflow_hive_federation.ingest import regex_child
 from airflow_hive_federation.ingest.columns import BadRecord
-from airflow_hive_federation.ingest.errors import InvalidColumn, InvalidConnection
+from airflow_hive_federation.ingest.errors import InvalidColumn, InvalidConnection, StreamingIOFailure
 from airflow_hive_federation.ingest.lazy_values import INTEGER_BITS, value_of
 from airflow_hive_federation.ingest.writers import AbstractRecordWriter, Malformed, Parsed
 from airflow_hive_federation.model.types import Column, HiveType
 
+#: Seconds of the processor's time that a record may take.
+LIMIT_S = 1.0
+#: So many records of a batch may take longer; those after them are not tried.
+_GIVE_UP_AFTER = 10
 _WHOLE = re.compile(r"[+-]?\d{1,100}\Z")
 
 
 class StrictRegexWriter(AbstractRecordWriter):
-    """Records that match an expression; made by :meth:`new_builder`."""
+    """Records that match an expression; made by :meth:`new_builder`.
+
+    :param limit_s: seconds of the processor's time that the expression may take for a record. Some take a
+        time that doubles with each character of a record; such a record is bad.
+    """
 
     def __init__(
         self,
@@ -31,12 +44,16 @@ class StrictRegexWriter(AbstractRecordWriter):
         *,
         line_delimiter: str | bytes | None = None,
         malformed: Malformed = "raise",
+        limit_s: float = LIMIT_S,
     ) -> None:
         super().__init__(line_delimiter=line_delimiter, malformed=malformed)
         try:
             self._regex = re.compile(regex, re.DOTALL)
-        except re.error as error:
+        except (re.error, RecursionError, OverflowError) as error:
             raise InvalidConnection(f"{regex!r} is no regular expression: {error}.") from error
+        if limit_s <= 0:
+            raise InvalidConnection(f"limit_s is {limit_s}.", remedy="Give a number of seconds above 0.")
+        self._limit_s = limit_s
 
     @staticmethod
     def new_builder() -> StrictRegexWriterBuilder:
@@ -54,26 +71,61 @@ class StrictRegexWriter(AbstractRecordWriter):
 
     def encode(self, record: bytes) -> Sequence[str | None]:
         """Return the groups of one record."""
-        match = self._regex.fullmatch(record.decode("utf-8"))
-        if match is None:
-            if self.malformed == "raise":
-                raise ValueError("it does not match the expression")
-            return [None] * len(self.columns)
-        return match.groups()
+        (found,) = self._matched([record.decode("utf-8")])
+        return self._groups(found)
 
     def parse(self, records: Sequence[bytes]) -> Parsed:
         """Make rows of records."""
-        rows: list[Sequence[str | None]] = []
+        texts: list[str] = []
         bad: list[BadRecord] = []
-        nothing = [None] * len(self.columns)
         for index, record in enumerate(records):
             try:
-                rows.append(self.encode(record))
-            except ValueError as error:
-                rows.append(nothing)
+                texts.append(record.decode("utf-8"))
+            except UnicodeDecodeError as error:
+                texts.append("")
                 bad.append(BadRecord(index=index, column="", reason=str(error)))
-        texts = [pa.array([row[place] for row in rows], pa.string()) for place in range(len(self.columns))]
-        return self.of_texts(texts, bad, _value)
+        rows: list[Sequence[str | None]] = []
+        for index, found in enumerate(self._matched(texts)):
+            try:
+                rows.append(self._groups(found))
+            except ValueError as error:
+                rows.append([None] * len(self.columns))
+                bad.append(BadRecord(index=index, column="", reason=str(error)))
+        groups = [pa.array([row[place] for row in rows], pa.string()) for place in range(len(self.columns))]
+        return self.of_texts(groups, bad, _value)
+
+    def _groups(self, found: list[str | None] | str | None) -> Sequence[str | None]:
+        if isinstance(found, str):
+            raise ValueError(found)
+        if found is None:
+            if self.malformed == "raise":
+                raise ValueError("it does not match the expression")
+            return [None] * len(self.columns)
+        return found
+
+    def _matched(self, texts: Sequence[str]) -> list[list[str | None] | str | None]:
+        """Match texts in a process of its own: groups, ``None`` for no match, or why that is not known."""
+        asked = {
+            "regex": self._regex.pattern,
+            "texts": texts,
+            "limit_s": self._limit_s,
+            "give_up_after": _GIVE_UP_AFTER,
+        }
+        try:
+            done = subprocess.run(
+                [sys.executable, "-I", "-S", "-X", "utf8", "-c", inspect.getsource(regex_child)],
+                input=json.dumps(asked).encode(),
+                capture_output=True,
+                check=True,
+            )
+            answer: list[list[str | None] | str | None] = json.loads(done.stdout)
+        except (OSError, subprocess.CalledProcessError, ValueError) as error:
+            told = getattr(error, "stderr", b"") or b""
+            raise StreamingIOFailure(
+                f"Matching records has failed: {error}. {told[-500:].decode(errors='replace')}",
+                remedy="Look whether memory is short; then write the transaction's records again.",
+            ) from error
+        return answer
 
 
 class StrictRegexWriterBuilder:
@@ -81,6 +133,7 @@ class StrictRegexWriterBuilder:
 
     def __init__(self) -> None:
         self._regex = ""
+        self._limit_s = LIMIT_S
         self._line: str | bytes | None = None
         self._malformed: Malformed = "raise"
 
@@ -99,12 +152,19 @@ class StrictRegexWriterBuilder:
         self._malformed = malformed
         return self
 
+    def with_limit_s(self, seconds: float) -> Self:
+        """Set the processor's time that the expression may take for a record (1 s); others are bad."""
+        self._limit_s = seconds
+        return self
+
     def build(self) -> StrictRegexWriter:
         """Make the writer.
 
         :raises InvalidConnection: the expression is none.
         """
-        return StrictRegexWriter(self._regex, line_delimiter=self._line, malformed=self._malformed)
+        return StrictRegexWriter(
+            self._regex, line_delimiter=self._line, malformed=self._malformed, limit_s=self._limit_s
+        )
 
 
 def _value(text: str, hive_type: HiveType) -> Any:

@@ -23,6 +23,11 @@ from airflow_hive_federation.model.types import Column, HiveType
 
 Malformed = Literal["raise", "null"]
 
+#: Bytes that a record may have, unless the writer is set to more. It takes some seven times that in memory.
+MAX_RECORD_BYTES = 128 << 20
+#: Values that a record may hold, in arrays, maps and structs: one of a byte takes a hundred bytes of memory.
+MAX_RECORD_VALUES = 1_000_000
+
 
 @dataclass(frozen=True, kw_only=True)
 class Parsed:
@@ -52,6 +57,8 @@ class AbstractRecordWriter(ABC):
         self.line_delimiter: bytes | None = encoded
         self.malformed = malformed
         self.columns: tuple[Column, ...] = ()
+        #: Bytes that a record may have; longer ones are bad. May be set.
+        self.max_record_bytes = MAX_RECORD_BYTES
 
     def bind(self, columns: Sequence[Column]) -> None:
         """Take the columns that records have: the table's, then the dynamic partition keys.

@@ -185,8 +185,9 @@ class MetastoreClient(PartitionCalls, TransactionCalls):
 
 
 def _foreign(endpoint: Endpoint, error: Exception, method: str) -> MetastoreProtocolError:
+    done = "" if is_idempotent(method) else " The call may have been carried out."
     return MetastoreProtocolError(
-        f"{method}: what answers at {endpoint} is no Hive metastore: {error}",
+        f"{method}: what answers at {endpoint} is no Hive metastore: {error}.{done}",
         remedy="Check host and port, and the scheme: thrift://, thrift+tls://, http://, https:// or grpc://.",
         uri=str(endpoint),
         method=method,

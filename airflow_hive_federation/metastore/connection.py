@@ -14,6 +14,11 @@ from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettin
 from airflow_hive_federation.metastore.struct import Fault, Struct
 from airflow_hive_federation.metastore.transport import Channel, Deadline, ForeignProtocol, open_channel
 
+#: The number of a method's result among the fields of its answer.
+_RESULT = 0
+#: A setting without a value is null, which Thrift sends as an answer without anything in it.
+_MAY_BE_NULL = frozenset({"get_config_value", "getMetaConf"})
+
 
 class Connection:
     """A connection that has greeted its server.
@@ -57,9 +62,9 @@ class Connection:
                 answer,
                 max_bytes=self._max_answer_bytes,
             )
+            return _outcome(method, answer, self.channel)
         except MalformedMessage as error:
             raise ForeignProtocol(str(error)) from error
-        return _outcome(answer)
 
     def is_stale(self) -> bool:
         """Whether the server has closed the connection since the last call."""
@@ -112,15 +117,20 @@ def _arguments(kind: type[Struct], method: str, args: tuple[Any, ...]) -> Struct
     return kind(**dict(zip(names, args, strict=False)))
 
 
-def _outcome(answer: Struct) -> Any:
+def _outcome(method: str, answer: Struct, channel: Channel) -> Any:
+    if channel.has_more():
+        raise MalformedMessage("something follows the answer")
     values = answer.set_fields()
-    if "success" in values:
-        return values["success"]
     for value in values.values():
         if isinstance(value, Fault):
             raise value
-    # Of a void method; or a null, which Thrift sends as an answer without anything in it.
-    return None
+    if "success" not in values and _RESULT in answer.thrift_spec and method not in _MAY_BE_NULL:
+        # As Java's client has it (``TApplicationException.MISSING_RESULT``).
+        raise MalformedMessage("it holds neither a result nor an error")
+    success = values.get("success")
+    if isinstance(success, Struct) and (missing := success.missing_fields()):
+        raise MalformedMessage(f"{type(success).__name__} lacks {', '.join(missing)}")
+    return success
 
 
 class _Answer:

@@ -68,6 +68,7 @@ _BUSY_FIRST_S, _BUSY_MOST_S = 0.05, 2.0
 _SERVER_TOO_LONG = "SERVER: Received message larger than max"
 
 Code = grpc.StatusCode
+_READY = grpc.ChannelConnectivity.READY.value[0]
 
 
 class GrpcChannel:
@@ -85,7 +86,7 @@ class GrpcChannel:
         self._max_answer_bytes = settings.max_answer_bytes
         self._tokens = tokens_of(settings.grpc)
         self._user = settings.effective_user()
-        self._ready = False
+        self._broken = False
         self._answer: Iterator[bytes] = iter(())
         self._piece = memoryview(b"")
         self._deadline: Deadline | None = None
@@ -98,7 +99,6 @@ class GrpcChannel:
             self._close = stack.pop_all().close
         self._call = self._channel.unary_unary(f"/{SERVICE}/{CALL}")
         self._call_in_pieces = self._channel.unary_stream(f"/{SERVICE}/{CALL_IN_PIECES}")
-        self._channel.subscribe(self._note)
 
     def send(self, request: bytes, deadline: Deadline) -> None:
         """Make the call; see :meth:`.Channel.send`."""
@@ -134,9 +134,25 @@ class GrpcChannel:
         taken, self._piece = self._piece[:size], self._piece[size:]
         return bytes(taken)
 
+    def has_more(self) -> bool:
+        """See :meth:`.Channel.has_more`; an answer in pieces is read to its end."""
+        if self._piece:
+            return True
+        try:
+            return next(self._answer, None) is not None
+        except grpc.RpcError as error:
+            raise self._translated(error, self._deadline or Deadline(0)) from error
+
     def is_stale(self) -> bool:
         """Whether the connection was lost, or the gateway drains, since the last call."""
-        return not self._ready
+        state = getattr(getattr(self._channel, "_channel", None), "check_connectivity_state", None)
+        if self._broken or state is None:
+            return self._broken
+        try:
+            # grpcio's public way is a thread for each channel that looks five times a second.
+            return bool(state(False) != _READY)
+        except ValueError:
+            return True
 
     def interrupt(self) -> None:
         """End another thread's call, which is broken from then on; never fails."""
@@ -144,7 +160,7 @@ class GrpcChannel:
 
     def close(self) -> None:
         """See :meth:`.Channel.close`."""
-        self._ready = False
+        self._broken = True
         with contextlib.suppress(OSError, ValueError):
             self._close()
 
@@ -167,7 +183,6 @@ class GrpcChannel:
             raise ConnectionAbortedError("the channel was closed") from error
         except StopIteration:
             raise ConnectionResetError("the gateway gave no answer") from None
-        self._ready = True
         return answer
 
     def _value(self, data: bytes) -> bytes:
@@ -176,12 +191,8 @@ class GrpcChannel:
         except MalformedMessage as error:
             raise ForeignProtocol(str(error)) from error
 
-    def _note(self, state: grpc.ChannelConnectivity) -> None:
-        if state is not grpc.ChannelConnectivity.READY:
-            self._ready = False
-
     def _translated(self, error: Any, deadline: Deadline) -> Exception:
-        self._ready = False
+        self._broken = True
         code, text = error.code(), error.details() or ""
         if code is Code.DEADLINE_EXCEEDED:
             return deadline.passed()
@@ -189,7 +200,7 @@ class GrpcChannel:
         return _translated(str(self._endpoint), code, text, told)
 
 
-def _translated(uri: str, code: Code, text: str, told: str | None) -> Exception:
+def _translated(uri: str, code: Any, text: str, told: str | None) -> Exception:
     """The error that the client treats as it should; see the module."""
     if code is Code.UNAUTHENTICATED:
         return MetastoreAuthenticationError(
@@ -208,7 +219,7 @@ def _translated(uri: str, code: Code, text: str, told: str | None) -> Exception:
     if code in {Code.UNIMPLEMENTED, Code.INVALID_ARGUMENT, Code.RESOURCE_EXHAUSTED}:
         return ForeignProtocol(f"{code.name}: {text}")
     if code is Code.UNAVAILABLE and "handshake" in text.lower():
-        return ssl.SSLError(text)
+        return ssl.SSLError(ssl.SSL_ERROR_SSL, text)
     return ConnectionResetError(f"{code.name}: {text}")
 
 

@@ -89,7 +89,35 @@ class Message:
         :param spec: its fields in the interface definition.
         :raises MalformedMessage: if it is no such struct, or breaks a bound.
         """
-        end = self._struct(position, spec, 0)
+        return self._checked(self._struct(position, spec, 0))
+
+    def check_answer(self, position: int, spec: Spec) -> int:
+        """Walk over a method's answer, which holds one value at most; return the position behind it.
+
+        Elsewhere a field that is not known is skipped. Here it is an error of a type that a newer server has,
+        or nonsense: skipped, it would leave an answer that says that all went well.
+
+        :param position: where its first field begins.
+        :param spec: the method's result and errors in the interface definition.
+        :raises MalformedMessage: as :meth:`check_struct`, or if it has another field, or more than one.
+        """
+        if (ttype := self._byte(position)) != _STOP:
+            self.need(position + 3)
+            number = _I16(self.buffer, position + 1)[0]
+            field = spec.get(number)
+            if field is None or ttype != (_STRING if field[0] == _BINARY else field[0]):
+                raise MalformedMessage(f"an answer in field {number}, of type {ttype}, which there is not")
+            if ttype == _STRING:
+                position += 7 + self._size(position + 3)
+            elif length := _FIXED_LENGTHS[ttype]:
+                position += 3 + length
+            else:
+                position = self._field(position, ttype, spec, 0)
+            if self._byte(position) != _STOP:
+                raise MalformedMessage("it holds more than one answer")
+        return self._checked(position + 1)
+
+    def _checked(self, end: int) -> int:
         self.need(end)
         if self._values > FREE_VALUES + end // BYTES_PER_VALUE:
             raise MalformedMessage(f"{end} bytes claim to hold {self._values} values")

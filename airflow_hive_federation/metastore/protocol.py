@@ -95,7 +95,12 @@ def decode_reply(
     message = Message(source, max_bytes=max_bytes)
     kind, start = _reply_header(message, method, sequence_id)
     answer = ApplicationFault() if kind == TMessageType.EXCEPTION else result
-    end = message.check_struct(start, answer.thrift_spec)
+    if answer is result:
+        end = message.check_answer(start, answer.thrift_spec)
+    else:
+        end = message.check_struct(start, answer.thrift_spec)
+    if len(message.buffer) > end:
+        raise MalformedMessage("something follows the answer")
     _fill(answer, bytes(message.buffer[start:end]))
     if isinstance(answer, ApplicationFault):
         raise answer

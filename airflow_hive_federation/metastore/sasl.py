@@ -115,6 +115,10 @@ class SaslChannel:
             self._answer = io.BytesIO(self._mechanism.unwrap(self._read(length, deadline)))
         return data
 
+    def has_more(self) -> bool:
+        """See :meth:`Channel.has_more`."""
+        return bool(self._answer.read(1))
+
     def is_stale(self) -> bool:
         """See :meth:`Channel.is_stale`."""
         return self._channel.is_stale()

@@ -37,6 +37,14 @@ class Struct:
             if (value := getattr(self, name, None)) is not None
         }
 
+    def missing_fields(self) -> list[str]:
+        """Return the names of fields that the interface definition requires, and that are not set."""
+        return [
+            name
+            for _, name, *_, required in self.thrift_spec.values()
+            if required and name not in self.__dict__
+        ]
+
     def read(self, iprot: Any) -> None:
         """Fill the fields from a thriftpy2 protocol."""
         iprot.read_struct(self)

@@ -81,6 +81,9 @@ class Channel(Protocol):
     def is_stale(self) -> bool:
         """Whether the peer closed the connection, or spoke, while nothing was asked."""
 
+    def has_more(self) -> bool:
+        """Whether more of the answer has come than was taken."""
+
     def close(self) -> None:
         """Close; never fails."""
 
@@ -125,6 +128,10 @@ class SocketChannel:
     def receive(self, size: int, deadline: Deadline) -> bytes:
         """See :meth:`Channel.receive`."""
         return _receive(self._sock, size, deadline)
+
+    def has_more(self) -> bool:
+        """See :meth:`Channel.has_more`; what the socket holds, the next call finds."""
+        return False
 
     def is_stale(self) -> bool:
         """See :meth:`Channel.is_stale`."""
@@ -181,6 +188,10 @@ class HttpChannel:
             data = self._body.read(size)
         return data
 
+    def has_more(self) -> bool:
+        """See :meth:`Channel.has_more`."""
+        return bool(self._body.read(1))
+
     def is_stale(self) -> bool:
         """See :meth:`Channel.is_stale`."""
         return _readable(self._sock)
@@ -194,7 +205,8 @@ class HttpChannel:
         self._sock.close()
 
     def _read_answer(self, deadline: Deadline) -> bytes:
-        answer = http.client.HTTPResponse(_DeadlineFile(self._sock, deadline))  # type: ignore[arg-type]
+        file = _DeadlineFile(self._sock, deadline)
+        answer = http.client.HTTPResponse(file)  # type: ignore[arg-type]
         try:
             answer.begin()
             body = answer.read(self._max_answer_bytes + 1)
@@ -206,6 +218,8 @@ class HttpChannel:
             raise ForeignProtocol(f"its answer is longer than {self._max_answer_bytes} bytes")
         if answer.status != http.HTTPStatus.OK or not body:
             raise ForeignProtocol(f"HTTP {answer.status} {answer.reason} for {self._endpoint.path}")
+        if file.has_more:
+            raise ForeignProtocol("something follows the answer")
         return body
 
 
@@ -215,19 +229,40 @@ class _DeadlineFile(io.RawIOBase):
     def __init__(self, sock: socket.socket | Wire, deadline: Deadline) -> None:
         self._sock = sock
         self._deadline = deadline
+        self._ended = False
+        #: Whether bytes came that are no part of the answer.
+        self.has_more = False
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        return io.BufferedReader(self)
+        return _Reader(self)
 
     def readable(self) -> bool:
         return True
 
+    def end(self, reader: io.BufferedReader) -> None:
+        """Look, when the answer is read, at what the reader has taken beside it."""
+        self._ended = True
+        self.has_more = bool(reader.peek(1))
+
     def readinto(self, buffer: Any) -> int:
+        if self._ended:
+            return 0
         self._sock.settimeout(self._deadline.remaining_s())
         try:
             return self._sock.recv_into(buffer)
         except TimeoutError as error:
             raise self._deadline.passed() from error
+
+
+class _Reader(io.BufferedReader):
+    """Buffers a :class:`_DeadlineFile`; http.client closes it behind the answer."""
+
+    raw: _DeadlineFile
+
+    def close(self) -> None:
+        if not self.closed:
+            self.raw.end(self)
+        super().close()
 
 
 def _connect(endpoint: Endpoint, tls: TlsSettings | None, deadline: Deadline) -> socket.socket:
@@ -307,7 +342,7 @@ def _interrupt(sock: socket.socket | Wire) -> None:
 def _readable(sock: socket.socket | Wire) -> bool:
     if not isinstance(sock, socket.socket):
         return sock.has_input()
-    if sock.fileno() < 0:
+    if sock.fileno() < 0 or (isinstance(sock, ssl.SSLSocket) and sock.pending()):
         return True
     poll = select.poll()
     poll.register(sock, select.POLLIN | select.POLLHUP | select.POLLERR)

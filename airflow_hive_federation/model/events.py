@@ -15,7 +15,6 @@ import base64
 import binascii
 import gzip
 import io
-import json
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_hive_federation.errors import EventCorruptError
-from airflow_hive_federation.model import thrift_json
+from airflow_hive_federation.model import bounded_json, thrift_json
 from airflow_hive_federation.model.partitions import partition_name
 
 GZIP_FORMAT = "gzip(json-2.0)"
@@ -232,31 +231,25 @@ class UnreadableEvent(TableEvent):
 
 def read_event(raw: Any) -> Event:
     """Make an event of a wire ``NotificationEvent``; an :class:`UnreadableEvent` if it cannot be read."""
-    parse = _PARSERS.get(raw.eventType)
+    parse = _PARSERS.get(_text(raw.eventType))
     heading: dict[str, Any] = {
         "event_id": int(raw.eventId),
         # Few names, many events.
-        "event_type": sys.intern(str(raw.eventType)),
-        "database": sys.intern((raw.dbName or "").lower()),
+        "event_type": sys.intern(_text(raw.eventType)),
+        "database": sys.intern(_text(raw.dbName).lower()),
     }
     if parse is None:
         return UnknownEvent(**heading)
     try:
         return parse(_Heading(raw, heading))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        table = sys.intern((raw.tableName or "").lower())
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        table = sys.intern(_text(raw.tableName).lower())
         return UnreadableEvent(**heading, table=table, reason=f"{type(error).__name__}: {error}")
 
 
-def parse_event(raw: Any) -> Event:
-    """Make an event of a wire ``NotificationEvent``, as :func:`read_event` does.
-
-    :raises EventCorruptError: its message cannot be read, or lacks what its type has.
-    """
-    event = read_event(raw)
-    if isinstance(event, UnreadableEvent):
-        raise event.error()
-    return event
+def _text(name: str | bytes | None) -> str:
+    """Return a name of a heading; one that is no UTF-8 comes as bytes, and is nobody's name."""
+    return name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else name or ""
 
 
 def decode_message(message: str, message_format: str | None) -> dict[str, Any]:
@@ -269,10 +262,7 @@ def decode_message(message: str, message_format: str | None) -> dict[str, Any]:
         message = _unpacked(message)
     elif message_format not in {JSON_FORMAT, None, ""}:
         raise ValueError(f"unknown message format {message_format!r}")
-    try:
-        values = json.loads(message)
-    except RecursionError as error:
-        raise ValueError("the message is nested too deeply") from error
+    values = bounded_json.loads(message)
     if not isinstance(values, dict):
         raise ValueError("the message is no JSON object")
     return values
@@ -322,7 +312,7 @@ class _Heading:
     def table(self) -> dict[str, Any]:
         if not self._raw.tableName:
             raise ValueError("it names no table")
-        return {**self.heading, "table": sys.intern(self._raw.tableName.lower())}
+        return {**self.heading, "table": sys.intern(_text(self._raw.tableName).lower())}
 
 
 def _table_altered(event: _Heading) -> Event:

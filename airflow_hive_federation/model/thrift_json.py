@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from airflow_hive_federation.model import bounded_json
+
 #: Far above what a table needs: whoever writes deeper, or more, writes no table.
 _DEEPEST, _LONGEST = 100, 1 << 25
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -21,13 +23,12 @@ _SCALAR = json.JSONDecoder()
 def loads(text: str) -> Any:
     """Read a value; keys that are lists become tuples.
 
-    :raises ValueError: the text is not Thrift's JSON, is nested more than 100 levels deep, or holds a map
-        with such keys and is longer than 32 Mi characters.
+    :raises ValueError: the text is not Thrift's JSON, is nested more than 100 levels deep, holds more than
+        a million values, or a map with such keys and is longer than 32 Mi characters.
     """
+    bounded_json.check_values(text)
     try:
-        return json.loads(text)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+        return bounded_json.loads(text)
     except ValueError:
         # The quick way does not know such keys; the slow one says what is wrong with other texts.
         if len(text) > _LONGEST:

@@ -38,6 +38,10 @@ _SYNONYMS = {
 _COMPLEX = frozenset({"array", "map", "struct", "uniontype"})
 _WORD = re.compile(r"\s*([A-Za-z_][A-Za-z_0-9]*(?:\s+[A-Za-z]+)*)")
 _SHOWN = 1000
+#: Characters of a type's text. A struct of 10,000 fields has some 300,000.
+_LONGEST = 1 << 21
+#: Bounds of a type's arguments (``HiveDecimalUtils``, ``BaseCharUtils``).
+_MAX_PRECISION, _MAX_LENGTHS = 38, {"char": 255, "varchar": 65_535}
 #: How deep a type may be nested; parsers of Hive and Spark overflow their stacks somewhat later.
 MAX_DEPTH = 100
 _ARGUMENTS = re.compile(r"\s*\(\s*([^)]*)\)")
@@ -94,8 +98,14 @@ class Column:
 def parse_type(text: str) -> HiveType:
     """Parse a type as ``TypeInfoUtils.getTypeInfoFromTypeString`` does.
 
-    :raises ConfigurationError: if the text is not one of Hive's types, or nested more than 100 levels deep.
+    :raises ConfigurationError: if the text is not one of Hive's types, is nested more than 100 levels deep,
+        or longer than two million characters.
     """
+    if len(text) > _LONGEST:
+        raise ConfigurationError(
+            f"A type is {len(text)} characters long: {text[:80]!r}….",
+            remedy=f"At most {_LONGEST} are read. Leave the table out, or split the column.",
+        )
     parser = _Parser(text)
     parsed = parser.type()
     parser.end()
@@ -169,8 +179,11 @@ class _Parser:
         most = {"decimal": 2, "char": 1, "varchar": 1}.get(name, 0)
         if len(numbers) > most:
             raise self._wrong()
+        arguments = (*numbers, 0) if name == "decimal" and len(numbers) == 1 else numbers
+        if not _are_in_bounds(name, arguments):
+            raise self._wrong()
         self._at = match.end()
-        return (*numbers, 0) if name == "decimal" and len(numbers) == 1 else numbers
+        return arguments
 
     def _expect(self, characters: str) -> str:
         while self._text[self._at : self._at + 1].isspace():
@@ -187,3 +200,10 @@ class _Parser:
             f"Not a Hive type: {shown!r}, at character {self._at}.",
             remedy="See Hive's language manual for the types it has.",
         )
+
+
+def _are_in_bounds(name: str, arguments: tuple[int, ...]) -> bool:
+    if name == "decimal":
+        precision, scale = arguments
+        return 1 <= precision <= _MAX_PRECISION and 0 <= scale <= precision
+    return 1 <= arguments[0] <= _MAX_LENGTHS[name]

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_hive_federation.errors import DumpCorruptError
+from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.view_text import (
     Renaming,
     SqlContext,
@@ -245,7 +246,7 @@ def _is_trinos(view: Any) -> bool:
 def _decoded(text: str) -> dict[str, Any]:
     inside = text.removeprefix(_TRINO_BEGIN).removesuffix(_TRINO_END)
     try:
-        found = json.loads(base64.b64decode(inside, validate=True).decode())
+        found = bounded_json.loads(base64.b64decode(inside, validate=True).decode())
     except (binascii.Error, ValueError) as error:
         raise UnreadableViewError(
             "its text is not a view as Trino encodes it (a materialized view is not replicated)"

@@ -19,6 +19,10 @@ from airflow_hive_federation.errors import AcidFormatError, ConfigurationError
 UNBOUNDED = 2**63 - 1
 """Java's ``Long.MAX_VALUE``: no high watermark, or no open id."""
 
+#: Characters of a list: some two million ids.
+_LONGEST = 1 << 24
+_SHOWN = 1000
+
 
 class RangeState(StrEnum):
     """How much of a range of ids has a property."""
@@ -204,15 +208,18 @@ class ValidTxns(_ValidIds):
 
 
 def _parse(rest: str, whole: str) -> dict[str, object]:
-    parts = rest.split(":")
     try:
+        if len(rest) > _LONGEST:
+            raise ValueError("too long")
+        parts = rest.split(":")
         if not 2 <= len(parts) <= 4:
             raise ValueError("wrong number of parts")
         high, lowest = int(parts[0]), int(parts[1])
         open_ids, aborted = (_split(parts, 2), _split(parts, 3))
     except ValueError as error:
+        shown = whole if len(whole) <= _SHOWN else f"{whole[:_SHOWN]}… ({len(whole)} characters)"
         raise AcidFormatError(
-            f"Not a list of valid ids in Hive's form: {whole!r}.",
+            f"Not a list of valid ids in Hive's form: {shown!r}.",
             remedy="Expected [db.table:]high watermark:lowest open:open ids:aborted ids.",
         ) from error
     return {

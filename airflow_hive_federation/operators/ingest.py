@@ -46,6 +46,7 @@ class StreamingIngestOperator(LineageOperator, BaseOperator):
     :param commit_seconds: so many seconds, whatever comes first.
     :param transaction_batch_size: transactions that share files.
     :param malformed: of files: ``raise``, or ``null`` for nulls in place of what cannot be read.
+    :param max_record_bytes: bytes that a record of a text file may have.
     :param dead_letters: URI of a file that takes bad records, one of each run; without, the first one fails
         the task. (templated)
     :param dead_letter_limit: bad records at most in a run.
@@ -86,6 +87,7 @@ class StreamingIngestOperator(LineageOperator, BaseOperator):
         commit_seconds: float = 60.0,
         transaction_batch_size: int = 1,
         malformed: str = "raise",
+        max_record_bytes: int = 128 << 20,
         dead_letters: str | None = None,
         dead_letter_limit: int | None = None,
         compaction: Literal["minor", "major"] | None = None,
@@ -114,6 +116,7 @@ class StreamingIngestOperator(LineageOperator, BaseOperator):
         self.commit_seconds = commit_seconds
         self.transaction_batch_size = transaction_batch_size
         self.malformed = malformed
+        self.max_record_bytes = max_record_bytes
         self.dead_letters = dead_letters
         self.dead_letter_limit = dead_letter_limit
         self.compaction = compaction

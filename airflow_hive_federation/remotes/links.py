@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from airflow_hive_federation.errors import CyclicRemoteError, RemoteError
+from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.remote_links import REMOTE_NAME
 from airflow_hive_federation.remotes.statement import Kind, Name, literal
 
@@ -105,7 +106,7 @@ def link_of(kind: Kind, local: Name, parameters: Mapping[str, str] | None) -> Li
     if NAME not in found:
         return None
     try:
-        properties = json.loads(found.get(PROPERTIES, "{}"))
+        properties = bounded_json.loads(found.get(PROPERTIES, "{}"))
         if not isinstance(properties, dict):
             raise ValueError(f"{PROPERTIES} is no JSON object")
         return Link(

@@ -175,7 +175,7 @@ class _Comparison:
         self._directory = directory
         self._manifest = directory.manifest()
         self._layout = find_layout(client, policy)
-        TargetPlaces(directory, self._layout)
+        TargetPlaces(directory, self._layout).check_others(client)
         self._position: TargetPosition = read_position(client, policy)
         self._before = Homes(DumpDirectory(self._manifest["previous"], policy.storage_options))
 

@@ -28,6 +28,7 @@ from airflow_hive_federation.ingest.position import (
 from airflow_hive_federation.metastore.client import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.settings import MetastoreSettings
+from airflow_hive_federation.model import bounded_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -69,7 +70,7 @@ class HiveStreamingSink:
         query_id = rows.sparkSession.sparkContext.getLocalProperty(_QUERY_ID) or ""
 
         def advance(before: str | None) -> str | None:
-            if before is not None and self._has(json.loads(before), query_id, batch_id):
+            if before is not None and self._has(self._position(before), query_id, batch_id):
                 log.info("%s: batch %d was committed before", self._table, batch_id)
                 return None
             return json.dumps({"query": query_id, "batch": batch_id})
@@ -89,7 +90,17 @@ class HiveStreamingSink:
         database, _, table = self._table.partition(".")
         with MetastoreClient(self._settings) as client:
             text = committed_position(client, database, table, self._key)
-        return None if text is None else dict(json.loads(text))
+        return None if text is None else self._position(text)
+
+    def _position(self, text: str) -> dict[str, Any]:
+        try:
+            found = bounded_json.loads(text)
+            return {"query": str(found["query"]), "batch": int(found["batch"])}
+        except (ValueError, LookupError, TypeError, ArithmeticError) as error:
+            raise ConfigurationError(
+                f"{self._table}: {self._key} is no position of a query: {text[:200]!r}.",
+                remedy="Somebody changed the parameter: set it back, or give the query another name.",
+            ) from error
 
     def _has(self, before: Mapping[str, Any], query_id: str, batch_id: int) -> bool:
         if before["query"] != query_id:
@@ -97,7 +108,7 @@ class HiveStreamingSink:
                 f"{self._table}: {self._key} is the position of query {before['query']}, not of {query_id}.",
                 remedy="Go on from that query's checkpoint, or give the new query another name.",
             )
-        return batch_id <= int(before["batch"])
+        return bool(batch_id <= before["batch"])
 
 
 def write_frame(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_hive_federation.errors import CycleLostError, DumpCorruptError, FileVanishedError
+from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.storage.filesystem import join, reading, write_atomically
 from airflow_hive_federation.waiting import boot_time_s
 
@@ -113,7 +114,7 @@ def fence_of(plan_uri: str, options: Mapping[str, Any] | None = None) -> Fence:
     except FileVanishedError:
         return Fence()
     try:
-        ticket = json.loads(text)
+        ticket = bounded_json.loads(text)
         return Fence(uri=str(ticket["fence"]), epoch=int(ticket["epoch"]), options=options)
     except (ValueError, KeyError, TypeError) as error:
         raise DumpCorruptError(

@@ -12,6 +12,7 @@ from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 from airflow_hive_federation.errors import DumpCorruptError, FileVanishedError
+from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
 from airflow_hive_federation.storage.filesystem import join, reading, storage_errors, write_atomically
 from airflow_hive_federation.storage.listing import list_directory
@@ -127,7 +128,7 @@ def _read_parts(
 
 def _record(kind: type[Record], names: set[str], line: bytes, where: str) -> Record:
     try:
-        values = json.loads(line)
+        values = bounded_json.loads(line)
         unknown = values.keys() - names
         if unknown:
             raise ValueError(f"unknown fields {sorted(unknown)}")

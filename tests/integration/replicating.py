@@ -60,7 +60,9 @@ def replication(
     fields = {
         "name": policy["source_database"],
         "dump_root": f"file:{root}/dumps",
-        "external_base": f"file:{target.external_warehouse}/replica",
+        # Two policies of one target share no directory.
+        "external_base": f"file:{target.external_warehouse}/replica/"
+        + policy.get("target_database", policy["source_database"]),
         **policy,
     }
     with (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -61,3 +62,31 @@ def test_in_ci_a_run_without_skips_succeeds(tmp_path: Path) -> None:
     code, told = run(tmp_path, skips=False, ci="true", processes=0)
     assert code == 0, told
     assert "skipped" not in told
+
+
+def test_the_checks_before_a_change_run_as_in_ci(tmp_path: Path) -> None:
+    """``.ci/run`` has every test run, or fails: what it calls sees the variable."""
+    done = run_checks(tmp_path, make='echo "$1 CI=$CI"')
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == ["check CI=true", "test CI=true"]
+
+
+@pytest.mark.parametrize("failing", ["check", "test"])
+def test_a_step_that_fails_fails_the_checks(tmp_path: Path, failing: str) -> None:
+    assert run_checks(tmp_path, make=f'[ "$1" != {failing} ]').returncode == 1
+
+
+def run_checks(folder: Path, *, make: str) -> subprocess.CompletedProcess[str]:
+    """Run a copy of ``.ci/run`` with another ``make``.
+
+    :param make: what that does, in the shell's words.
+    """
+    for name in (".ci", "bin"):
+        (folder / name).mkdir()
+    script, program = folder / ".ci/run", folder / "bin/make"
+    shutil.copy(ROOT / ".ci/run", script)
+    program.write_text(f"#!/bin/sh\n{make}\n", encoding="utf-8")
+    program.chmod(0o700)
+    environment = {name: value for name, value in os.environ.items() if name != "CI"}
+    environment["PATH"] = f"{program.parent}:{environment['PATH']}"
+    return subprocess.run([script], env=environment, capture_output=True, text=True, check=False)

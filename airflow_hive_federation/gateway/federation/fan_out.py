@@ -62,11 +62,12 @@ class Missing:
 
 
 def ask_all(
-    call: Call, questions: Mapping[str, tuple[Member, Question]]
+    call: Call, questions: Mapping[str, tuple[Member, Question]], part_timeout_s: float
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Ask several metastores at once.
 
     :param questions: what each is asked, by name.
+    :param part_timeout_s: seconds for each but the primary metastore, which has the time of the call.
     :return: what they return, and why others did not, each by name.
     """
     found: Found = queue.SimpleQueue()
@@ -82,7 +83,7 @@ def ask_all(
     def ask(name: str, member: Member, question: Question) -> None:
         asked = replace(question.call(call), cancellation=cancellations[name])
         try:
-            answer = member.ask(asked)
+            answer = member.ask(asked, part_timeout_s)
             success = result(question.method, answer)
             found.put((name, success, None if success is not None else fault_text(question.method, answer)))
         except (HiveFederationError, MalformedMessage, OSError, ValueError) as error:
@@ -92,7 +93,7 @@ def ask_all(
         threading.Thread(
             target=ask, args=(name, member, question), name=f"federation-{name}", daemon=True
         ).start()
-    answers, reasons = _collected(call, found, questions)
+    answers, reasons = _collected(call, found, questions, part_timeout_s)
     for name in questions.keys() - answers.keys() - reasons.keys():
         cancellations[name].cancel()
         reasons[name] = "no answer within its deadline"
@@ -100,13 +101,13 @@ def ask_all(
 
 
 def _collected(
-    call: Call, found: Found, questions: Mapping[str, tuple[Member, Question]]
+    call: Call, found: Found, questions: Mapping[str, tuple[Member, Question]], part_timeout_s: float
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Wait for all parts, or until the last deadline has passed."""
     answers: dict[str, Any] = {}
     reasons: dict[str, str] = {}
-    timeouts = [one.timeout_s for one, _ in questions.values()]
-    longest = max(call.deadline.seconds if one is None else one for one in timeouts)
+    waits = any(one.timeout_s is None for one, _ in questions.values())
+    longest = call.deadline.seconds if waits else part_timeout_s
     with contextlib.suppress(queue.Empty, TimeoutError):
         until = call.deadline.sooner(longest + GRACE_S)
         while len(answers) + len(reasons) < len(questions):

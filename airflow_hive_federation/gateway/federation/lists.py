@@ -112,7 +112,7 @@ def _merge(federation: Federation, call: Call, emit: Emit, values: Any, parts: d
         federation.primary: (primary, Question(call.method, values.set_fields())),
         **{owner: (federation.members[owner], part.question) for owner, part in parts.items()},
     }
-    answers, reasons = ask_all(call, questions)
+    answers, reasons = ask_all(call, questions, federation.part_timeout_s)
     require(call, reasons, primary=federation.primary, partial=federation.partial, missing=federation.missing)
     others = [
         element

@@ -28,18 +28,20 @@ class Member:
         self.writable = writable
         self._breaker = CircuitBreaker(name)
 
-    def relay(self, call: Call, emit: Emit) -> None:
+    def relay(self, call: Call, emit: Emit, timeout_s: float | None = None) -> None:
         """Have a call answered.
 
+        :param timeout_s: seconds for this call, if they are fewer than its own.
         :raises RemoteUnavailableError: it did not answer within its deadline, or has not lately.
         :raises HiveFederationError: as :meth:`..dispatch.Target.relay`.
         """
         if self.timeout_s is None:
             self.target.relay(call, emit)
             return
+        most = self.timeout_s if timeout_s is None else min(timeout_s, self.timeout_s)
         try:
             patience = call.deadline.remaining_s()
-            inner = replace(call, deadline=call.deadline.sooner(self.timeout_s))
+            inner = replace(call, deadline=call.deadline.sooner(most))
         except TimeoutError as error:
             raise MetastoreTimeoutError(
                 f"{call.method} at {self.name}: {error}",
@@ -54,18 +56,16 @@ class Member:
             except HiveFederationError as error:
                 # A caller that waits shorter than it should, or reads slowly, must not open the circuit for
                 # others.
-                if not passing.began and (
-                    patience >= self.timeout_s or not isinstance(error, MetastoreTimeoutError)
-                ):
+                if not passing.began and (patience >= most or not isinstance(error, MetastoreTimeoutError)):
                     raise
                 late = error
         if late is not None:
             raise late
 
-    def ask(self, call: Call) -> bytes:
+    def ask(self, call: Call, timeout_s: float | None = None) -> bytes:
         """Return the whole answer to a call; raises as :meth:`relay`."""
         parts: list[bytes] = []
-        self.relay(call, parts.append)
+        self.relay(call, parts.append, timeout_s)
         return b"".join(parts)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.gateway.rules import Patterns
 
 #: A local name: a database, with or without a table.
 LocalName = tuple[str, str | None]
@@ -36,12 +37,14 @@ class RemoteNames:
 
     :param databases: local database → database there.
     :param tables: local ``database.table`` → ``database.table`` there, for single tables in local databases.
-    :param prefix: every database there is known by its name behind this prefix; ``None`` is none.
+    :param prefix: databases there are known by their names behind this prefix; ``None`` is none.
+    :param shown: patterns of those databases.
     """
 
     databases: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, str] = field(default_factory=dict)
     prefix: str | None = None
+    shown: tuple[str, ...] = ("*",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +70,7 @@ class Owners:
     def __init__(self, primary: str, remotes: Mapping[str, RemoteNames]) -> None:
         self.primary = primary
         self._places: dict[LocalName, Place] = {}
-        self._prefixes: list[tuple[str, str]] = []
+        self._prefixes: list[tuple[str, str, Patterns]] = []
         for owner, names in remotes.items():
             for local, there in names.databases.items():
                 self._add((_plain(local), None), Place(owner, _plain(there)))
@@ -75,7 +78,7 @@ class Owners:
                 database, table = _qualified(there)
                 self._add(_qualified(local), Place(owner, database, table))
             if names.prefix is not None:
-                self._prefixes.append((_plain(names.prefix), owner))
+                self._prefixes.append((_plain(names.prefix), owner, Patterns(names.shown)))
         self._prefixes.sort(key=lambda one: -len(one[0]))
         for database, name in self._places:
             if name is not None and self._of_database(database) is not None:
@@ -123,7 +126,7 @@ class Owners:
 
     def prefix_of(self, owner: str) -> str | None:
         """Return the prefix of an owner's databases."""
-        return next((prefix for prefix, one in self._prefixes if one == owner), None)
+        return next((prefix for prefix, one, _ in self._prefixes if one == owner), None)
 
     def single_tables(self, owner: str | None = None) -> dict[tuple[str, str], Place]:
         """Return the single tables, local name → place; of all owners if none is given."""
@@ -150,9 +153,10 @@ class Owners:
     def _of_database(self, database: str) -> Place | None:
         if (place := self._places.get((database, None))) is not None:
             return place
-        for prefix, owner in self._prefixes:
-            if database.startswith(prefix) and len(database) > len(prefix):
-                return Place(owner, database[len(prefix) :])
+        for prefix, owner, shown in self._prefixes:
+            there = database.removeprefix(prefix)
+            if there and there != database and shown.match(there):
+                return Place(owner, there)
         return None
 
 

@@ -65,6 +65,7 @@ class Federation:
     :param remotes: the others, by their names.
     :param transactions_of: name of the metastore whose transactions clients get; the primary by default.
     :param on_missing: what becomes of a call to all if one of the others does not answer.
+    :param part_timeout_s: seconds that each of the others is given for its part of a list.
     :param follow_links: remotes that the primary metastore has recorded are led to the metastore of this
         gateway that has their URIs, so that they need no refresh.
     :raises ConfigurationError: a local name stands for two things, or ``transactions_of`` for nothing.
@@ -79,6 +80,7 @@ class Federation:
         *,
         transactions_of: str | None = None,
         on_missing: OnMissing = OnMissing.FAIL,
+        part_timeout_s: float = 5.0,
         follow_links: bool = False,
     ) -> None:
         self.primary = primary.upstream.name
@@ -101,6 +103,7 @@ class Federation:
                 remedy=f"Give one of {', '.join(self.members)}.",
             )
         self.lock_ids = LockIds(self.members, self.transactions_of)
+        self.part_timeout_s = part_timeout_s
         self.partial = on_missing is OnMissing.PARTIAL
         self.missing = Missing()
         self._links = Links(self.members, self.primary) if follow_links else None
@@ -220,8 +223,14 @@ class Federation:
         return self.transactions_of
 
     def _check_definition(self, call: Call, resolved: Resolved) -> None:
-        """Refuse what would change an owner's data by a name that is only a local one."""
+        """Refuse what would change, or show, an owner's data by a name that is only a local one."""
         method = call.method
+        if method == "get_next_notification" and not keeps_names(resolved):
+            raise refused(
+                Status.DENIED,
+                f"{method}: messages of events name {resolved[0][1]}, not {resolved[0][0].database}.",
+                remedy="Give the database its owner's name in the gateway's file, or ask its owner.",
+            )
         if ROUTES[method] is Route.DEFINES_DATABASE:
             raise refused(
                 Status.DENIED,

@@ -62,7 +62,7 @@ class Asserted:
     """Believes the name that a client of this machine gives, as Hive's metastore believes everybody."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        _refuse_unknown(properties, ())
+        refuse_unknown(properties, ())
 
     def authenticate(self, evidence: Evidence) -> Caller:
         """See :meth:`Authenticator.authenticate`."""
@@ -77,7 +77,7 @@ class Anybody:
     """Believes the name that any client gives: for trusted networks only, and it must be named to be used."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        _refuse_unknown(properties, ())
+        refuse_unknown(properties, ())
 
     def authenticate(self, evidence: Evidence) -> Caller:
         """See :meth:`Authenticator.authenticate`."""
@@ -90,7 +90,7 @@ class CertificateSubject:
     """Takes the common name of the client's certificate for the user's name (mutual TLS)."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        _refuse_unknown(properties, ())
+        refuse_unknown(properties, ())
 
     def authenticate(self, evidence: Evidence) -> Caller:
         """See :meth:`Authenticator.authenticate`."""
@@ -135,7 +135,11 @@ def is_local(peer: str) -> bool:
     return kind in {"ipv4", "ipv6"} and is_loopback(host)
 
 
-def _refuse_unknown(properties: Mapping[str, str], known: tuple[str, ...]) -> None:
+def refuse_unknown(properties: Mapping[str, str], known: tuple[str, ...]) -> None:
+    """Refuse settings that a plug-in does not know.
+
+    :raises ConfigurationError: there are some.
+    """
     unknown = sorted(set(properties) - set(known))
     if unknown:
         raise ConfigurationError(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from typing import Protocol, Self
 
 import grpc
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.certificates import Certificates, ServerTls, check_exposure
@@ -76,9 +76,10 @@ class GrpcFront:
             self.stop(0)
             raise
 
-    def start(self) -> None:
+    def start(self) -> Self:
         """Begin to serve, in threads of its own."""
         self._server.start()
+        return self
 
     def stop(self, drain_timeout_s: float | None = None) -> None:
         """Report unhealthy, take no new calls, let those under way end, and close.
@@ -106,7 +107,7 @@ class GrpcFront:
         for service in services:
             service.add_to(pool)
         shown = [*names, health.SERVICE_NAME, reflection.SERVICE_NAME]
-        for described in (health_pb2.DESCRIPTOR, reflection.reflection_pb2.DESCRIPTOR):
+        for described in (health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR):
             pool.AddSerializedFile(described.serialized_pb)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
             reflection.ReflectionServicer(shown, pool=pool), server

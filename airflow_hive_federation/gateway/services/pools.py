@@ -55,13 +55,13 @@ def hives() -> Messages:
     return Messages(HIVES)
 
 
-def add_to(pool: DescriptorPool) -> None:
-    """Add both services to a pool, as reflection shows them.
+def add_to(pool: DescriptorPool, name: str) -> None:
+    """Add a set to a pool, as reflection shows it.
 
     :param pool: of the reflection service.
+    :param name: :data:`OURS` or :data:`HIVES`.
     """
-    for name in (OURS, HIVES):
-        pool.AddSerializedFile(_file(name).SerializeToString())
+    pool.AddSerializedFile(_file(name).SerializeToString())
 
 
 def proto_text() -> str:

@@ -121,7 +121,12 @@ class DumpDirectory:
         text = self._read(_MANIFEST)
         if _digest(text) != self._read(_FINISHED_DUMP).strip():
             raise self._corrupt(_MANIFEST, "its digest is not the one acknowledged")
-        manifest: dict[str, Any] = json.loads(text)
+        try:
+            manifest: dict[str, Any] = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise self._corrupt(_MANIFEST, f"it is not JSON ({error})") from error
+        if not isinstance(manifest, dict):
+            raise self._corrupt(_MANIFEST, "it is no JSON object")
         if manifest.get("format") != FORMAT_VERSION:
             raise DumpCorruptError(
                 f"Dump {self.uri} has format {manifest.get('format')}; this version reads {FORMAT_VERSION}.",
@@ -140,7 +145,7 @@ class DumpDirectory:
         text = self._read(name)
         try:
             return json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self._corrupt(name, f"it is not JSON ({error})") from error
 
     def read_text(self, name: str) -> str:
@@ -179,7 +184,7 @@ class DumpDirectory:
         for number, line in enumerate(lines, before + 1):
             try:
                 yield json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise self._corrupt(name, f"line {number} is not JSON ({error})") from error
 
     def _write(self, name: str, chunks: Iterable[str]) -> None:
@@ -237,7 +242,7 @@ def _parsed_together(lines: Sequence[bytes]) -> list[Any]:
     """Parse lines of JSON as one array; none if that is no array of so many values."""
     try:
         found: list[Any] = json.loads(b"[" + b",".join(lines) + b"]")
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     return found if len(found) == len(lines) else []
 

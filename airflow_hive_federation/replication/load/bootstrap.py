@@ -218,7 +218,8 @@ class _Load:
             target.reserve_target(client, self._policy, source, checkpoint=self._directory.uri)
             self._layout = target.find_layout(client, self._policy)
             self._refuse_foreign_tables(client)
-        self._places = TargetPlaces(self._directory, self._layout)
+            self._places = TargetPlaces(self._directory, self._layout)
+            self._places.claim(client, anew=True)
 
     def copy(self, run_copy: CopyRunner) -> None:
         self._on_step("copy_plan")

@@ -182,6 +182,7 @@ class _Load:
         before = DumpDirectory(self._manifest["previous"], self._policy.storage_options).manifest()["tables"]
         leaving = {*self._manifest["dropped"]} & {*tables_with_files(before, external=False)}
         self._places = TargetPlaces(self._directory, self._layout, leaving)
+        self._places.claim(self._client)
 
     def survey(self) -> None:
         """Look for writes of others before anything is placed or dropped; plan what is copied meanwhile.
@@ -305,7 +306,7 @@ class _Load:
         source: Any = from_json(types.Database, self._directory.read_json("database.json"))
         take_properties(database, source, adopted=self._policy.into_existing)
         database.parameters = {
-            **database.parameters,
+            **self._places.recorded(database.parameters),
             markers.LAST_ID: str(self._manifest["event_id"]),
             markers.CHECKPOINT: self._directory.uri,
             **cycle_history.with_cycle(database.parameters, self._record()),

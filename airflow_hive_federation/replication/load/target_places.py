@@ -20,6 +20,7 @@ from airflow_hive_federation.replication.metadata.directories import (
     tables_with_files,
 )
 from airflow_hive_federation.replication.metadata.layout import TargetLayout
+from airflow_hive_federation.replication.target.database import check_other_roots, claim_roots, with_claimed
 from airflow_hive_federation.storage.filesystem import canonical
 
 if TYPE_CHECKING:
@@ -48,6 +49,29 @@ class TargetPlaces:
             {*tables_with_files(facts, external=False), *leaving},
         )
         self._sharing = sharing(self._claims)
+        tables = {*external}
+        self._external = [claim for claim in self._claims if claim.table in tables]
+
+    def claim(self, client: MetastoreClient, *, anew: bool = False) -> None:
+        """Record the directories of external tables on the target, before anything is written there.
+
+        :param client: client of the target.
+        :param anew: the target database has just been made.
+        :raises LocationConflictError: another database of the target has directories that collide.
+        """
+        claim_roots(client, self._layout, self._external, anew=anew)
+
+    def check_others(self, client: MetastoreClient) -> None:
+        """Compare the directories of external tables with those of other databases, and record nothing.
+
+        :param client: client of the target.
+        :raises LocationConflictError: they collide.
+        """
+        check_other_roots(client, self._layout, self._external)
+
+    def recorded(self, parameters: dict[str, str]) -> dict[str, str]:
+        """The parameters of the target database, which say what directories its external tables have now."""
+        return with_claimed(parameters, self._external)
 
     def each_once(self, items: Iterable[CopyItem]) -> Iterator[CopyItem]:
         """The items, each target once: tables that share a directory list the same files.

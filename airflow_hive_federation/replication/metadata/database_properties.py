@@ -24,7 +24,8 @@ def take_properties(database: Any, source: Any, *, adopted: bool) -> None:
 
     :param adopted: the database was there before and keeps what is its own, its parameters among it.
     """
-    ours = {k: v for k, v in (database.parameters or {}).items() if adopted or k in markers.SIDE_PARAMETERS}
+    there = (database.parameters or {}).items()
+    ours = {name: value for name, value in there if adopted or markers.is_side_parameter(name)}
     database.parameters = {**ours, **_lasting(source)}
     if not adopted:
         for name in _FIELDS:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.replication.dump.contents import name_of
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def is_accurate(parameters: Mapping[str, str] | None, names: Sequence[str]) -> b
     :param parameters: of a table or partition.
     """
     try:
-        flag = json.loads((parameters or {}).get(_FLAG) or "{}")
+        flag = bounded_json.loads((parameters or {}).get(_FLAG) or "{}")
     except ValueError:  # "true", before Hive 2.1
         return False
     if not isinstance(flag, dict):

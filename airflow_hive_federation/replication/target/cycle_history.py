@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.replication.target.markers import CYCLES
 
 #: A database's parameter holds 4,000 characters (``DATABASE_PARAMS.PARAM_VALUE``).
@@ -61,7 +62,7 @@ def with_cycle(parameters: Mapping[str, str] | None, record: CycleRecord) -> dic
 def read_cycles(parameters: Mapping[str, str] | None) -> list[CycleRecord]:
     """The cycles that a target database tells of, oldest first; none where it tells nothing readable."""
     try:
-        found = json.loads((parameters or {}).get(CYCLES, "[]"))
+        found = bounded_json.loads((parameters or {}).get(CYCLES, "[]"))
         return [_record(values) for values in found]
     except (ValueError, TypeError, AttributeError):
         # By hand, or by a later version. What the cycles were is a convenience: it stops none.

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.errors import MetastoreError, NoSuchObjectError
+from airflow_hive_federation.errors import LocationConflictError, MetastoreError, NoSuchObjectError
+from airflow_hive_federation.replication.metadata.directories import Claim
 from airflow_hive_federation.replication.metadata.layout import TargetLayout
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.target import markers
 from airflow_hive_federation.replication.target.cycle_history import CycleRecord, with_cycle
+from airflow_hive_federation.replication.target.external_roots import (
+    ExternalRoots,
+    OtherDatabase,
+    check_roots,
+    outermost,
+    read_roots,
+    with_roots,
+)
 from airflow_hive_federation.replication.target.markers import Target, TargetState, judge_target
 from airflow_hive_federation.storage.filesystem import canonical, join, local_path
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
+
+
+#: Directories of other databases lie in the one of this database.
+_DEFAULT = "default"
 
 
 def find_target(client: MetastoreClient, policy: ReplicationPolicy) -> Target:
@@ -70,6 +85,82 @@ def find_layout(client: MetastoreClient, policy: ReplicationPolicy) -> TargetLay
     """Where things of the policy lie on the target; the target database must exist."""
     database = client.get_database(policy.target_database)
     return TargetLayout(policy=policy, managed=_managed_location(client, database))
+
+
+def claim_roots(
+    client: MetastoreClient, layout: TargetLayout, claims: Sequence[Claim], *, anew: bool = False
+) -> None:
+    """Record the directories of external tables with the target database, if no other database has them.
+
+    :param claims: the directories.
+    :param anew: compare with other databases even if the directories are recorded already: the database has
+        just been made.
+    :raises LocationConflictError: directories of another database of the target collide; nothing is recorded.
+    """
+    name = layout.policy.target_database
+    before = _own_roots(client, name)
+    uris = [claim.target for claim in claims]
+    if before.checked and before.covers(uris) and not anew:
+        return
+    _record_roots(client, name, before.joined(uris))
+    try:
+        check_other_roots(client, layout, claims)
+    except LocationConflictError:
+        _record_roots(client, name, before)
+        raise
+    _record_roots(client, name, replace(before.joined(uris), checked=True))
+
+
+def check_other_roots(client: MetastoreClient, layout: TargetLayout, claims: Sequence[Claim]) -> None:
+    """Compare the directories of external tables with those of the target's other databases.
+
+    :param claims: the directories.
+    :raises LocationConflictError: they collide.
+    """
+    name = layout.policy.target_database
+    managed = layout.managed if name != _DEFAULT else ""
+    check_roots(layout.policy, claims, managed, _other_databases(client, name))
+
+
+def with_claimed(parameters: dict[str, str], claims: Sequence[Claim]) -> dict[str, str]:
+    """The parameters of a target database whose external tables have certain directories and no others."""
+    uris = outermost(claim.target for claim in claims)
+    return with_roots(parameters, ExternalRoots(uris=uris, checked=True))
+
+
+def _own_roots(client: MetastoreClient, name: str) -> ExternalRoots:
+    try:
+        return read_roots(name, client.get_database(name).parameters)
+    except LocationConflictError:
+        return ExternalRoots()  # written anew by this load
+
+
+def _record_roots(client: MetastoreClient, name: str, roots: ExternalRoots) -> None:
+    database = client.get_database(name)
+    parameters = with_roots(database.parameters, roots)
+    if parameters != (database.parameters or {}):
+        database.parameters = parameters
+        client.alter_database(name, database)
+
+
+def _other_databases(client: MetastoreClient, own: str) -> Iterator[OtherDatabase]:
+    for name in client.list_databases():
+        if name == own:
+            continue
+        try:
+            database = client.get_database(name)
+        except NoSuchObjectError:
+            continue  # dropped meanwhile
+        parameters = database.parameters or {}
+        roots = read_roots(name, parameters).uris
+        if roots or markers.POLICY in parameters:
+            yield OtherDatabase(
+                name=name,
+                owner=parameters.get(markers.POLICY, ""),
+                roots=roots,
+                managed=_managed_location(client, database) if name != _DEFAULT else "",
+                dumps=parameters.get(markers.CHECKPOINT, "").rpartition("/")[0],
+            )
 
 
 def _managed_location(client: MetastoreClient, database: Any) -> str:

@@ -33,6 +33,8 @@ DEFINITION = "hive.federation.definition"
 CYCLES = "hive.federation.cycles"
 #: Number of the cycle that holds the target's lock, or held it last: it only grows.
 EPOCH = "hive.federation.epoch"
+#: Beginning of the parameters that record the directories of external tables, see :mod:`.external_roots`.
+EXTERNAL_ROOTS = "hive.federation.external.roots."
 
 #: Parameters that belong to one side: never copied from the source.
 SIDE_PARAMETERS = frozenset(
@@ -134,4 +136,9 @@ def object_markers(policy: str, checkpoint: str, event_id: int, definition: str 
 
 def without_side_parameters(parameters: Mapping[str, str] | None) -> dict[str, str]:
     """Parameters of the source that belong on both sides."""
-    return {key: value for key, value in (parameters or {}).items() if key not in SIDE_PARAMETERS}
+    return {key: value for key, value in (parameters or {}).items() if not is_side_parameter(key)}
+
+
+def is_side_parameter(name: str) -> bool:
+    """Whether a parameter belongs to one side."""
+    return name in SIDE_PARAMETERS or name.startswith(EXTERNAL_ROOTS)

@@ -48,3 +48,20 @@ def test_types_are_nested_so_deep_and_no_deeper(opening: str) -> None:
         with pytest.raises(ConfigurationError, match="levels deep") as caught:
             parse_type(nested(levels))
         assert len(str(caught.value)) < 2000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("decimal(0)", "decimal(39)", "decimal(10,11)", "decimal(10,-1)", "decimal(999999999999,5)"),
+        *("char(0)", "char(256)", "varchar(0)", "varchar(65536)", "varchar(99999999999999999999)"),
+    ],
+)
+def test_arguments_are_those_that_hive_takes(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="Not a Hive type"):
+        parse_type(text)
+
+
+def test_texts_of_types_are_so_long_and_no_longer() -> None:
+    with pytest.raises(ConfigurationError, match="characters long"):
+        parse_type("uniontype<" + "int," * 1_000_000 + "int>")

@@ -92,3 +92,9 @@ def test_ranges_agree_with_single_ids(
     # Hive's shortcut: with the first exception above the range, what is above the watermark counts as valid.
     if not (low <= top and ids.invalid_ids and ids.invalid_ids[0] > low + width):
         assert ids.range_state(low, low + width) is expected
+
+
+def test_lists_are_so_long_and_no_longer() -> None:
+    with pytest.raises(AcidFormatError, match="characters") as caught:
+        ValidWriteIds.parse("d.t:1:1:" + "1," * 10_000_000 + "1:")
+    assert len(str(caught.value)) < 2000

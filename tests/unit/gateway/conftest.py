@@ -54,7 +54,7 @@ def gateway(stack: ExitStack) -> Callable[..., Running]:
         target = Metastore(made, other)
         stack.callback(target.close)
         handler = Gateway(target, rules, aliases=aliases)
-        started = ThriftFront(handler, ThriftSettings(port=0, **(front or {}))).start()
+        started = ThriftFront(handler, ThriftSettings(**{"port": 0, **(front or {})})).start()
         stack.callback(started.stop, 0)
         return Running(handler, made, started)
 

@@ -71,6 +71,9 @@ class Server:
     def is_stale(self) -> bool:
         return False
 
+    def has_more(self) -> bool:
+        return False
+
     def close(self) -> None:
         pass
 

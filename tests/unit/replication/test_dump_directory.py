@@ -56,6 +56,40 @@ def test_a_damaged_file_is_named(dump: DumpDirectory, tmp_path: Path, name: str,
         read_everything(dump)
 
 
+def test_what_another_run_has_begun_is_no_part_of_the_dump(tmp_path: Path) -> None:
+    """Runs of one drain have one directory; one that was killed may have met tables that are gone since."""
+    begun = DumpDirectory(f"file:{tmp_path}/dump")
+    begun.write_json("_begun.json", {"policy": "of before"})
+    begun.write_json("database.json", {"name": "of before"})
+    begun.write_json("tables/gone.json", {})
+    (tmp_path / "dump/tables/._half.json.new").write_text("{", encoding="utf-8")
+    again = DumpDirectory(begun.uri)
+    again.write_json("_begun.json", {"policy": "p"})
+    again.write_json("database.json", {"name": "d"})
+    assert not again.dump_finished
+    again.finish_dump({"event_id": 7})
+    dump = DumpDirectory(begun.uri)
+    assert sorted(dump.manifest()["files"]) == ["_begun.json", "database.json"]
+    assert dump.read_json("database.json") == {"name": "d"}
+    with pytest.raises(DumpCorruptError, match=r"tables/gone\.json"):
+        dump.read_json("tables/gone.json")
+
+
+def test_a_run_that_goes_on_beside_its_successor_mixes_nothing_into_the_dump(tmp_path: Path) -> None:
+    suspended, successor = (DumpDirectory(f"file:{tmp_path}/dump") for _ in range(2))
+    for run, text in ((suspended, "of before"), (successor, "d")):
+        run.write_json("database.json", {"name": text})
+        run.write_json("tables/t.json", {"made": text})
+    successor.finish_dump({"event_id": 7})
+    suspended.write_json("database.json", {"name": "of before"})
+    with pytest.raises(DumpCorruptError, match=r"database\.json .* truncated or changed"):
+        DumpDirectory(successor.uri).read_json("database.json")
+    # Though it acknowledges what it has written, the rest is not of its making.
+    suspended.finish_dump({"event_id": 7})
+    with pytest.raises(DumpCorruptError, match=r"tables/t\.json .* truncated or changed"):
+        DumpDirectory(successor.uri).read_json("tables/t.json")
+
+
 @pytest.mark.parametrize("broken", ["{", "1, 2", "", "1]"])
 def test_a_broken_line_is_named(tmp_path: Path, broken: str) -> None:
     """However many lines are parsed together."""

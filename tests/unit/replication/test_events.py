@@ -34,16 +34,27 @@ def made(kind: str, message: Any = "{}", *, table: str | None = "t", form: str =
     )
 
 
+def parse_event(raw: Any) -> ev.Event:
+    """Make an event of a wire ``NotificationEvent``.
+
+    :raises EventCorruptError: its message cannot be read, or lacks what its type has.
+    """
+    event = ev.read_event(raw)
+    if isinstance(event, ev.UnreadableEvent):
+        raise event.error()
+    return event
+
+
 def of_type(kind: str) -> list[ev.Event]:
-    return [ev.parse_event(wire(one)) for one in CAPTURED if one["eventType"] == kind]
+    return [parse_event(wire(one)) for one in CAPTURED if one["eventType"] == kind]
 
 
 @pytest.mark.parametrize("values", CAPTURED, ids=lambda one: f"{one['eventId']}-{one['eventType']}")
 def test_every_captured_event_is_known_in_both_formats(values: dict[str, Any]) -> None:
-    event = ev.parse_event(wire(values))
+    event = parse_event(wire(values))
     assert not isinstance(event, ev.UnknownEvent)
     assert (event.event_id, event.event_type) == (values["eventId"], values["eventType"])
-    assert ev.parse_event(wire(values, zipped=True)) == event
+    assert parse_event(wire(values, zipped=True)) == event
 
 
 def test_renames_and_truncations_are_told_from_other_alterations() -> None:
@@ -62,11 +73,11 @@ def test_partitions_that_are_gone_are_named() -> None:
     assert (renamed.gone, dropped.gone) == (("d=c",), ("d=e",))
     partition = json.dumps({"1": {"lst": ["str", 2, "a b", "c=d"]}})
     message = {"keyValues": {"k": "a b", "L": "c=d"}, "partitionObjBeforeJson": partition}
-    altered = ev.parse_event(made("ALTER_PARTITION", {**message, "partitionObjAfterJson": partition}))
+    altered = parse_event(made("ALTER_PARTITION", {**message, "partitionObjAfterJson": partition}))
     assert isinstance(altered, ev.PartitionsChanged)
     assert altered.gone == ()
     other = json.dumps({"1": {"lst": ["str", 2, "a b", "e"]}})
-    altered = ev.parse_event(made("ALTER_PARTITION", {**message, "partitionObjAfterJson": other}))
+    altered = parse_event(made("ALTER_PARTITION", {**message, "partitionObjAfterJson": other}))
     assert isinstance(altered, ev.PartitionsChanged)
     assert altered.gone == ("k=a b/l=c%3Dd",)
 
@@ -74,13 +85,13 @@ def test_partitions_that_are_gone_are_named() -> None:
 @pytest.mark.parametrize(("flag", "truncated"), [("true", ("k=a b/l=c",)), ("false", ())])
 def test_partitions_that_were_truncated_are_named(flag: str, truncated: tuple[str, ...]) -> None:
     message = {"partitions": [{"k": "a b", "L": "c"}], "isTruncateOp": flag}
-    event = ev.parse_event(made("ALTER_PARTITIONS", message))
+    event = parse_event(made("ALTER_PARTITIONS", message))
     assert isinstance(event, ev.PartitionsChanged)
     assert (event.truncated, event.gone) == (truncated, ())
     partition = json.dumps({"1": {"lst": ["str", 2, "a b", "c"]}})
     one = {"keyValues": {"k": "a b", "L": "c"}, "isTruncateOp": flag}
     both = {"partitionObjBeforeJson": partition, "partitionObjAfterJson": partition}
-    event = ev.parse_event(made("ALTER_PARTITION", {**one, **both}))
+    event = parse_event(made("ALTER_PARTITION", {**one, **both}))
     assert isinstance(event, ev.PartitionsChanged)
     assert (event.truncated, event.gone) == (truncated, ())
 
@@ -96,7 +107,7 @@ def test_partitions_that_were_truncated_are_named(flag: str, truncated: tuple[st
     ],
 )
 def test_a_table_that_was_overwritten(message: dict[str, Any], overwritten: bool) -> None:
-    event = ev.parse_event(made("INSERT", message))
+    event = parse_event(made("INSERT", message))
     assert isinstance(event, ev.Inserted)
     assert event.overwritten is overwritten
 
@@ -122,14 +133,14 @@ def test_functions_by_either_message() -> None:
 
 
 def test_types_that_no_statement_wrote_here() -> None:
-    written = ev.parse_event(made("ACID_WRITE", {"txnid": 3, "writeId": 4}))
+    written = parse_event(made("ACID_WRITE", {"txnid": 3, "writeId": 4}))
     assert isinstance(written, ev.AcidWritten)
     assert (written.database, written.table, written.txn_id, written.write_id) == ("db", "t", 3, 4)
-    assert isinstance(ev.parse_event(made("COMMIT_COMPACTION_EVENT")), ev.Compacted)
-    assert isinstance(ev.parse_event(made("RELOAD")), ev.Reloaded)
-    assert isinstance(ev.parse_event(made("CREATE_DATACONNECTOR", table=None)), ev.OtherEvent)
-    assert isinstance(ev.parse_event(made("OF_THE_FUTURE", "?")), ev.UnknownEvent)
-    opened = ev.parse_event(made("OPEN_TXN", {"txnIds": [5, 6], "fromTxnId": 0, "toTxnId": 0}))
+    assert isinstance(parse_event(made("COMMIT_COMPACTION_EVENT")), ev.Compacted)
+    assert isinstance(parse_event(made("RELOAD")), ev.Reloaded)
+    assert isinstance(parse_event(made("CREATE_DATACONNECTOR", table=None)), ev.OtherEvent)
+    assert isinstance(parse_event(made("OF_THE_FUTURE", "?")), ev.UnknownEvent)
+    opened = parse_event(made("OPEN_TXN", {"txnIds": [5, 6], "fromTxnId": 0, "toTxnId": 0}))
     assert isinstance(opened, ev.TxnsOpened)
     assert (opened.first, opened.last) == (5, 6)
 
@@ -156,7 +167,7 @@ def test_types_that_no_statement_wrote_here() -> None:
 )
 def test_what_cannot_be_read_is_named(raw: NotificationEvent) -> None:
     with pytest.raises(EventCorruptError, match="event 7") as caught:
-        ev.parse_event(raw)
+        parse_event(raw)
     assert pickle.loads(pickle.dumps(caught.value)).event_id == 7
     # Its heading stands outside of its message.
     event = ev.read_event(raw)
@@ -201,5 +212,44 @@ def test_where_the_change_manager_keeps_the_files_of_an_event() -> None:
         ("file:/w/t/delta_3/bucket_00001_0", "hdfs://n/c/bucket_00001_0_d"),
         (f"file:/w/t/{long}", f"file:/cmroot/{long}_abc"),
     )
-    event = ev.parse_event(made("INSERT", {"files": files[:1]}))
+    event = parse_event(made("INSERT", {"files": files[:1]}))
     assert [uri for uri, _ in event.kept] == [uri for uri, _ in ev.kept_files(files[:1])]
+
+
+@pytest.mark.parametrize("place", ["dbName", "tableName", "eventType", "messageFormat", "message"])
+def test_a_heading_that_is_no_text_is_an_event_like_others(place: str) -> None:
+    raw = made("COMMIT_TXN", {"txnid": 1})
+    setattr(raw, place, b"\xff")
+    event = ev.read_event(raw)
+    assert event.event_id == 7
+    if place in {"dbName", "eventType"}:
+        assert r"\xff" in (event.database if place == "dbName" else event.event_type)
+
+
+def test_a_table_whose_name_is_no_text_is_named_where_its_event_cannot_be_read() -> None:
+    raw = made("DROP_PARTITION", "[]")
+    raw.tableName = b"\xff"
+    event = ev.read_event(raw)
+    assert isinstance(event, ev.UnreadableEvent)
+    assert event.table == r"\xff"
+
+
+@pytest.mark.parametrize("number", ["1e999", "Infinity", "NaN", "[]", '"x"', "9" * 5000])
+def test_numbers_that_are_none_are_unreadable(number: str) -> None:
+    for kind, message in (
+        ("COMMIT_TXN", f'{{"txnid":{number}}}'),
+        ("OPEN_TXN", f'{{"fromTxnId":{number},"toTxnId":1}}'),
+        ("ALLOC_WRITE_ID_EVENT", f'{{"txnIdList":[1],"writeIdList":[{number}]}}'),
+    ):
+        assert isinstance(ev.read_event(made(kind, message)), ev.UnreadableEvent), message
+
+
+@pytest.mark.parametrize("form", [ev.JSON_FORMAT, ev.GZIP_FORMAT, None])
+def test_messages_of_more_values_or_levels_than_there_may_be(form: str | None) -> None:
+    for text in ("[" * 200_000, '{"txnid":[' + "[]," * 1_100_000 + "1]}"):
+        message = base64.b64encode(gzip.compress(text.encode())).decode() if form == ev.GZIP_FORMAT else text
+        raw = made("COMMIT_TXN", message)
+        raw.messageFormat = form
+        event = ev.read_event(raw)
+        assert isinstance(event, ev.UnreadableEvent)
+        assert "deep" in event.reason or "more than" in event.reason

@@ -360,7 +360,8 @@ def make_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Worl
     )
 
     def make(beginning: str) -> World:
-        now.append(World(beginning))
+        # The ones before are forgotten: there are tens of thousands, and each keeps its trace.
+        now[:] = [World(beginning)]
         return now[-1]
 
     yield make

@@ -1,0 +1,231 @@
+"""Bearer tokens (JWT) as a proof of who calls: of an identity provider, or of service accounts themselves."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jwt
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.gateway.grpc.authentication import (
+    FRONT,
+    Evidence,
+    refuse_unknown,
+    unauthenticated,
+)
+from airflow_hive_federation.gateway.handler import Caller
+from airflow_hive_federation.metastore.grpc_settings import DEFAULT_AUDIENCE
+
+log = logging.getLogger(__name__)
+
+ACCOUNTS, JWKS, ISSUER = "service.accounts", "jwks", "issuer"
+AUDIENCE, SKEW, CLAIM, STRIP = "audience", "clock.skew", "user.claim", "strip.domain"
+_SKEW_S = 60
+_BEGIN_CERTIFICATE = b"-----BEGIN CERTIFICATE"
+Stamp = tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True)
+class _Key:
+    """A public key, and the one algorithm that it is used with: the token does not choose."""
+
+    key_id: str
+    algorithm: str
+    key: Any
+
+
+class BearerTokens:
+    """Verifies JSON web tokens, signed by RS256 or ES256.
+
+    Settings, each behind ``metastore.grpc.authentication.``:
+
+    * ``service.accounts``: directory with one file of public keys for each service account, named by it
+      (``etl@project.iam.gserviceaccount.com.pem``; ``.pem`` or ``.json``). A key is good for tokens that name
+      its account as issuer and subject, and for no others.
+    * ``jwks`` and ``issuer``: file of public keys (JWKS or PEM) of an identity provider, and its name in the
+      tokens' ``iss``. Its keys are good for every subject.
+    * ``audience``: the gateway's name in the tokens' ``aud`` (``hive-metastore``); several, comma-separated.
+    * ``clock.skew``: seconds that clocks may differ (60).
+    * ``user.claim``: claim of an identity provider's tokens that holds the user's name (``sub``).
+    * ``strip.domain``: ``true`` takes what is before ``@`` for the user's name; accounts of different domains
+      become one then.
+
+    Files that have changed are read again.
+
+    :raises ConfigurationError: a setting is unknown or has no possible value, or the keys cannot be read.
+    """
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        refuse_unknown(properties, (ACCOUNTS, JWKS, ISSUER, AUDIENCE, SKEW, CLAIM, STRIP))
+        self._accounts = Path(properties[ACCOUNTS]) if properties.get(ACCOUNTS) else None
+        self._jwks = Path(properties[JWKS]) if properties.get(JWKS) else None
+        self._issuer = properties.get(ISSUER, "")
+        if (self._accounts is None and self._jwks is None) or bool(self._jwks) != bool(self._issuer):
+            raise ConfigurationError(
+                "It is not said whose tokens the gateway accepts.",
+                remedy=f"Set {ACCOUNTS} to a directory of public keys, or {JWKS} and {ISSUER}.",
+            )
+        audiences = properties.get(AUDIENCE, DEFAULT_AUDIENCE).split(",")
+        self._audiences = [one.strip() for one in audiences if one.strip()]
+        self._skew_s = _seconds(properties.get(SKEW, str(_SKEW_S)))
+        self._claim = properties.get(CLAIM, "sub")
+        self._strip = properties.get(STRIP, "").lower() == "true"
+        self._lock = threading.Lock()
+        self._stamp = self._stamped()
+        self._keys = self._read()
+
+    def authenticate(self, evidence: Evidence) -> Caller:
+        """See :meth:`.authentication.Authenticator.authenticate`."""
+        token = evidence.bearer_token
+        if token is None:
+            raise unauthenticated("there is no bearer token")
+        claims = self._verified(token)
+        user = claims.get("sub" if self._is_account(claims) else self._claim)
+        if not isinstance(user, str) or not user:
+            raise unauthenticated("the token names no user")
+        name = user.partition("@")[0] if self._strip else user
+        return Caller(user=name, authentication="token", peer=evidence.peer, front=FRONT)
+
+    def _verified(self, token: str) -> dict[str, Any]:
+        try:
+            # Only to find the keys: nothing of it is believed before it is verified.
+            issuer = jwt.decode(token, options={"verify_signature": False}).get("iss")
+            key_id = jwt.get_unverified_header(token).get("kid")
+        except (jwt.PyJWTError, ValueError):
+            raise unauthenticated("the bearer token is no JSON web token") from None
+        keys = self._current().get(issuer, ()) if isinstance(issuer, str) else ()
+        fitting = [key for key in keys if not key.key_id or not key_id or key.key_id == key_id]
+        for key in fitting:
+            try:
+                claims = self._decode(token, key, str(issuer))
+            except (jwt.InvalidSignatureError, jwt.InvalidAlgorithmError):
+                continue
+            if self._is_account(claims) and claims.get("sub") != issuer:
+                raise unauthenticated("the token of a service account is for another subject")
+            return claims
+        raise unauthenticated("the token is signed by none of the known keys of its issuer")
+
+    def _decode(self, token: str, key: _Key, issuer: str) -> dict[str, Any]:
+        try:
+            return jwt.decode(
+                token,
+                key.key,
+                algorithms=[key.algorithm],
+                audience=self._audiences,
+                issuer=issuer,
+                leeway=self._skew_s,
+                options={"require": ["exp", "aud", "iss"]},
+            )
+        except (jwt.InvalidSignatureError, jwt.InvalidAlgorithmError):
+            raise
+        except jwt.ExpiredSignatureError:
+            raise unauthenticated("the token has expired") from None
+        except jwt.InvalidAudienceError:
+            raise unauthenticated("the token is meant for another audience") from None
+        except jwt.PyJWTError as error:
+            raise unauthenticated(f"the token is not valid ({type(error).__name__})") from None
+
+    def _is_account(self, claims: Mapping[str, Any]) -> bool:
+        return claims.get("iss") != self._issuer or not self._issuer
+
+    def _current(self) -> dict[str, tuple[_Key, ...]]:
+        with self._lock:
+            if (stamp := self._stamped()) != self._stamp:
+                self._stamp = stamp
+                try:
+                    self._keys = self._read()
+                except ConfigurationError as error:
+                    log.warning("changed keys are not used, the former ones are: %s", error)
+            return self._keys
+
+    def _files(self) -> list[tuple[str, Path]]:
+        found: list[tuple[str, Path]] = []
+        if self._accounts is not None:
+            try:
+                listed = sorted(self._accounts.iterdir())
+            except OSError as error:
+                raise ConfigurationError(
+                    f"The directory {self._accounts} of public keys cannot be read: {error}",
+                    remedy=f"Correct {ACCOUNTS}.",
+                ) from error
+            found += [(one.stem, one) for one in listed if one.suffix in {".pem", ".json"}]
+        if self._jwks is not None:
+            found.append((self._issuer, self._jwks))
+        return found
+
+    def _stamped(self) -> Stamp:
+        try:
+            return tuple(
+                (str(path), status.st_mtime_ns, status.st_size)
+                for _, path in self._files()
+                for status in [path.stat()]
+            )
+        except (OSError, ConfigurationError):
+            return ()
+
+    def _read(self) -> dict[str, tuple[_Key, ...]]:
+        found: dict[str, tuple[_Key, ...]] = {}
+        for issuer, path in self._files():
+            if issuer == self._issuer and path != self._jwks:
+                raise ConfigurationError(
+                    f"{path} is named like the identity provider {issuer!r}.", remedy="Rename or remove it."
+                )
+            found[issuer] = (*found.get(issuer, ()), *_read_keys(path))
+        if not found:
+            raise ConfigurationError(
+                f"There are no public keys in {self._accounts}.",
+                remedy="Add <account>.pem or <account>.json.",
+            )
+        return found
+
+
+def _read_keys(path: Path) -> tuple[_Key, ...]:
+    remedy = "Give a JWKS, or PEM files of public keys or certificates."
+    try:
+        data = path.read_bytes()
+        keys = _of_jwks(data) if data.lstrip().startswith(b"{") else (_of_pem(data),)
+    except OSError as error:
+        raise ConfigurationError(f"The keys {path} cannot be read: {error}", remedy=remedy) from error
+    except (ValueError, TypeError, KeyError, jwt.PyJWTError) as error:
+        raise ConfigurationError(f"{path} holds no public keys: {error}", remedy=remedy) from error
+    if not keys:
+        raise ConfigurationError(f"{path} holds no key of RSA or P-256.", remedy=remedy)
+    return keys
+
+
+def _of_jwks(data: bytes) -> tuple[_Key, ...]:
+    found = []
+    for told in json.loads(data)["keys"]:
+        if told.get("kty") == "RSA" or (told.get("kty") == "EC" and told.get("crv") == "P-256"):
+            found.append(_key(jwt.PyJWK(told).key, str(told.get("kid", ""))))
+    return tuple(found)
+
+
+def _of_pem(data: bytes) -> _Key:
+    if _BEGIN_CERTIFICATE in data:
+        return _key(x509.load_pem_x509_certificate(data).public_key(), "")
+    return _key(load_pem_public_key(data), "")
+
+
+def _key(key: Any, key_id: str) -> _Key:
+    if isinstance(key, RSAPublicKey):
+        return _Key(key_id, "RS256", key)
+    if isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1):
+        return _Key(key_id, "ES256", key)
+    raise ValueError(f"{type(key).__name__} is no public key of RSA or P-256")
+
+
+def _seconds(text: str) -> int:
+    if not text.isdecimal():
+        raise ConfigurationError(f"{SKEW} is {text!r}, which is no number of seconds.", remedy="Correct it.")
+    return int(text)

@@ -1,0 +1,45 @@
+"""A client's calls, made by the gateway's handler on behalf of a caller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_hive_federation.errors import MetastoreError
+from airflow_hive_federation.gateway.grpc.calls import Call
+from airflow_hive_federation.gateway.handler import Handler
+from airflow_hive_federation.gateway.services.exchange import ask
+from airflow_hive_federation.metastore.calls.partitions import PartitionCalls
+from airflow_hive_federation.metastore.calls.transactions import TransactionCalls
+from airflow_hive_federation.metastore.compat import FALLBACKS, is_too_old
+from airflow_hive_federation.metastore.settings import MetastoreSettings
+from airflow_hive_federation.metastore.struct import Fault
+from airflow_hive_federation.metastore.translation import translate
+
+_NOWHERE = "thrift://gateway.invalid"
+
+
+class Behind(PartitionCalls, TransactionCalls):
+    """What :class:`.MetastoreClient` has of calls, over the handler.
+
+    :param catalog: Hive catalog of the caller's objects.
+    """
+
+    def __init__(self, handler: Handler, call: Call, catalog: str) -> None:
+        # Its address is asked for by nobody: the handler knows where the metastore is.
+        self.settings = MetastoreSettings(uris=(_NOWHERE,), catalog=catalog or "hive")
+        self._handler, self.under_way = handler, call
+
+    def call(self, method: str, *args: Any) -> Any:
+        """See :meth:`.Calls.call`; what the metastore raised is the cause of the error."""
+        try:
+            return self._asked(method, args)
+        except MetastoreError as error:
+            if not is_too_old(method, error):
+                raise
+        return FALLBACKS[method](self._asked, args)
+
+    def _asked(self, method: str, args: tuple[Any, ...]) -> Any:
+        try:
+            return ask(self._handler, self.under_way, method, *args)
+        except Fault as fault:
+            raise translate(fault, method, "the metastore") from fault

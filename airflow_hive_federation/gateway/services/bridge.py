@@ -1,0 +1,316 @@
+"""Messages of Hive's own proto as structs of the interface definition, and back.
+
+Nearly all of its fields have no presence: an empty text, a zero and an unset field are one. Going in, such a
+field stays unset, so that the server's default holds; required fields are set all the same, and so are
+those of :data:`ALWAYS_SENT`. A field that has no counterpart is refused if it is set. Coming out, what
+the message has no field for is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from airflow_hive_federation.gateway.services.codec import MAX_STRUCTS, BadMessage
+from airflow_hive_federation.gateway.services.layout import (
+    BOOL,
+    BYTE,
+    CONTAINERS,
+    DOUBLE,
+    I16,
+    I32,
+    I64,
+    LIST,
+    MAP,
+    SET,
+    STRING,
+    STRUCT,
+    pair,
+)
+from airflow_hive_federation.gateway.services.matching import match, plain
+from airflow_hive_federation.metastore.struct import Spec, Struct
+
+#: Fields that are sent whether set or not, by struct. A false whose default in the interface definition is
+#: true, and lists without which Hive fails or sees a change: Hive's own clients always send those, and a list
+#: of the proto is empty where nothing is in it.
+ALWAYS_SENT = {
+    "GetOpenTxnsRequest": {"excludeTxnTypes"},
+    "Partition": {"values", "parameters"},
+    "SerDeInfo": {"parameters"},
+    "StorageDescriptor": {"cols", "bucketCols", "sortCols", "parameters"},
+    "Table": {"partitionKeys", "parameters"},
+    "AddPartitionsRequest": {"needResult"},
+    "DropPartitionsRequest": {"ifExists", "needResult"},
+    "PartitionValuesRequest": {"applyDistinct", "ascending"},
+    "DropDatabaseRequest": {"deleteManagedDir"},
+}
+_UNSET: dict[int, Any] = {STRING: "", BOOL: False, BYTE: 0, I16: 0, I32: 0, I64: 0, DOUBLE: 0.0}
+_WHOLE = {BYTE: 1 << 7, I16: 1 << 15, I32: 1 << 31, I64: 1 << 63}
+
+Take = Callable[[Any, int], Any]
+Put = Callable[[Any, str, Any], None]
+
+
+class NotRepresentable(ValueError):  # noqa: N818 - internal signal, a status to callers
+    """An answer that Hive's proto has no place for."""
+
+
+class Bridge:
+    """One message of Hive's beside one struct.
+
+    :param described: the message's descriptor.
+    :param spec: the struct's fields.
+    :param name: the struct's name.
+    """
+
+    def __init__(self, described: Any, spec: Spec, name: str, kind: type[Struct]) -> None:
+        self._described, self._kind = described, kind
+        found = match(described, spec)
+        self.lost = found.only_struct
+        self._takes: dict[int, tuple[str, Take]] = {}
+        self._puts: list[tuple[str, str, Put]] = []
+        self._defaults: list[tuple[str, Callable[[], Any]]] = []
+        sent = ALWAYS_SENT.get(name, set())
+        for number, proto_name, field in found.pairs:
+            field_type, inner = field[0], field[2] if len(field) == 4 else None
+            one = described.fields_by_number[number]
+            self._takes[number] = field[1], take_of(one, field_type, inner)
+            self._puts.append((field[1], proto_name, put_of(one, field_type, inner)))
+            if (field[-1] or field[1] in sent) and (default := _default(field_type, inner)):
+                self._defaults.append((field[1], default))
+
+    def read(self, message: Any, depth: int = 0) -> Struct:
+        """Return the struct that a message stands for.
+
+        :raises BadMessage: if a field is set that the interface definition lacks, or a value is none of its
+            type.
+        """
+        if depth > MAX_STRUCTS:
+            raise BadMessage(f"Messages are nested more than {MAX_STRUCTS} levels deep.")
+        value = self._kind.__new__(self._kind)
+        have = value.__dict__
+        for one, item in message.ListFields():
+            if (found := self._takes.get(one.number)) is None:
+                raise BadMessage(f"The metastore has nothing for {self._described.name}.{one.name}.")
+            have[found[0]] = found[1](item, depth)
+        for name, default in self._defaults:
+            if name not in have:
+                have[name] = default()
+        return value
+
+    def write(self, message: Any, value: Struct) -> None:
+        """Write what a message has a field for.
+
+        :raises NotRepresentable: if a text is no UTF-8.
+        """
+        have = value.__dict__
+        for name, proto_name, put in self._puts:
+            if (item := have.get(name)) is not None:
+                try:
+                    put(message, proto_name, item)
+                except (ValueError, TypeError) as error:
+                    if isinstance(error, NotRepresentable):
+                        raise
+                    raise NotRepresentable(
+                        f"{self._described.name}.{proto_name} cannot hold what the metastore has: {error}"
+                    ) from error
+
+
+@cache
+def bridge(described: Any, kind: Any) -> Bridge:
+    """Return the bridge between a message and a struct."""
+    return Bridge(described, kind.thrift_spec, kind.__name__, kind)
+
+
+def take_of(one: Any, ttype: int, inner: Any) -> Take:
+    """How the value of a field of a message is read as one of a type of Thrift's.
+
+    :param one: the field's descriptor.
+    """
+    if ttype in CONTAINERS:
+        if not one.is_repeated:
+            # A message around a list.
+            below = _only_field(one)
+            take_below = take_of(below, ttype, inner)
+            return lambda item, depth: take_below(getattr(item, below.name), depth)
+        return _take_map(one, inner) if ttype == MAP else _take_list(one, inner)
+    return _take_one(one, ttype, inner)
+
+
+def put_of(one: Any, ttype: int, inner: Any) -> Put:
+    """How a value of a type of Thrift's is written into a field of a message."""
+    if ttype in CONTAINERS:
+        if not one.is_repeated:
+            below = _only_field(one)
+            put_below = put_of(below, ttype, inner)
+
+            def put_wrapped(message: Any, name: str, item: Any) -> None:
+                holder = getattr(message, name)
+                holder.SetInParent()
+                put_below(holder, below.name, item)
+
+            return put_wrapped
+        return _put_map(one, inner) if ttype == MAP else _put_list(one, inner)
+    if ttype == STRUCT:
+
+        def put_struct(message: Any, name: str, item: Any) -> None:
+            below = getattr(message, name)
+            below.SetInParent()
+            bridge(one.message_type, inner).write(below, item)
+
+        return put_struct
+    give = _give(one, inner)
+    return lambda message, name, item: setattr(message, name, give(item))
+
+
+def _take_one(one: Any, ttype: int, inner: Any) -> Take:
+    if ttype == STRUCT:
+        return lambda item, depth: bridge(one.message_type, inner).read(item, depth + 1)
+    if one.enum_type is not None and inner is not None:
+        return _take_enum(one, inner)
+    if one.type == one.TYPE_STRING and ttype in _WHOLE:
+        return _take_number_in_text(one)
+    if ttype in _WHOLE:
+        return _take_whole(one, _WHOLE[ttype])
+    return lambda item, _depth: item
+
+
+def _take_list(one: Any, inner: Any) -> Take:
+    ttype, deeper = pair(inner)
+    if ttype in CONTAINERS:
+        below = _only_field(one)
+        take_below = take_of(below, ttype, deeper)
+        return lambda items, depth: [take_below(getattr(item, below.name), depth) for item in items]
+    take = _take_one(one, ttype, deeper)
+    return lambda items, depth: [take(item, depth) for item in items]
+
+
+def _take_map(one: Any, inner: Any) -> Take:
+    key_of, value_of = (one.message_type.fields_by_name[name] for name in ("key", "value"))
+    key_take, value_take = (
+        take_of(place, *pair(part)) for place, part in zip((key_of, value_of), inner, strict=True)
+    )
+    hashable = pair(inner[0])[0] not in {LIST, SET}
+
+    def take(entries: Any, depth: int) -> dict[Any, Any]:
+        found = {}
+        for entry in entries:
+            key = key_take(entry.key, depth)
+            found[key if hashable else tuple(key)] = value_take(entry.value, depth)
+        return found
+
+    return take
+
+
+def _put_list(one: Any, inner: Any) -> Put:
+    ttype, deeper = pair(inner)
+    if ttype == STRUCT:
+
+        def put_structs(message: Any, name: str, items: Any) -> None:
+            write, add = bridge(one.message_type, deeper).write, getattr(message, name).add
+            for item in items:
+                write(add(), item)
+
+        return put_structs
+    if ttype in CONTAINERS:
+        below = _only_field(one)
+        put_below = put_of(below, ttype, deeper)
+
+        def put_containers(message: Any, name: str, items: Any) -> None:
+            add = getattr(message, name).add
+            for item in items:
+                put_below(add(), below.name, item)
+
+        return put_containers
+    give = _give(one, deeper)
+    return lambda message, name, items: getattr(message, name).extend([give(item) for item in items])
+
+
+def _put_map(one: Any, inner: Any) -> Put:
+    key_put, value_put = (
+        put_of(one.message_type.fields_by_name[name], *pair(part))
+        for name, part in zip(("key", "value"), inner, strict=True)
+    )
+
+    def put(message: Any, name: str, items: Any) -> None:
+        add = getattr(message, name).add
+        for key, value in items.items():
+            entry = add()
+            key_put(entry, "key", key)
+            value_put(entry, "value", value)
+
+    return put
+
+
+def _only_field(one: Any) -> Any:
+    (below,) = one.message_type.fields
+    return below
+
+
+def _default(ttype: int, inner: Any) -> Callable[[], Any] | None:
+    if ttype == STRUCT or (ttype in _WHOLE and inner is not None):
+        return None
+    if ttype in CONTAINERS:
+        return dict if ttype == MAP else list
+    value = _UNSET.get(ttype, b"")
+    return lambda: value
+
+
+def enum_numbers(described: Any, enum: Any) -> dict[int, int]:
+    """Return Thrift's number of each number of Hive's enum; they are not the same ones."""
+    names = {plain(enum.__name__) + plain(one.name): one.value for one in enum}
+    found = {}
+    for value in described.values:
+        name = plain(value.name)
+        # Hive calls a zero that means something QUERY_STATE_INITED_UNSPECIFIED.
+        number = names.get(name, names.get(name.removesuffix("unspecified")))
+        if number is not None:
+            found[value.number] = number
+    return found
+
+
+def _take_enum(one: Any, enum: Any) -> Take:
+    numbers = enum_numbers(one.enum_type, enum)
+
+    def take(item: Any, _depth: int) -> int:
+        if item not in numbers:
+            raise BadMessage(f"{item} is no {enum.__name__} of {one.enum_type.name}.")
+        return numbers[item]
+
+    return take
+
+
+def _take_whole(one: Any, bound: int) -> Take:
+    def take(item: Any, _depth: int) -> Any:
+        if not -bound <= item < bound:
+            raise BadMessage(f"{one.name}: {item} is not between {-bound} and {bound - 1}.")
+        return item
+
+    return take
+
+
+def _take_number_in_text(one: Any) -> Take:
+    def take(item: Any, _depth: int) -> int:
+        try:
+            return int(item)
+        except ValueError as error:
+            raise BadMessage(f"{one.name}: {item!r} is no number.") from error
+
+    return take
+
+
+def _give(one: Any, inner: Any) -> Callable[[Any], Any]:
+    if one.enum_type is not None and inner is not None:
+        numbers = {theirs: hives for hives, theirs in enum_numbers(one.enum_type, inner).items()}
+        # What Hive's enum lacks is left out, as a field would be.
+        return lambda item: numbers.get(item, 0)
+    if one.type == one.TYPE_STRING:
+        return lambda item: item if isinstance(item, str) else _text(item)
+    return lambda item: item
+
+
+def _text(item: Any) -> str:
+    if isinstance(item, bytes):
+        raise NotRepresentable(f"it is no UTF-8: {item[:40]!r}. Use the raw encoding or the service of ours.")
+    return str(item)

@@ -1,0 +1,116 @@
+"""The log of notification events as a stream: up to its end, or following it."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from airflow_hive_federation.gateway.handler import Status, refused
+from airflow_hive_federation.gateway.services.behind import Behind
+from airflow_hive_federation.gateway.services.pieces import Pieces
+from airflow_hive_federation.metastore.grpc_streams import length_delimited, number_field
+from airflow_hive_federation.metastore.idl import types
+
+EVENTS_A_CALL = 1000
+#: Seconds between two looks at a log that has not grown.
+POLL_S = 0.5
+_LAST_ID, _GAPS = 2, 3
+
+
+class BrokenLog(Exception):  # noqa: N818 - internal signal, a status to callers
+    """Events are missing that the query asks for."""
+
+
+def events(behind: Behind, query: Any, out: Pieces) -> None:
+    """Emit the events after the query's up to the last one there is.
+
+    :raises BrokenLog: if some are missing, unless the query skips gaps.
+    """
+    _Reader(behind, query, out, query.after_event_id).catch_up()
+
+
+def follow(behind: Behind, query: Any, out: Pieces) -> None:
+    """Emit events as they come, until the client or the deadline ends it.
+
+    Without an event to begin after, it begins at the log's end.
+
+    :raises BrokenLog: see :func:`events`.
+    :raises GatewayError: at the deadline; it names the event to go on after.
+    """
+    begins = query.HasField("after_event_id")
+    reader = _Reader(
+        behind, query, out, query.after_event_id if begins else behind.get_current_notification_event_id()
+    )
+    # The client knows where it stands before anything happens.
+    reader.report()
+    woken = threading.Event()
+    cancellation, deadline = behind.under_way.cancellation, behind.under_way.deadline
+    while not cancellation.cancelled:
+        reader.catch_up()
+        cancellation.on_cancel(woken.set)
+        try:
+            over = woken.wait(min(POLL_S, deadline.remaining_s()))
+        except TimeoutError as error:
+            raise refused(
+                Status.DEADLINE,
+                f"The subscription's time is over after event {reader.last}.",
+                remedy=f"Subscribe again with after_event_id = {reader.last}.",
+            ) from error
+        finally:
+            cancellation.on_cancel(None)
+        if over:
+            return
+
+
+class _Reader:
+    def __init__(self, behind: Behind, query: Any, out: Pieces, last: int) -> None:
+        self.last = last
+        self._behind, self._out, self._skip_gaps = behind, out, query.skip_gaps
+        self._databases = {name.lower() for name in query.databases}
+        self._kinds = set(query.event_types)
+
+    def catch_up(self) -> None:
+        """Emit what is new."""
+        while (end := self._behind.get_current_notification_event_id()) != self.last:
+            if end < self.last:
+                raise BrokenLog(
+                    f"The log ends at event {end}, before event {self.last}: it is not the log that the "
+                    "query began with."
+                )
+            request = types.NotificationEventRequest(lastEvent=self.last, maxEvents=EVENTS_A_CALL)
+            found = self._behind.call("get_next_notification", request).events or []
+            for event in found:
+                self._take(event)
+            if not found:
+                # The log's cleaner has removed what there was up to its end.
+                self._miss(end)
+            self.report()
+
+    def report(self) -> None:
+        """Emit what is collected, and the event that the stream has come to."""
+        self._out.add_field(number_field(_LAST_ID, self.last))
+        self._out.flush()
+
+    def _take(self, event: types.NotificationEvent) -> None:
+        number = event.eventId or 0
+        if number <= self.last:
+            return
+        if number > self.last + 1:
+            self._miss(number - 1)
+        self.last = number
+        if self._kinds and event.eventType not in self._kinds:
+            return
+        if not self._databases or (event.dbName or "").lower() in self._databases:
+            self._out.add([event])
+
+    def _miss(self, up_to: int) -> None:
+        first = self.last + 1
+        if not self._skip_gaps:
+            self._out.flush()
+            raise BrokenLog(
+                f"Events {first} to {up_to} are missing from the log; its cleaner removes them after "
+                "hive.metastore.event.db.listener.timetolive. Compare what they concern, and go on after "
+                f"event {up_to}, or set skip_gaps."
+            )
+        self._out.add_field(length_delimited(_GAPS, number_field(1, first) + number_field(2, up_to)))
+        self.last = up_to

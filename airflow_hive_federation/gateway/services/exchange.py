@@ -1,0 +1,68 @@
+"""Calls of the metastore on behalf of a call of gRPC."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_hive_federation.gateway.grpc.calls import Call
+from airflow_hive_federation.gateway.handler import Handler, Status, refused
+from airflow_hive_federation.metastore.connection import message_types
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+from airflow_hive_federation.metastore.protocol import decode_reply, encode_call
+from airflow_hive_federation.metastore.struct import Fault, Struct
+
+_SEQUENCE_ID = 1
+_GREETING = "set_ugi"
+
+
+def exchange(handler: Handler, call: Call, method: str, arguments: Struct) -> Struct:
+    """Call a method and return its result, without exceptions in it.
+
+    :raises Fault: what the metastore raised.
+    :raises HiveFederationError: what the gateway refuses, or a metastore that does not answer.
+    """
+    result = message_types(method)[1]()
+    if method == _GREETING:
+        # The user is the one who was authenticated, whatever the client says.
+        result.__dict__["success"] = [call.caller.user, *call.caller.groups]
+        return result
+    try:
+        message = encode_call(method, arguments, _SEQUENCE_ID, oneway=False)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise refused(Status.INVALID, f"{method}: {error}") from error
+    reply = handler.ask(method, message, call.caller, call.deadline, cancellation=call.cancellation)
+    try:
+        decode_reply(Reply(reply), method, _SEQUENCE_ID, result)
+    except (MalformedMessage, EOFError) as error:
+        raise refused(Status.FAILED, f"{method}: the metastore's answer is none: {error}") from error
+    for value in result.__dict__.values():
+        if isinstance(value, Fault):
+            raise value
+    return result
+
+
+def ask(handler: Handler, call: Call, method: str, *args: Any) -> Any:
+    """Call a method with its arguments in the definition's order, and return its answer.
+
+    :raises Fault: what the metastore raised.
+    :raises HiveFederationError: see :func:`exchange`.
+    """
+    kind = message_types(method)[0]
+    names = [field[1] for field in kind.thrift_spec.values()]
+    arguments = kind(**dict(zip(names, args, strict=False)))
+    return exchange(handler, call, method, arguments).__dict__.get("success")
+
+
+class Reply:
+    """Bytes of an answer, as a source."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._position = data, 0
+
+    def read(self, size: int) -> bytes:
+        """See :meth:`.message_bounds.Source.read`."""
+        if self._position >= len(self._data):
+            raise EOFError("it ends too soon")
+        data = self._data[self._position : self._position + size]
+        self._position += len(data)
+        return data

@@ -1,0 +1,148 @@
+"""A change by Hive's own service takes nothing away that its proto has no field for.
+
+A client reads a table, changes a comment and sends it back: its message has no place for the table's owner.
+So before a definition is replaced, the present one is read, and what the message cannot hold is carried over.
+In a list nobody knows which element was which, so there the change is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from airflow_hive_federation.gateway.handler import Status, refused
+from airflow_hive_federation.gateway.services.layout import STRUCT
+from airflow_hive_federation.gateway.services.matching import match, structs_in
+from airflow_hive_federation.gateway.services.pools import hives
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.struct import Struct
+
+Ask = Callable[..., Any]
+
+
+def keep(method: str, arguments: Struct, ask: Ask) -> None:
+    """Fill in what a change would take away.
+
+    :param method: the method that makes the change.
+    :param arguments: its arguments, made of a message of Hive's; they are changed in place.
+    :param ask: calls a method of the metastore and returns its answer.
+    :raises GatewayError: if something would be lost that cannot be carried over.
+    :raises Fault: what the metastore raised, for instance that there is no such table.
+    """
+    if (changes := _CHANGES.get(method)) is None:
+        return
+    for message, new, read in changes(arguments, ask):
+        if new is not None and (old := read()) is not None:
+            carry_over(hives().kind(message).DESCRIPTOR, new, old)
+
+
+def carry_over(described: Any, new: Struct, old: Struct, path: str = "") -> None:
+    """Take over from the present definition what a message cannot hold.
+
+    :param described: descriptor of the message that ``new`` was made of.
+    :raises GatewayError: if a list or map holds such a thing.
+    """
+    found = match(described, type(new).thrift_spec)
+    for name in found.only_struct:
+        if getattr(new, name, None) is None and (value := getattr(old, name, None)) is not None:
+            setattr(new, name, value)
+    for number, _, field in found.pairs:
+        name, before = field[1], getattr(old, field[1], None)
+        below = described.fields_by_number[number].message_type
+        if before is None or below is None:
+            continue
+        if field[0] != STRUCT:
+            lost = sorted(set(_lost_in(below, field, before)))
+            if lost:
+                raise refused(
+                    Status.INVALID,
+                    f"The change would take {', '.join(f'{path}{name}.{one}' for one in lost)} away, which "
+                    "Hive's own proto has no field for.",
+                    remedy="Make it by the gateway's own service or by Thrift.",
+                )
+        elif (after := getattr(new, name, None)) is not None:
+            carry_over(below, after, before, f"{path}{name}.")
+
+
+def _lost_in(described: Any, field: tuple[Any, ...], values: Any) -> Iterator[str]:
+    """Names of what is set within a container and has no field in its messages."""
+    if next(structs_in(field), None) is None:
+        return
+    for value in values.values() if isinstance(values, dict) else values:
+        yield from _lost(described, value)
+
+
+def _lost(described: Any, value: Any) -> Iterator[str]:
+    if not isinstance(value, Struct):
+        return
+    described = _innermost(described)
+    found = match(described, type(value).thrift_spec)
+    yield from (name for name in found.only_struct if getattr(value, name, None) is not None)
+    for number, _, field in found.pairs:
+        before, below = getattr(value, field[1], None), described.fields_by_number[number].message_type
+        if before is None or below is None:
+            continue
+        if field[0] == STRUCT:
+            yield from (f"{field[1]}.{one}" for one in _lost(below, before))
+        else:
+            yield from (f"{field[1]}.{one}" for one in _lost_in(below, field, before))
+
+
+def _innermost(described: Any) -> Any:
+    """The message that a map's entry holds, or the message itself."""
+    value = described.fields_by_name.get("value")
+    if value is not None and "key" in described.fields_by_name and value.message_type is not None:
+        return value.message_type
+    return described
+
+
+Changes = Callable[[Struct, Ask], Iterator[tuple[str, Struct | None, Callable[[], Any]]]]
+
+
+def _table(arguments: Any, ask: Ask) -> Iterator[tuple[str, Struct | None, Callable[[], Any]]]:
+    request = arguments.req
+    wanted = types.GetTableRequest(catName=request.catName, dbName=request.dbName, tblName=request.tableName)
+    yield "Table", request.table, lambda: ask("get_table_req", wanted).table
+
+
+def _partition(arguments: Any, ask: Ask) -> Iterator[tuple[str, Struct | None, Callable[[], Any]]]:
+    new = arguments.new_part
+    values = list((new and new.values) or ())
+    yield "Partition", new, lambda: ask("get_partition", arguments.db_name, arguments.tbl_name, values)
+
+
+def _renamed(arguments: Any, ask: Ask) -> Iterator[tuple[str, Struct | None, Callable[[], Any]]]:
+    request = arguments.req
+    yield "Partition", request.newPart, _reader(ask, request, request.partVals)
+
+
+def _partitions(arguments: Any, ask: Ask) -> Iterator[tuple[str, Struct | None, Callable[[], Any]]]:
+    request = arguments.req
+    for new in request.partitions or ():
+        yield "Partition", new, _reader(ask, request, new.values)
+
+
+def _reader(ask: Ask, request: Any, values: Any) -> Callable[[], Any]:
+    wanted = types.GetPartitionRequest(
+        catName=request.catName,
+        dbName=request.dbName,
+        tblName=request.tableName,
+        partVals=list(values or ()),
+    )
+    return lambda: ask("get_partition_req", wanted).partition
+
+
+def _catalog(arguments: Any, ask: Ask) -> Iterator[tuple[str, Struct | None, Callable[[], Any]]]:
+    request = arguments.rqst
+    wanted = types.GetCatalogRequest(name=request.name)
+    yield "Catalog", request.newCat, lambda: ask("get_catalog", wanted).catalog
+
+
+_CHANGES: dict[str, Changes] = {
+    "alter_table_req": _table,
+    "alter_partition": _partition,
+    "alter_partition_with_environment_context": _partition,
+    "alter_partitions_req": _partitions,
+    "rename_partition_req": _renamed,
+    "alter_catalog": _catalog,
+}

@@ -1,0 +1,80 @@
+"""Lists of partitions and tables as streams, where a gateway offers them; grpcio is not imported.
+
+The gateway's pieces hold Thrift structs, so that the client decodes them as it decodes answers, and the query
+is a message so small that it is written by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+from airflow_hive_federation.metastore.struct import Struct
+from airflow_hive_federation.metastore.wire import from_bytes
+
+S = TypeVar("S", bound=Struct)
+
+SERVICE = "hive_federation.metastore.v1.HiveMetastoreStreams"
+#: Number of the field of a piece that holds Thrift structs.
+THRIFT_NUMBER = 15
+#: ``as_thrift`` of each query.
+_AS_THRIFT = 7
+_LENGTH_DELIMITED = 2
+
+
+def partitions_query(catalog: str, database: str, table: str) -> bytes:
+    """Return a ``PartitionsQuery`` for all partitions of a table."""
+    texts = ((1, catalog), (2, database), (3, table))
+    return b"".join(length_delimited(number, text.encode()) for number, text in texts) + number_field(
+        _AS_THRIFT, 1
+    )
+
+
+def structs(kind: type[S], piece: bytes) -> Iterator[S]:
+    """Yield the structs of a piece.
+
+    :raises MalformedMessage: if it is none.
+    :raises WireFormatError: if it holds something else.
+    """
+    position = 0
+    while position < len(piece):
+        tag, position = _varint(piece, position)
+        if tag & 7 != _LENGTH_DELIMITED:
+            raise MalformedMessage(f"a piece with a field of the wire type {tag & 7}")
+        size, position = _varint(piece, position)
+        if position + size > len(piece):
+            raise MalformedMessage("a piece that ends too soon")
+        if tag >> 3 == THRIFT_NUMBER:
+            yield from_bytes(kind, piece[position : position + size])
+        position += size
+
+
+def length_delimited(number: int, data: bytes) -> bytes:
+    """Return a field of bytes, text or a message."""
+    return _varint_bytes(number << 3 | _LENGTH_DELIMITED) + _varint_bytes(len(data)) + data
+
+
+def number_field(number: int, value: int) -> bytes:
+    """Return a field of a number that is not negative."""
+    return _varint_bytes(number << 3) + _varint_bytes(value)
+
+
+def _varint_bytes(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while position < len(data) and shift < 64:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if not byte & 0x80:
+            return value, position
+        shift += 7
+    raise MalformedMessage("a piece with a length that has no end")

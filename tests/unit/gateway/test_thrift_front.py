@@ -1,0 +1,248 @@
+"""What the Thrift front bears: plain text, certificates, slow and silent clients, floods, an end."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.gateway.certificates import Certificates, ServerTls
+from airflow_hive_federation.gateway.messages import REPLY, head_bytes
+from airflow_hive_federation.metastore import TlsSettings
+from airflow_hive_federation.metastore.idl import types
+from tests.unit.gateway.certificate_files import Authority
+from tests.unit.gateway.gateways import Clients, Gateways, Peers, RawClient, Raws, call_bytes, outcome
+from tests.unit.metastore.metastore_peers import Peer, Thrift
+
+NAMES = ["a", "b"]
+
+
+def databases(method: str, _args: Any) -> Any:
+    return NAMES if method == "get_all_databases" else None
+
+
+def ended(sock: socket.socket) -> bool:
+    """Whether the other side has closed; waits for it."""
+    sock.settimeout(20)
+    try:
+        while sock.recv(65536):
+            pass
+    except ConnectionError:
+        return True
+    return True
+
+
+def test_plain_text_off_loopback_needs_a_word(gateway: Gateways) -> None:
+    with pytest.raises(ConfigurationError, match=r"0\.0\.0\.0 in plain text"):
+        gateway("thrift://x:1", front={"host": "0.0.0.0"})
+    run = gateway("thrift://x:1", front={"host": "0.0.0.0", "allow_plain": True})
+    assert run.front.uri.startswith("thrift://0.0.0.0:")
+
+
+def test_a_port_that_is_taken_is_named(gateway: Gateways) -> None:
+    port = gateway("thrift://x:1").front.address[1]
+    with pytest.raises(ConfigurationError, match=f"cannot listen at 127.0.0.1:{port}"):
+        gateway("thrift://x:1", front={"port": port})
+
+
+def test_tls(peer: Peers, gateway: Gateways, client: Clients, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("server", hosts=["localhost", "127.0.0.1"])
+    run = gateway(peer(Thrift(databases)).uri, front={"tls": ServerTls(cert_file=cert, key_file=key)})
+    assert run.front.uri.startswith("thrift+tls://")
+    tls = TlsSettings(ca_file=authority.ca_file)
+    assert client(run.front.uri, tls=tls).call("get_all_databases") == NAMES
+    # One who speaks plainly is let go, and harms nobody.
+    with socket.create_connection(run.front.address) as plain:
+        plain.sendall(call_bytes("get_all_databases"))
+        assert ended(plain)
+    assert client(run.front.uri, tls=tls).call("get_all_databases") == NAMES
+
+
+def test_mutual_tls_says_who_calls(peer: Peers, gateway: Gateways, client: Clients, tmp_path: Path) -> None:
+    authority, stranger = Authority(tmp_path), Authority(tmp_path, "stranger")
+    cert, key = authority.issue("server", hosts=["127.0.0.1"])
+    tls = ServerTls(cert_file=cert, key_file=key, client_ca_file=authority.ca_file)
+    served = Thrift(databases)
+    run = gateway(peer(served).uri, front={"tls": tls}, impersonate=True)
+    own_cert, own_key = authority.issue("alice")
+    known = TlsSettings(ca_file=authority.ca_file, cert_file=own_cert, key_file=own_key)
+    # The name that set_ugi gives counts for nothing beside the certificate's.
+    assert client(run.front.uri, tls=known, user="root").call("get_all_databases") == NAMES
+    assert served.users == ["alice"]
+    other_cert, other_key = stranger.issue("mallory")
+    for tls_settings in (
+        TlsSettings(ca_file=authority.ca_file),
+        TlsSettings(ca_file=authority.ca_file, cert_file=other_cert, key_file=other_key),
+    ):
+        with pytest.raises(Exception, match=r"certificate|closed|reset|broke|unknown ca"):
+            client(run.front.uri, tls=tls_settings).call("get_all_databases")
+    assert served.users == ["alice"]
+
+
+def test_certificates_are_read_again(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("server", hosts=["127.0.0.1"])
+    certificates = Certificates(ServerTls(cert_file=cert, key_file=key))
+    first = certificates.context()
+    assert certificates.context() is first
+    new_cert, new_key = authority.issue("newer", hosts=["127.0.0.1"])
+    Path(new_cert).replace(cert)
+    # The key does not belong to it yet: the former pair serves on.
+    assert certificates.context() is first
+    Path(new_key).replace(key)
+    assert certificates.context() is not first
+
+
+def test_framed_clients_are_answered_in_frames(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    one = raw(gateway(peer(Thrift(databases)).uri))
+    for _ in range(2):
+        call = call_bytes("get_all_databases")
+        one.sock.sendall(len(call).to_bytes(4, "big") + call)
+        size = int.from_bytes(one.reader.take(4), "big")
+        head, data = one.message()
+        assert len(data) == size
+        assert outcome(head, data) == {"success": NAMES}
+    one.sock.sendall((1 << 30).to_bytes(4, "big"))
+    assert ended(one.sock)
+
+
+def test_calls_may_be_sent_ahead(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    one = raw(gateway(peer(Thrift(databases)).uri))
+    one.sock.sendall(b"".join(call_bytes("get_all_databases", number) for number in range(5)))
+    assert [one.message()[0].sequence_id for _ in range(5)] == [0, 1, 2, 3, 4]
+
+
+def test_what_is_no_thrift_gets_an_answer_and_is_let_go(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    run = gateway(peer(Thrift(databases)).uri, front={"max_request_bytes": 10_000})
+    for data in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00" * 9, b"\xff" * 100):
+        with socket.create_connection(run.front.address) as sock:
+            sock.sendall(data)
+            assert ended(sock)
+    big = raw(run)
+    big.sock.sendall(call_bytes("get_database", name="x" * 20_000))
+    head, data = big.message()
+    assert "longer than 10000 bytes" in str(outcome(head, data))
+    assert ended(big.sock)
+    assert raw(run).ask("get_all_databases") == {"success": NAMES}
+
+
+def test_a_call_that_drips_in_is_let_go(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    run = gateway(peer(Thrift(databases)).uri, front={"request_timeout_s": 0.3})
+    slow = raw(run)
+    slow.sock.sendall(call_bytes("get_all_databases")[:5])
+    assert ended(slow.sock)
+    assert raw(run).ask("get_all_databases") == {"success": NAMES}
+
+
+def test_a_silent_client_is_let_go(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    run = gateway(peer(Thrift(databases)).uri, front={"idle_timeout_s": 0.3})
+    silent = raw(run)
+    assert silent.ask("get_all_databases") == {"success": NAMES}
+    assert ended(silent.sock)
+
+
+def test_a_client_that_never_reads_holds_nothing(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    long = [f"database_{number:0100}" for number in range(100_000)]
+    served = Thrift(lambda *_: long)
+    run = gateway(peer(served).uri, front={"write_timeout_s": 0.3}, max_connections=1)
+    deaf = raw(run)
+    deaf.sock.sendall(call_bytes("get_all_databases") * 3)
+    _until(lambda: served.calls and not run.front.connections)
+    # Its answer was never whole in memory, and its connection to the metastore is free again.
+    other = raw(run)
+    assert len(other.ask("get_all_databases")["success"]) == len(long)
+
+
+def test_connections_beyond_the_limit_are_closed(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    run = gateway(peer(Thrift(databases)).uri, front={"max_connections": 3})
+    kept = [raw(run) for _ in range(3)]
+    assert [one.ask("get_all_databases") for one in kept] == [{"success": NAMES}] * 3
+    threads = threading.active_count()
+    with ExitStack() as stack:
+        for _ in range(200):
+            sock = stack.enter_context(socket.create_connection(run.front.address))
+            assert ended(sock)
+    assert run.front.refused == 200
+    assert threading.active_count() <= threads
+    assert [one.ask("get_all_databases") for one in kept] == [{"success": NAMES}] * 3
+    kept[0].close()
+    _until(lambda: run.front.connections == 2)
+    assert raw(run).ask("get_all_databases") == {"success": NAMES}
+
+
+def test_a_metastore_that_dies_in_the_middle_of_an_answer(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    def half(sock: socket.socket) -> None:
+        stream = RawClient(("", 0), sock)
+        head, _ = stream.message()
+        if head.method == "set_ugi":
+            sock.sendall(head_bytes("set_ugi", REPLY, head.sequence_id) + b"\0")
+            head, _ = stream.message()
+        sock.sendall(head_bytes("get_all_databases", REPLY, head.sequence_id) + b"\x0f\0\0\x0b\0\0")
+
+    run = gateway(peer(half).uri)
+    one = raw(run)
+    answer = one.ask("get_all_databases")
+    assert "upstream main" in answer["o1"].message
+    assert run.upstream.open_connections == 0
+
+
+def test_stopping_lets_calls_end_and_takes_no_more(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    began, release = threading.Event(), threading.Event()
+
+    def wait(_method: str, _args: Any) -> Any:
+        began.set()
+        release.wait(30)
+        return NAMES
+
+    run = gateway(peer(Thrift(wait)).uri)
+    busy, idle = raw(run), raw(run)
+    busy.sock.sendall(call_bytes("get_all_databases"))
+    assert began.wait(20)
+    stopped: list[bool] = []
+    address = run.front.address
+    thread = threading.Thread(target=lambda: stopped.append(run.front.stop(30)))
+    thread.start()
+    assert ended(idle.sock)
+    release.set()
+    assert outcome(*busy.message()) == {"success": NAMES}
+    assert ended(busy.sock)
+    thread.join(30)
+    assert stopped == [True]
+    with pytest.raises(OSError, match=r"refused|reset"):
+        socket.create_connection(address)
+
+
+def test_a_hung_metastore_holds_up_no_other(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    release = threading.Event()
+    listening: Peer = peer(Thrift(lambda *_: release.wait(30)))
+    hung, fine = gateway(listening.uri), gateway(peer(Thrift(databases)).uri)
+    raw(hung).sock.sendall(call_bytes("create_database", database=types.Database(name="x")))
+    assert raw(fine).ask("get_all_databases") == {"success": NAMES}
+    release.set()
+
+
+def test_tls_handshakes_do_not_wait_for_each_other(
+    peer: Peers, gateway: Gateways, client: Clients, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("server", hosts=["127.0.0.1"])
+    front = {"tls": ServerTls(cert_file=cert, key_file=key), "handshake_timeout_s": 0.5}
+    run = gateway(peer(Thrift(databases)).uri, front=front)
+    with socket.create_connection(run.front.address) as mute:
+        tls = TlsSettings(ca_file=authority.ca_file)
+        assert client(run.front.uri, tls=tls).call("get_all_databases") == NAMES
+        assert ended(mute)
+
+
+def _until(condition: Any) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
