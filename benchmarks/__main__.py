@@ -26,6 +26,7 @@ IDS = (
     *BOOTSTRAPS,
     *INCREMENTS,
     "external",
+    "grpc-services",
     "gateway",
 )
 _BUILD = Path(__file__).resolve().parent.parent / "build"
@@ -121,6 +122,10 @@ def _later_parts(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -
 
         with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
             yield from gateway.run(Federated(tables=0, directory=Path(directory), say=say))
+    if "grpc-services" in parts:
+        from benchmarks import grpc_services
+
+        yield from grpc_services.run(say)
 
 
 def _parser() -> argparse.ArgumentParser:

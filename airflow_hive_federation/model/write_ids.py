@@ -60,6 +60,10 @@ class _ValidIds:
         """Whether the id is known to be aborted."""
         return _contains(self.aborted_ids, an_id)
 
+    def has_open(self, low: int, high: int) -> bool:
+        """Whether an id of ``low..high``, both included, was open when the list was made."""
+        return _count(self.open_ids, low, high) > 0
+
     def range_state(self, low: int, high: int) -> RangeState:
         """Say how much of ``low..high``, both included, is visible (``isWriteIdRangeValid``)."""
         if low > self.high_watermark:

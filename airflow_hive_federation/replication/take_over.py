@@ -221,14 +221,14 @@ def _remove_invisible(client: MetastoreClient, removing: _Removing) -> int:
     ours = [one for one in tables if table_kind(one).transactional and policy.replicates(one.tableName)]
     write_ids = readable_write_ids(client, ours, valid_transactions(client.get_open_txns()))
     return sum(
-        _remove(removing, table.sd.location, _invisible_to(write_ids[table.tableName]))
+        _remove(removing, table.sd.location, invisible_to(write_ids[table.tableName]))
         for table in ours
         if table.tableName in write_ids
     )
 
 
-def _invisible_to(write_ids: ValidWriteIds) -> Callable[[str], bool]:
-    open_ids = set(write_ids.open_ids)
+def invisible_to(write_ids: ValidWriteIds) -> Callable[[str], bool]:
+    """Make the test of whether no reader sees a file, by its path below the table's directory."""
 
     def invisible(path: str) -> bool:
         parts = path.split("/")
@@ -237,7 +237,7 @@ def _invisible_to(write_ids: ValidWriteIds) -> Callable[[str], bool]:
         names = [parse_directory(part) for part in parts[:-1] if is_acid_directory(part)]
         return any(
             one.max_write_id > write_ids.high_watermark
-            or not open_ids.isdisjoint(range(one.min_write_id, one.max_write_id + 1))
+            or write_ids.has_open(one.min_write_id, one.max_write_id)
             for one in names
         )
 
