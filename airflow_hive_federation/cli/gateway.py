@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -64,25 +63,11 @@ def _serve(args: argparse.Namespace) -> int:
     config = _with_options(_config(args), args)
     if args.workers > 1 and args.worker is None:
         return _serve_by_several(args, config)
-    serving = start(config, settings_for, worker=args.worker, rewrite_view=view_text)
+    serving = start(config, settings_for, worker=args.worker)
     for front in serving.fronts:
         print(f"serving {front.uri}", flush=True)
     run_until_told(serving, parent=args.worker is not None)
     return 0
-
-
-def view_text(sql: str, outside: Callable[[str], str]) -> str:
-    """Return the text of a view with other names of databases.
-
-    :raises ValueError: it cannot be told what the text means.
-    """
-    from airflow_hive_federation.replication.metadata.view_text import Renaming, SqlContext, rewritten
-
-    # Whatever stands before a dot may be a database; what is none is not found as one.
-    for name in sorted({one.lower() for one in re.findall(r"`?(\w+)`?\s*\.", sql)}):
-        renaming = Renaming(source_database=name, target_database=outside(name))
-        sql = rewritten(sql, renaming, SqlContext(dialect="hive"))
-    return sql
 
 
 def _serve_by_several(args: argparse.Namespace, config: GatewayConfig) -> int:

@@ -10,13 +10,13 @@ from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.dispatch import Metastore
-from airflow_hive_federation.gateway.federation import Federation, Member
+from airflow_hive_federation.gateway.federation.owners import RemoteNames
+from airflow_hive_federation.gateway.federation.target import Federation, OnMissing, Remote
 from airflow_hive_federation.gateway.methods import Access
-from airflow_hive_federation.gateway.rules import EVERYTHING, Exposure, Patterns, Rule, Rules
+from airflow_hive_federation.gateway.rules import EVERYTHING, Exposure, Rule, Rules
 from airflow_hive_federation.gateway.sections import read_section
 from airflow_hive_federation.gateway.thrift_front import ThriftSettings
 from airflow_hive_federation.gateway.upstream import Upstream
-from airflow_hive_federation.gateway.view_names import ViewText
 from airflow_hive_federation.metastore.message_bounds import MAX_MESSAGE_BYTES
 from airflow_hive_federation.metastore.settings import (
     KerberosSettings,
@@ -157,35 +157,53 @@ class FederatedSection(UpstreamSection):
     """A metastore beside the primary one (``[[federated]]``); it has the keys of ``[upstream]``, too.
 
     :param name: names it in errors, logs and metrics.
-    :param prefix: in front of its databases, as clients know them; ``<name>_`` by default.
-    :param databases: patterns of its databases that are to be seen.
+    :param prefix: in front of its databases, as clients know them; ``<name>_`` if there are no ``names`` and
+        no ``tables``.
+    :param databases: patterns of its databases that are to be seen under the prefix.
+    :param names: names of its databases for clients → its own.
+    :param tables: names of single tables for clients, ``database.table`` in a database of ``[upstream]`` →
+        its own.
     :param access: classes of methods that go to it.
+    :param timeout_s: seconds that it has for a whole answer.
     """
 
     name: str
     prefix: str = ""
     databases: tuple[str, ...] = ("*",)
+    names: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
     access: tuple[Access, ...] = (Access.READ,)
+    timeout_s: float = 30.0
 
-    def member(self, resolve: Resolve) -> Member:
+    def remote(self, resolve: Resolve) -> Remote:
         """Return the metastore as the federation knows it."""
-        return Member(
-            name=self.name,
-            prefix=(self.prefix or f"{self.name}_").lower(),
-            metastore=self.metastore(self.name, resolve),
-            databases=Patterns(self.databases),
-            access=frozenset(self.access),
+        default = None if self.names or self.tables else f"{self.name}_".lower()
+        return Remote(
+            target=self.metastore(self.name, resolve),
+            names=RemoteNames(
+                databases=self.names, tables=self.tables, prefix=self.prefix or default, shown=self.databases
+            ),
+            timeout_s=self.timeout_s,
+            writable=Access.WRITE in self.access,
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class FederationSection:
-    """How several metastores are asked at once (``[federation]``).
+    """How several metastores are one (``[federation]``).
 
-    :param part_timeout_s: seconds that each is given for its part of a list.
+    :param transactions_of: name of the metastore whose transactions clients get; ``main`` is ``[upstream]``.
+    :param on_missing: what becomes of a list if a metastore does not answer for its part: ``fail``, or
+        ``partial``, which logs and counts the gap.
+    :param part_timeout_s: seconds that each other metastore is given for its part of a list.
+    :param follow_links: remotes that ``[upstream]`` has recorded, and whose URIs are those of a federated
+        metastore, are asked there.
     """
 
+    transactions_of: str = "main"
+    on_missing: OnMissing = OnMissing.FAIL
     part_timeout_s: float = 5.0
+    follow_links: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,10 +249,9 @@ class GatewayConfig:
     metrics: MetricsSection | None = None
     log: LogSection = field(default_factory=LogSection)
 
-    def target(self, resolve: Resolve, rewrite_view: ViewText | None = None) -> Metastore | Federation:
+    def target(self, resolve: Resolve) -> Metastore | Federation:
         """Make the way to the metastores; nothing is connected yet.
 
-        :param rewrite_view: writes texts of views of federated metastores with the clients' names.
         :raises ConfigurationError: one cannot be reached as the file has it.
         """
         primary = self.upstream.metastore("main", resolve)
@@ -242,9 +259,11 @@ class GatewayConfig:
             return primary
         return Federation(
             primary,
-            [one.member(resolve) for one in self.federated],
+            {one.name: one.remote(resolve) for one in self.federated},
+            transactions_of=self.federation.transactions_of,
+            on_missing=self.federation.on_missing,
             part_timeout_s=self.federation.part_timeout_s,
-            rewrite_view=rewrite_view,
+            follow_links=self.federation.follow_links,
         )
 
     def decisions(self) -> Rules:

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.config import GatewayConfig, Resolve
 from airflow_hive_federation.gateway.dispatch import Gateway, access_log
+from airflow_hive_federation.gateway.federation.target import Federation
 from airflow_hive_federation.gateway.handler import Handler
 from airflow_hive_federation.gateway.metrics import Metrics, MetricsServer
 from airflow_hive_federation.gateway.sections import read_section
 from airflow_hive_federation.gateway.thrift_front import ThriftFront
-from airflow_hive_federation.gateway.view_names import ViewText
 
 log = logging.getLogger(__name__)
 
@@ -56,22 +56,15 @@ class Serving:
         self.target.close()
 
 
-def start(
-    config: GatewayConfig,
-    resolve: Resolve,
-    *,
-    worker: int | None = None,
-    rewrite_view: ViewText | None = None,
-) -> Serving:
+def start(config: GatewayConfig, resolve: Resolve, *, worker: int | None = None) -> Serving:
     """Start the fronts of this process.
 
     :param worker: number of the process among several that share the ports; ``None`` is alone.
-    :param rewrite_view: writes texts of views of federated metastores with the clients' names.
     :raises ConfigurationError: a port is taken, certificates cannot be used, or the file asks for what is
         not installed.
     """
     _log_calls(config.log.access)
-    target = config.target(resolve, rewrite_view)
+    target = config.target(resolve)
     metrics = Metrics(worker=str(worker or 0))
     handler = Gateway(target, config.decisions(), aliases=config.aliases, metrics=metrics)
     serving = Serving(handler, target, [], None)
@@ -163,7 +156,7 @@ def _measure(metrics: Metrics, serving: Serving) -> None:
         return {one.name: one.open_connections for one in serving.target.upstreams}
 
     def missing() -> dict[str, float]:
-        return dict(getattr(serving.target, "missing", {}))
+        return dict(serving.target.missing.counts) if isinstance(serving.target, Federation) else {}
 
     metrics.gauge("missing_parts_total", "Parts left out of lists.", "upstream", missing, total=True)
     metrics.gauge("client_connections", "Clients connected.", "front", clients)
