@@ -308,7 +308,7 @@ class CyclicRemoteError(RemoteError):
 
 
 class RemoteUnsupportedError(RemoteError):
-    """What cannot be linked: a view, a table kept by a storage handler, whatever lies behind gRPC so far."""
+    """What cannot be linked: a view, a table kept by a storage handler."""
 
 
 class RemoteDroppedError(RemoteError):

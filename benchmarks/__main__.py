@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from benchmarks import machine, results
@@ -26,6 +27,9 @@ IDS = (
     *BOOTSTRAPS,
     *INCREMENTS,
     "external",
+    "grpc-services",
+    "gateway",
+    "grpc",
 )
 _BUILD = Path(__file__).resolve().parent.parent / "build"
 
@@ -42,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
     # Kept apart: a quick run's ratios say nothing about the aims.
     path = args.output or _BUILD / ("bench.json" if args.scale == "full" else f"bench-{args.scale}.json")
     found: list[results.Result] = []
-    for result in _measure(args, args.ids or IDS, say):
+    for result in chain(_measure(args, args.ids or IDS, say), _gateways(args, args.ids or IDS, say)):
         found.append(result)
         results.append(path, [result])
         print(results.table([result]).splitlines()[1], flush=True)
@@ -103,6 +107,10 @@ def _measure(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> It
         with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
             bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
             yield from of_increments.run(bench, increments)
+    yield from _later_parts(args, parts, say)
+
+
+def _later_parts(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> Iterator[results.Result]:
     if "external" in parts:
         from benchmarks import external
         from benchmarks.bootstrap import Setting
@@ -110,6 +118,23 @@ def _measure(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> It
         with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
             bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
             yield from external.run(bench)
+    if "gateway" in parts:
+        from benchmarks import gateway
+        from benchmarks.remotes import Setting as Federated
+
+        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
+            yield from gateway.run(Federated(tables=0, directory=Path(directory), say=say))
+    if "grpc-services" in parts:
+        from benchmarks import grpc_services
+
+        yield from grpc_services.run(say)
+
+
+def _gateways(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> Iterator[results.Result]:
+    if "grpc" in parts:
+        from benchmarks import grpc_calls
+
+        yield grpc_calls.run(1000 if args.scale == "full" else 100, say)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
+from tests.examples import DEFAULT
 from tests.skips import pytest_configure, pytest_sessionfinish, pytest_terminal_summary
 
 __all__ = ["pytest_configure", "pytest_sessionfinish", "pytest_terminal_summary"]
@@ -31,7 +32,11 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 
 # How long an example takes is the machine's business; one that fails is told in a form to repeat it by.
 settings.register_profile(
-    "suite", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "suite",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+    max_examples=DEFAULT,
 )
 settings.load_profile("suite")
 

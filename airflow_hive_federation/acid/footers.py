@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyarrow import orc, parquet
 
+from airflow_hive_federation.acid.orc.tail import read_tail
 from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
@@ -99,9 +100,13 @@ def check_acid(file: orc.ORCFile, path: str) -> None:
 def _opened(path: str, options: Mapping[str, Any] | None) -> Iterator[orc.ORCFile]:
     filesystem, name = open_filesystem(path, options)
     with storage_errors(path):
-        source = local_path(path) or filesystem.open(name, "rb")
+        local = local_path(path)
+        source = filesystem.open(name, "rb")
         try:
-            yield orc.ORCFile(source)
+            # pyarrow's reader believes the tail, and ends the process by some that are damaged.
+            read_tail(source, path)
+            source.seek(0)
+            yield orc.ORCFile(local or source)
         except pa.ArrowException as error:
             raise AcidFormatError(f"{path} is not a whole ORC file: {error}.", path=path) from error
         except OSError as error:
@@ -110,5 +115,4 @@ def _opened(path: str, options: Mapping[str, Any] | None) -> Iterator[orc.ORCFil
                 raise
             raise AcidFormatError(f"{path} is not a whole ORC file: {error}.", path=path) from error
         finally:
-            if not isinstance(source, str):
-                source.close()
+            source.close()

@@ -1,19 +1,64 @@
-"""The factory of metastores behind a gRPC gateway: its name is known, and refused until there is one."""
+"""The factory of Hive metastores behind a gRPC gateway.
+
+Tokens, key files and client classes are not among the properties: whoever may alter a table's parameters
+would choose the host that sees them, or what a worker imports. An Airflow connection has them.
+"""
 
 from __future__ import annotations
 
-from typing import NoReturn
+from collections.abc import Mapping
+from dataclasses import replace
 
-from airflow_hive_federation.catalog.factories import Factory, Opening
-from airflow_hive_federation.errors import RemoteUnsupportedError
+from airflow_hive_federation.catalog.factories import CONNECTION, Factory, Opening
+from airflow_hive_federation.catalog.hive import HiveCatalog
+from airflow_hive_federation.catalog.thrift import TIMEOUT, URIS, metastore_settings
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.metastore.grpc_settings import PLAINTEXT
+
+#: As the design has it.
+METASTORE_URIS = "metastore.uris"
 
 
-def _refuse(opening: Opening) -> NoReturn:
-    raise RemoteUnsupportedError(
-        f"Remote {opening.remote}: metastores behind gRPC cannot be reached yet.",
-        remedy="Use VIA 'thrift', or 'ssh' where there is no direct way.",
-        remote=opening.remote,
-    )
+def grpc_catalog_settings(opening: Opening) -> MetastoreSettings:
+    """Settings of the remote metastore.
+
+    :raises ConfigurationError: if a property has no possible value, or a URI is not of gRPC.
+    """
+    properties = dict(opening.properties)
+    if METASTORE_URIS in properties:
+        if properties.get(URIS, properties[METASTORE_URIS]) != properties[METASTORE_URIS]:
+            raise ConfigurationError(
+                f"The properties {URIS!r} and {METASTORE_URIS!r} differ.", remedy="Give one of them."
+            )
+        properties[URIS] = properties.pop(METASTORE_URIS)
+    settings = metastore_settings(replace(opening, properties=properties))
+    others = [one for one in settings.endpoints() if not one.is_grpc]
+    if others:
+        raise ConfigurationError(
+            f"Remote {opening.remote} is VIA 'grpc', and {others[0]} is not of gRPC.",
+            remedy="Write grpc://host:port, or VIA 'thrift'.",
+        )
+    return _with_plaintext(settings, properties)
 
 
-GRPC = Factory(name="grpc", class_names=(), properties={}, prefixes=("",), open=_refuse)
+def _with_plaintext(settings: MetastoreSettings, properties: Mapping[str, str]) -> MetastoreSettings:
+    if properties.get(PLAINTEXT, "").lower() != "true":
+        return settings
+    return replace(settings, grpc=replace(settings.grpc, plaintext=True))
+
+
+GRPC = Factory(
+    name="grpc",
+    class_names=("GrpcHiveMetastoreClientFactory",),
+    properties={
+        URIS: "URIs of the gateway, comma-separated: grpc://a:9084,grpc://b:9084",
+        METASTORE_URIS: f"the same as {URIS}",
+        CONNECTION: "id of an Airflow connection of type hive_federation, instead of URIs",
+        TIMEOUT: "time a call may take, its whole answer included (120s)",
+        "metastore.catalog.default": "Hive catalog of the remote (hive)",
+        PLAINTEXT: "true to do without TLS off loopback as well",
+    },
+    required=((URIS, METASTORE_URIS, CONNECTION),),
+    open=lambda opening: HiveCatalog(grpc_catalog_settings(opening)),
+)

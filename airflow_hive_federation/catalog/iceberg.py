@@ -124,6 +124,8 @@ class IcebergCatalog(IcebergTableCatalog):
         """
         try:
             found = self._tables(database)
+            for names in found.values():
+                _refuse_alike(database, names)
             with _translated(f"namespace {database}"):
                 self._name_nested(database, self._namespace(database))
             return sorted(found)
@@ -131,39 +133,36 @@ class IcebergCatalog(IcebergTableCatalog):
             return []
 
     def get_table(self, database: str, table: str) -> types.Table:
-        """See :meth:`.roles.Reader.get_table`."""
+        """See :meth:`.roles.Reader.get_table`.
+
+        :raises InvalidObjectError: two tables whose names Hive cannot tell apart.
+        """
         named = self._tables(database).get(table.lower())
         if named is None:
             raise NoSuchObjectError(f"Iceberg has no table {database}.{table}.")
-        return self._entry(database, table, named)
+        return self._entry(database, table, _refuse_alike(database, named))
 
     def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
         """See :meth:`.roles.Reader.get_tables`."""
         there = self._tables(database)
-        named = [(name, there[name.lower()]) for name in names if name.lower() in there]
+        named = [
+            (name, _refuse_alike(database, there[name.lower()])) for name in names if name.lower() in there
+        ]
         return [self._entry(database, name, one) for name, one in named]
 
     def _entry(self, database: str, table: str, named: tuple[str, ...]) -> types.Table:
         with _translated(f"{database}.{table}"):
             return _entry(database, table, self._catalog.load_table(named))
 
-    def _tables(self, database: str) -> dict[str, tuple[str, ...]]:
+    def _tables(self, database: str) -> dict[str, list[tuple[str, ...]]]:
         """Iceberg's names of a namespace's tables, by their names in lower case.
 
         :raises NoSuchObjectError: if there is no such namespace.
-        :raises InvalidObjectError: two tables whose names Hive cannot tell apart.
         """
-        found: dict[str, tuple[str, ...]] = {}
+        found: dict[str, list[tuple[str, ...]]] = {}
         with _translated(f"namespace {database}"):
             for one in self._catalog.list_tables(self._namespace(database)):
-                lower = str(one[-1]).lower()
-                if lower in found:
-                    raise InvalidObjectError(
-                        f"Iceberg's namespace {database} has tables {found[lower][-1]} and {one[-1]}, whose "
-                        "names are one to Hive.",
-                        remedy="Rename one of them, or link the other tables one by one.",
-                    )
-                found[lower] = tuple(map(str, one))
+                found.setdefault(str(one[-1]).lower(), []).append(tuple(map(str, one)))
         return found
 
     def _namespace(self, database: str) -> tuple[str, ...]:
@@ -210,6 +209,20 @@ class IcebergCatalog(IcebergTableCatalog):
             return AVAILABLE_CATALOGS[found](name, properties)
 
 
+def _refuse_alike(database: str, named: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the only one of the tables that have a name in lower case.
+
+    :raises InvalidObjectError: if there are several.
+    """
+    if len(named) > 1:
+        raise InvalidObjectError(
+            f"Iceberg's namespace {database} has tables {' and '.join(one[-1] for one in named)}, whose "
+            "names are one to Hive.",
+            remedy="Rename one of them, or link the other tables one by one.",
+        )
+    return named[0]
+
+
 def newest_metadata(path: str) -> str:
     """The newest metadata file of a table that has only a path.
 
@@ -239,8 +252,8 @@ def _entry(database: str, name: str, table: Any) -> types.Table:
 
     converter = SchemaToHiveConverter(hive2_compatible=False)
     columns = [
-        types.FieldSchema(name=field.name.lower(), type=visit(field.field_type, converter), comment=field.doc)
-        for field in table.schema().fields
+        types.FieldSchema(name=named, type=visit(field.field_type, converter), comment=field.doc)
+        for named, field in zip(_column_names(table.schema().fields), table.schema().fields, strict=True)
     ]
     return types.Table(
         dbName=database.lower(),
@@ -266,6 +279,13 @@ def _entry(database: str, name: str, table: Any) -> types.Table:
             "uuid": str(table.metadata.table_uuid),
         },
     )
+
+
+def _column_names(fields: Sequence[Any]) -> list[str]:
+    """Names as Hive keeps them; Iceberg's own if two of them are one to Hive, for whoever refuses them."""
+    names = [str(field.name) for field in fields]
+    lower = [name.lower() for name in names]
+    return lower if len(set(lower)) == len(lower) else names
 
 
 @contextmanager

@@ -58,7 +58,6 @@ class Catalogs:
 
         :param remote: name of the remote, for errors.
         :raises ConfigurationError: if the factory or its properties are none.
-        :raises RemoteUnsupportedError: for ``grpc``, which is not there yet.
         """
         factory = self.factory(via)
         factory.check(properties)

@@ -10,6 +10,9 @@ from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.dispatch import Metastore
+from airflow_hive_federation.gateway.federation.owners import RemoteNames
+from airflow_hive_federation.gateway.federation.target import Federation, OnMissing, Remote
+from airflow_hive_federation.gateway.methods import Access
 from airflow_hive_federation.gateway.rules import EVERYTHING, Exposure, Rule, Rules
 from airflow_hive_federation.gateway.sections import read_section
 from airflow_hive_federation.gateway.thrift_front import ThriftSettings
@@ -26,7 +29,10 @@ from airflow_hive_federation.tunnel.tunnel import Tunnel
 
 #: From the id of an Airflow connection, or comma-separated URIs, to settings.
 Resolve = Callable[[str], MetastoreSettings]
-_SECTIONS = ("thrift", "grpc", "upstream", "rule", "expose", "aliases", "metrics", "log")
+_SECTIONS = (
+    *("thrift", "grpc", "upstream", "federated", "federation"),
+    *("rule", "expose", "aliases", "metrics", "log"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +106,22 @@ class UpstreamSection:
             dialer=self._tunnel(),
         )
 
+    def metastore(self, name: str, resolve: Resolve) -> Metastore:
+        """Return the way to it.
+
+        :raises ConfigurationError: as :meth:`settings`.
+        """
+        settings = self.settings(resolve)
+        options: dict[str, Any] = {
+            "impersonate": self.impersonate,
+            "max_connections": self.max_connections,
+            "idle_s": self.idle_s,
+        }
+        reading = None
+        if self.read_only_uris:
+            reading = Upstream(f"{name}, read-only", replace(settings, uris=self.read_only_uris), **options)
+        return Metastore(Upstream(name, settings, **options), reading)
+
     def _tls(self) -> TlsSettings | None:
         if self.ca_file is None and self.cert_file is None:
             return None
@@ -131,6 +153,60 @@ class UpstreamSection:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FederatedSection(UpstreamSection):
+    """A metastore beside the primary one (``[[federated]]``); it has the keys of ``[upstream]``, too.
+
+    :param name: names it in errors, logs and metrics.
+    :param prefix: in front of its databases, as clients know them; ``<name>_`` if there are no ``names`` and
+        no ``tables``.
+    :param databases: patterns of its databases that are to be seen under the prefix.
+    :param names: names of its databases for clients → its own.
+    :param tables: names of single tables for clients, ``database.table`` in a database of ``[upstream]`` →
+        its own.
+    :param access: classes of methods that go to it.
+    :param timeout_s: seconds that it has for a whole answer.
+    """
+
+    name: str
+    prefix: str = ""
+    databases: tuple[str, ...] = ("*",)
+    names: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
+    access: tuple[Access, ...] = (Access.READ,)
+    timeout_s: float = 30.0
+
+    def remote(self, resolve: Resolve) -> Remote:
+        """Return the metastore as the federation knows it."""
+        default = None if self.names or self.tables else f"{self.name}_".lower()
+        return Remote(
+            target=self.metastore(self.name, resolve),
+            names=RemoteNames(
+                databases=self.names, tables=self.tables, prefix=self.prefix or default, shown=self.databases
+            ),
+            timeout_s=self.timeout_s,
+            writable=Access.WRITE in self.access,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FederationSection:
+    """How several metastores are one (``[federation]``).
+
+    :param transactions_of: name of the metastore whose transactions clients get; ``main`` is ``[upstream]``.
+    :param on_missing: what becomes of a list if a metastore does not answer for its part: ``fail``, or
+        ``partial``, which logs and counts the gap.
+    :param part_timeout_s: seconds that each other metastore is given for its part of a list.
+    :param follow_links: remotes that ``[upstream]`` has recorded, and whose URIs are those of a federated
+        metastore, are asked there.
+    """
+
+    transactions_of: str = "main"
+    on_missing: OnMissing = OnMissing.FAIL
+    part_timeout_s: float = 5.0
+    follow_links: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExposeSection:
     """What clients see at all (``[expose]``)."""
 
@@ -157,11 +233,14 @@ class LogSection:
 class GatewayConfig:
     """The whole file.
 
-    :param upstreams: metastores by their names; ``[upstream]`` alone is called ``main``.
+    :param upstream: the metastore behind the gateway, called ``main``.
+    :param federated: others beside it.
     :param grpc: the section of the gRPC front, which reads it; ``None`` is no gRPC.
     """
 
     upstream: UpstreamSection
+    federated: tuple[FederatedSection, ...] = ()
+    federation: FederationSection = field(default_factory=FederationSection)
     thrift: ThriftSettings | None = field(default_factory=ThriftSettings)
     grpc: Mapping[str, Any] | None = None
     rules: tuple[Rule, ...] = (EVERYTHING,)
@@ -170,22 +249,22 @@ class GatewayConfig:
     metrics: MetricsSection | None = None
     log: LogSection = field(default_factory=LogSection)
 
-    def target(self, resolve: Resolve) -> Metastore:
-        """Make the way to the metastore; nothing is connected yet.
+    def target(self, resolve: Resolve) -> Metastore | Federation:
+        """Make the way to the metastores; nothing is connected yet.
 
-        :raises ConfigurationError: it cannot be reached as the file has it.
+        :raises ConfigurationError: one cannot be reached as the file has it.
         """
-        section = self.upstream
-        settings = section.settings(resolve)
-        options: dict[str, Any] = {
-            "impersonate": section.impersonate,
-            "max_connections": section.max_connections,
-            "idle_s": section.idle_s,
-        }
-        reading = None
-        if section.read_only_uris:
-            reading = Upstream("main, read-only", replace(settings, uris=section.read_only_uris), **options)
-        return Metastore(Upstream("main", settings, **options), reading)
+        primary = self.upstream.metastore("main", resolve)
+        if not self.federated:
+            return primary
+        return Federation(
+            primary,
+            {one.name: one.remote(resolve) for one in self.federated},
+            transactions_of=self.federation.transactions_of,
+            on_missing=self.federation.on_missing,
+            part_timeout_s=self.federation.part_timeout_s,
+            follow_links=self.federation.follow_links,
+        )
 
     def decisions(self) -> Rules:
         """Return the rules."""
@@ -223,6 +302,8 @@ def config_of(values: Mapping[str, Any]) -> GatewayConfig:
         raise ConfigurationError("[rule] is a section.", remedy="Write [[rule]]: there may be several.")
     return GatewayConfig(
         upstream=read_section(UpstreamSection, "upstream", values.get("upstream", {})),
+        federated=_federated(values.get("federated", [])),
+        federation=read_section(FederationSection, "federation", values.get("federation", {})),
         thrift=None if thrift is False else read_section(ThriftSettings, "thrift", thrift),
         grpc=values.get("grpc"),
         rules=tuple(read_section(Rule, "rule", one) for one in rules) or (EVERYTHING,),
@@ -231,6 +312,18 @@ def config_of(values: Mapping[str, Any]) -> GatewayConfig:
         metrics=read_section(MetricsSection, "metrics", values["metrics"]) if "metrics" in values else None,
         log=read_section(LogSection, "log", values.get("log", {})),
     )
+
+
+def _federated(values: Any) -> tuple[FederatedSection, ...]:
+    if not isinstance(values, list):
+        raise ConfigurationError(
+            "[federated] is a section.", remedy="Write [[federated]]: there may be more."
+        )
+    found = tuple(read_section(FederatedSection, "federated", one) for one in values)
+    names = ["main", *(one.name for one in found)]
+    if len(set(names)) < len(names):
+        raise ConfigurationError(f"[[federated]] has a name twice: {', '.join(names)}.", remedy="Rename one.")
+    return found
 
 
 def _aliases(values: Any) -> dict[str, str]:

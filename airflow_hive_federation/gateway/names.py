@@ -6,7 +6,7 @@ another one sees: where in a message a database is named, and which table beside
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
@@ -25,8 +25,10 @@ _TABLES_WORDS = """
     table table_name tableName tablename tableNames tbl_name tbl_names tblName tblname tblNames
 """
 _TABLES = frozenset(_TABLES_WORDS.split())
-#: ``database.table`` as one text.
-_QUALIFIED = frozenset({"fullTableName", "fullTableNames", "tablesUsed"})
+#: ``database.table`` as one text; that of valid write ids goes on behind a colon.
+_QUALIFIED = frozenset(
+    {"fullTableName", "fullTableNames", "tablesUsed", "validWriteIdList", "validWriteIdlist"}
+)
 #: Of these, ``name`` is a database.
 _NAME_IS_DATABASE = frozenset(
     {"Database", "DropDatabaseRequest", "GetDatabaseRequest", "drop_database_args", "get_database_args"}
@@ -61,12 +63,14 @@ class Reference:
     :param table: lower-case name; ``None`` where the database itself, or all of it, is meant.
     :param text: where the database is named.
     :param qualified: the text is ``database.table``.
+    :param table_text: where the table is named, if that is another text.
     """
 
     database: str
     table: str | None
     text: Text
     qualified: bool = False
+    table_text: Text | None = None
 
 
 def references(data: bytes, position: int, kind: type[Struct]) -> list[Reference]:
@@ -86,13 +90,29 @@ def renamed(data: bytes, found: Sequence[Reference], rename: Callable[[str], str
 
     :param rename: takes a lower-case name, and returns the one to write, or the same one.
     """
+    return replaced(data, [(one, rename(one.database), one.table) for one in found])
+
+
+def replaced(data: bytes, names: Iterable[tuple[Reference, str, str | None]]) -> bytes:
+    """Return the message with other names of databases and tables.
+
+    :param names: of each reference, the database and the table to write.
+    """
+    edits: dict[int, tuple[int, str]] = {}
+    for one, database, table in names:
+        # A database beside several tables is one text.
+        if one.qualified and (database, table) != (one.database, one.table):
+            edits[one.text.start] = one.text.end, _qualified_text(one.text.value, database, table or "")
+        elif not one.qualified and database != one.database:
+            before, mark, _ = one.text.value.rpartition("#")
+            edits[one.text.start] = one.text.end, f"{before}{mark}{database}"
+        if one.table_text is not None and table != one.table:
+            edits[one.table_text.start] = one.table_text.end, table or ""
     parts: list[bytes] = []
     done = 0
-    # A database beside several tables is one text.
-    for one in sorted({one.text.start: one for one in found}.values(), key=lambda one: one.text.start):
-        if (name := rename(one.database)) != one.database:
-            parts += [data[done : one.text.start], text_bytes(_with_database(one, name))]
-            done = one.text.end
+    for start, (end, text) in sorted(edits.items()):
+        parts += [data[done:start], text_bytes(text)]
+        done = end
     return b"".join([*parts, data[done:]]) if parts else data
 
 
@@ -110,11 +130,10 @@ def catalog_of(text: str) -> str | None:
     return text[1:].partition("#")[0] if text.startswith("@") else None
 
 
-def _with_database(one: Reference, name: str) -> str:
-    if one.qualified:
-        return name + one.text.value[one.text.value.index(".") :]
-    before, mark, _ = one.text.value.rpartition("#")
-    return f"{before}{mark}{name}"
+def _qualified_text(text: str, database: str, table: str) -> str:
+    name, colon, rest = text.partition(":")
+    catalog = name.split(".")[:-2]
+    return ".".join([*catalog, database, table]) + colon + rest
 
 
 class _Finder:
@@ -217,9 +236,9 @@ class _Finder:
             prefix = next((one for one in _PAIRS if field.startswith(one)), "")
             beside = [table for name, table in tables if _prefix(name) == prefix]
             name = bare_database(text.value)
-            self._found += [Reference(name, table.value.lower(), text) for table in beside] or [
-                Reference(name, None, text)
-            ]
+            self._found += [
+                Reference(name, table.value.lower(), text, table_text=table) for table in beside
+            ] or [Reference(name, None, text)]
 
 
 def _prefix(field: str) -> str:
@@ -227,8 +246,9 @@ def _prefix(field: str) -> str:
 
 
 def _qualified(text: Text) -> Reference:
-    database, _, table = text.value.rpartition(".")
-    return Reference(database.rpartition(".")[2].lower(), table.lower(), text, qualified="." in text.value)
+    # Hive writes ``null`` for the name of a list of write ids that is of no table.
+    database, dot, table = text.value.partition(":")[0].rpartition(".")
+    return Reference(database.rpartition(".")[2].lower(), table.lower(), text, qualified=bool(dot))
 
 
 def _role(kind: type[Struct], field: str) -> str | None:

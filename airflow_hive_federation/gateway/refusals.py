@@ -49,6 +49,7 @@ _STATUSES: tuple[tuple[type[errors.HiveFederationError], Status], ...] = (
     (errors.MetastoreAuthenticationError, Status.UNAVAILABLE),
     (errors.MetastoreProtocolError, Status.UNAVAILABLE),
     (errors.TunnelError, Status.UNAVAILABLE),
+    (errors.RemoteUnavailableError, Status.UNAVAILABLE),
 )
 
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.config import GatewayConfig, Resolve
 from airflow_hive_federation.gateway.dispatch import Gateway, access_log
+from airflow_hive_federation.gateway.federation.target import Federation
 from airflow_hive_federation.gateway.handler import Handler
 from airflow_hive_federation.gateway.metrics import Metrics, MetricsServer
 from airflow_hive_federation.gateway.sections import read_section
@@ -154,6 +155,10 @@ def _measure(metrics: Metrics, serving: Serving) -> None:
     def upstream() -> dict[str, float]:
         return {one.name: one.open_connections for one in serving.target.upstreams}
 
+    def missing() -> dict[str, float]:
+        return dict(serving.target.missing.counts) if isinstance(serving.target, Federation) else {}
+
+    metrics.gauge("missing_parts_total", "Parts left out of lists.", "upstream", missing, total=True)
     metrics.gauge("client_connections", "Clients connected.", "front", clients)
     metrics.gauge("refused_connections_total", "Clients refused at the limit.", "front", refused, total=True)
     metrics.gauge("upstream_connections", "Connections to metastores.", "upstream", upstream)
@@ -170,6 +175,8 @@ def _metrics_server(metrics: Metrics, host: str, port: int) -> MetricsServer:
 
 def _log_calls(where: str | None) -> None:
     if where is None:
+        # Whatever level the other loggers have.
+        access_log.setLevel(logging.WARNING)
         return
     try:
         handler = logging.StreamHandler() if where == "-" else logging.FileHandler(where, encoding="utf-8")

@@ -57,12 +57,12 @@ CONNECTION_TYPE: dict[str, Any] = {
         "uris": _field(
             "URIs",
             "Instead of host and port, several servers of one metastore, comma-separated: "
-            "thrift://a:9083,thrift://b:9083",
+            "thrift://a:9083,thrift://b:9083 (or grpc://a:9084,grpc://b:9084)",
         ),
         "transport": _field(
             "Transport",
             "How the metastore at host and port is spoken to",
-            enum=["thrift", "thrift+tls", "http", "https"],
+            enum=["thrift", "thrift+tls", "http", "https", "grpc", "grpc+tls"],
             default="thrift",
         ),
         "catalog": _field("Catalog", "Hive catalog that is meant where none is named", default="hive"),
@@ -82,6 +82,21 @@ CONNECTION_TYPE: dict[str, Any] = {
         "http_path": _field("HTTP path", "Path of the HTTP transport (/metastore)"),
         "http_bearer_token": _field(
             "HTTP bearer token", "Sent with every request of the HTTP transport", format="password"
+        ),
+        "grpc_plaintext": _field(
+            "gRPC without TLS",
+            "true to do without TLS off this machine as well",
+            enum=["false", "true"],
+            default="false",
+        ),
+        "grpc_token": _field("gRPC bearer token", "Sent with every call of gRPC", format="password"),
+        "grpc_jwt_file": _field("gRPC token file", "File with a bearer token, read for each call"),
+        "grpc_keyfile": _field(
+            "gRPC key file", "JSON key file of a service account, whose key signs the tokens"
+        ),
+        "grpc_audience": _field("gRPC audience", "Whom those tokens are meant for (hive-metastore)"),
+        "client_class": _field(
+            "Client class", "Dotted path of a subclass of MetastoreClient (metastore.custom.client.class)"
         ),
         "ssh_route": _field("SSH route", "user@host -> user@host, as many hops as there are"),
         "ssh_key_files": _field(

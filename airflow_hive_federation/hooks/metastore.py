@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         MetastoreSettings,
         PlainSettings,
     )
+    from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
 
 #: Extras of the connection; anything else is refused, so that a misspelt one is not silently ignored.
 #: Airflow hides values in its UI, API and logs by the extra's name: whatever is secret has one of the names
@@ -52,9 +53,15 @@ EXTRAS = frozenset(
         "ssh_passphrase",
         "storage_options",
         "secret_storage_options",
+        "grpc_plaintext",
+        "grpc_token",
+        "grpc_jwt_file",
+        "grpc_keyfile",
+        "grpc_audience",
+        "client_class",
     }
 )
-TRANSPORTS = ("thrift", "thrift+tls", "http", "https")
+TRANSPORTS = ("thrift", "thrift+tls", "http", "https", "grpc", "grpc+tls")
 
 #: Names of secret storage options that Airflow does not take for secrets.
 _SECRET_NAMES = frozenset({"account_key", "credential", "credentials", "sas", "session"})
@@ -170,6 +177,10 @@ def settings_from_connection(connection: Any) -> MetastoreSettings:
         from airflow_hive_federation.tunnel.tunnel import Tunnel
 
         optional["dialer"] = Tunnel(route)
+    if (grpc := _grpc(connection, extras)) is not None:
+        optional["grpc"] = grpc
+    if "client_class" in extras:
+        optional["client_class"] = extras["client_class"]
     return MetastoreSettings(
         uris=_uris(connection, extras),
         user=connection.login or None,
@@ -276,6 +287,31 @@ def _authentication(connection: Any, extras: Mapping[str, Any]) -> KerberosSetti
         client_principal=kerberos.get("kerberos_client_principal"),
         keytab=kerberos.get("kerberos_keytab"),
     )
+
+
+def _grpc(connection: Any, extras: Mapping[str, Any]) -> GrpcSettings | None:
+    from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
+
+    named = {
+        "grpc_token": "token",
+        "grpc_jwt_file": "token_file",
+        "grpc_keyfile": "service_account_keyfile",
+        "grpc_audience": "audience",
+    }
+    given: dict[str, Any] = {argument: extras[name] for name, argument in named.items() if name in extras}
+    if "grpc_token" in extras:
+        mask_secret(extras["grpc_token"])
+    if "grpc_plaintext" in extras:
+        told = str(extras["grpc_plaintext"]).lower()
+        if told not in {"true", "false"}:
+            raise ConfigurationError(
+                f"Connection {connection.conn_id!r}: the extra 'grpc_plaintext' is {told!r}.",
+                remedy="Write true or false.",
+                conn_id=connection.conn_id,
+            )
+        if told == "true":
+            given["plaintext"] = True
+    return GrpcSettings(**given) if given else None
 
 
 def _seconds(connection: Any, name: str, value: Any) -> float:

@@ -17,6 +17,7 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.ingest.errors import InvalidConnection
 from airflow_hive_federation.metastore import KerberosSettings, MetastoreSettings, TlsSettings
 from airflow_hive_federation.metastore.doctor import parse_duration_s
+from airflow_hive_federation.metastore.grpc_settings import grpc_properties
 
 logger = logging.getLogger(__name__)
 
@@ -54,12 +55,13 @@ def metastore_settings(conf: Mapping[str, str]) -> MetastoreSettings:
 
     :raises InvalidConnection: no metastore is named, or the settings do not go together.
     """
-    uris = [one.strip() for one in _value(conf, "thrift.uris", "uris").split(",") if one.strip()]
+    uris = [one.strip() for one in _uris(conf).split(",") if one.strip()]
     if not uris:
         raise InvalidConnection(
             "The configuration names no metastore.", remedy="Set metastore.thrift.uris to its URIs."
         )
     taken: dict[str, Any] = {"uris": tuple(uris)}
+    taken |= grpc_properties(conf)
     timeout = _value(conf, "client.socket.timeout")
     if timeout:
         taken["call_timeout_s"] = _seconds(timeout)
@@ -119,6 +121,11 @@ def _tls(conf: Mapping[str, str]) -> TlsSettings:
 def _value(conf: Mapping[str, str], name: str, older: str | None = None) -> str:
     names = (f"metastore.{name}", f"hive.metastore.{older or name}")
     return next((str(conf[one]).strip() for one in names if conf.get(one)), "")
+
+
+def _uris(conf: Mapping[str, str]) -> str:
+    # The design of the gRPC metastore has it without a prefix.
+    return _value(conf, "thrift.uris", "uris") or _value(conf, "uris")
 
 
 def _is_true(conf: Mapping[str, str], name: str) -> bool:

@@ -21,6 +21,8 @@ from airflow_hive_federation.metastore.calls.partitions import PartitionCalls
 from airflow_hive_federation.metastore.calls.transactions import TransactionCalls
 from airflow_hive_federation.metastore.compat import FALLBACKS, is_too_old
 from airflow_hive_federation.metastore.connection import Connection
+from airflow_hive_federation.metastore.grpc_streams import PARTITIONS, NotStreamed, stream_partitions
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.idl.service import METHODS
 from airflow_hive_federation.metastore.plugins import load_class
 from airflow_hive_federation.metastore.retry import is_idempotent
@@ -129,6 +131,18 @@ class MetastoreClient(PartitionCalls, TransactionCalls):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _streamed_partitions(self, database: str, table: str) -> Iterator[types.Partition]:
+        """See :meth:`.PartitionCalls._streamed_partitions`."""
+        if PARTITIONS in self._unsupported:
+            raise NotStreamed("the server offers no streams", offered=False)
+        channel, deadline = self._connected().channel, Deadline(self.settings.call_timeout_s)
+        try:
+            yield from stream_partitions(channel, deadline, self.settings.catalog, database, table)
+        except NotStreamed as error:
+            if not error.offered:
+                self._unsupported.add(PARTITIONS)
+            raise
 
     def _call(self, method: str, args: tuple[Any, ...]) -> Any:
         deadline: Deadline | None = None

@@ -17,7 +17,7 @@ from airflow_hive_federation.metastore.transport import Channel, Deadline, Forei
 #: The number of a method's result among the fields of its answer.
 _RESULT = 0
 #: A setting without a value is null, which Thrift sends as an answer without anything in it.
-_MAY_BE_NULL = frozenset({"get_config_value", "getMetaConf"})
+MAY_BE_NULL = frozenset({"get_config_value", "getMetaConf"})
 
 
 class Connection:
@@ -124,7 +124,7 @@ def _outcome(method: str, answer: Struct, channel: Channel) -> Any:
     for value in values.values():
         if isinstance(value, Fault):
             raise value
-    if "success" not in values and _RESULT in answer.thrift_spec and method not in _MAY_BE_NULL:
+    if "success" not in values and _RESULT in answer.thrift_spec and method not in MAY_BE_NULL:
         # As Java's client has it (``TApplicationException.MISSING_RESULT``).
         raise MalformedMessage("it holds neither a result nor an error")
     success = values.get("success")

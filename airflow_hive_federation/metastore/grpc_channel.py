@@ -17,6 +17,7 @@ from typing import Any
 
 try:
     import grpc
+    import grpc.experimental  # It is no part of grpc until it is imported.
 except ImportError as missing:
     from airflow_hive_federation.errors import ConfigurationError
 
@@ -154,6 +155,27 @@ class GrpcChannel:
         except ValueError:
             return True
 
+    def stream(self, path: str, request: bytes, deadline: Deadline) -> Iterator[bytes]:
+        """Call a method of another service of the gateway that answers in pieces; other calls may go on.
+
+        :param path: full path of the method.
+        :raises ForeignProtocol: the gateway has no such method, or did not accept the request.
+        :raises OSError: the stream broke, or the time is over.
+        :raises MetastoreAuthenticationError: the gateway does not accept who asks.
+        """
+        try:
+            call = self._channel.unary_stream(path)(
+                request, timeout=deadline.remaining_s(), metadata=self._metadata(renew=False)
+            )
+        except ValueError as error:
+            raise ConnectionAbortedError("the channel was closed") from error
+        try:
+            yield from call
+        except grpc.RpcError as error:
+            raise _translated(str(self._endpoint), error.code(), error.details() or "", None) from error
+        finally:
+            call.cancel()
+
     def interrupt(self) -> None:
         """End another thread's call, which is broken from then on; never fails."""
         self.close()
@@ -165,9 +187,7 @@ class GrpcChannel:
             self._close()
 
     def _ask(self, request: bytes, deadline: Deadline, *, renew: bool) -> Iterator[bytes]:
-        metadata = [(USER_KEY, self._user)]
-        if self._tokens is not None:
-            metadata.append(("authorization", f"Bearer {self._tokens.token(renew=renew)}"))
+        metadata = self._metadata(renew=renew)
         try:
             if not _is_long(request):
                 answer: Iterator[bytes] = iter(
@@ -184,6 +204,12 @@ class GrpcChannel:
         except StopIteration:
             raise ConnectionResetError("the gateway gave no answer") from None
         return answer
+
+    def _metadata(self, *, renew: bool) -> list[tuple[str, str]]:
+        metadata = [(USER_KEY, self._user)]
+        if self._tokens is not None:
+            metadata.append(("authorization", f"Bearer {self._tokens.token(renew=renew)}"))
+        return metadata
 
     def _value(self, data: bytes) -> bytes:
         try:

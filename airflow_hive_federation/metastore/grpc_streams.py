@@ -7,20 +7,54 @@ is a message so small that it is written by hand.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from airflow_hive_federation.errors import MetastoreAuthenticationError, MetastoreServerError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.struct import Struct
-from airflow_hive_federation.metastore.wire import from_bytes
+from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol
+from airflow_hive_federation.metastore.wire import WireFormatError, from_bytes
 
 S = TypeVar("S", bound=Struct)
 
 SERVICE = "hive_federation.metastore.v1.HiveMetastoreStreams"
+PARTITIONS = f"/{SERVICE}/stream_partitions"
 #: Number of the field of a piece that holds Thrift structs.
 THRIFT_NUMBER = 15
 #: ``as_thrift`` of each query.
 _AS_THRIFT = 7
 _LENGTH_DELIMITED = 2
+
+
+class NotStreamed(Exception):  # noqa: N818 - internal signal, never seen by callers
+    """The server offers no stream, or it broke: the list is read by calls."""
+
+    def __init__(self, reason: object, *, offered: bool = True) -> None:
+        super().__init__(str(reason))
+        self.offered = offered
+
+
+def stream_partitions(
+    channel: Any, deadline: Deadline, catalog: str, database: str, table: str
+) -> Iterator[types.Partition]:
+    """Yield all partitions of a table as they come.
+
+    :param channel: a channel of a client, of whatever kind.
+    :param deadline: end of the whole stream.
+    :raises NotStreamed: before the first partition or after any.
+    """
+    if (stream := getattr(channel, "stream", None)) is None:
+        raise NotStreamed("this is no channel to a gateway", offered=False)
+    try:
+        for piece in stream(PARTITIONS, partitions_query(catalog, database, table), deadline):
+            yield from structs(types.Partition, piece)
+    except ForeignProtocol as error:
+        raise NotStreamed(error, offered=False) from error
+    except (OSError, MetastoreAuthenticationError, MetastoreServerError) as error:
+        raise NotStreamed(error) from error
+    except (MalformedMessage, WireFormatError) as error:
+        raise NotStreamed(error, offered=False) from error
 
 
 def partitions_query(catalog: str, database: str, table: str) -> bytes:

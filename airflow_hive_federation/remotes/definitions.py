@@ -17,6 +17,7 @@ from typing import Any
 from airflow_hive_federation.metastore.calls.base import ENGINE
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.model.side_parameters import without_side_parameters
 from airflow_hive_federation.remotes.links import DEFINITION, EVENT, MEMBER, NAME, PATH, PREFIX, READ_BY
 
 #: The name is what engines show when they fail on it.
@@ -29,12 +30,12 @@ _PLAIN_SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 FORMAT = f"{PREFIX}format"
 ACCURATE = "COLUMN_STATS_ACCURATE"
 
-#: Parameters that belong to the remote, or that would make a local service act on its data.
+#: Parameters that belong to the remote, or that would make a local service act on its data; in lower case.
 _DROPPED = frozenset(
     {
-        ACCURATE,
-        "EXTERNAL",
-        "TRANSLATED_TO_EXTERNAL",
+        ACCURATE.lower(),
+        "external",
+        "translated_to_external",
         "auto.purge",
         "discover.partitions",
         "external.table.purge",
@@ -43,11 +44,11 @@ _DROPPED = frozenset(
         "partition.retention.period",
         "transactional",
         "transactional_properties",
-        "transient_lastDdlTime",
+        "transient_lastddltime",
     }
 )
 _COUNTED = frozenset({"numFiles", "numFilesErasureCoded", "numRows", "rawDataSize", "totalSize"})
-_DROPPED_PREFIXES = ("hive.federation.", "hive.repl.", "repl.", "compactor.", "compactorthreshold.")
+_DROPPED_PREFIXES = ("compactor.", "compactorthreshold.")
 _LINK_STATE = frozenset({NAME, PATH, EVENT, DEFINITION, MEMBER})
 
 
@@ -63,7 +64,17 @@ def why_not(table: Any) -> str | None:
         return f"it is kept by {handler}, not in files"
     if table.sd is None or not table.sd.location:
         return "it has no location"
+    if alike := _one_to_hive(table):
+        return f"its columns {alike} are one to Hive, which knows no upper case"
     return None
+
+
+def _one_to_hive(table: Any) -> str:
+    """Names of columns that differ in upper and lower case only."""
+    seen: dict[str, list[str]] = {}
+    for column in (*(table.sd.cols or []), *(table.partitionKeys or [])):
+        seen.setdefault(column.name.lower(), []).append(column.name)
+    return ", ".join(" and ".join(names) for names in seen.values() if len(names) > 1)
 
 
 def is_iceberg(table: Any) -> bool:
@@ -90,7 +101,7 @@ def local_table(table: Any, *, database: str, name: str, owner: str, link: Mappi
         tableName=name,
         owner=owner,
         tableType="EXTERNAL_TABLE",
-        sd=copy.deepcopy(table.sd),
+        sd=_storage(table.sd),
         partitionKeys=copy.deepcopy(table.partitionKeys or []),
         retention=table.retention,
     )
@@ -133,7 +144,7 @@ def local_partition(partition: Any, *, database: str, name: str, acid: bool) -> 
         dbName=database,
         tableName=name,
         createTime=partition.createTime,
-        sd=copy.deepcopy(partition.sd),
+        sd=_storage(partition.sd),
         parameters=_kept(partition.parameters),
     )
     if acid:
@@ -170,7 +181,7 @@ def digest(made: Any, table: Any) -> str:
     parameters = {
         key: value
         for key, value in (made.parameters or {}).items()
-        if key not in _LINK_STATE and key not in _DROPPED
+        if key not in _LINK_STATE and key.lower() not in _DROPPED
     }
     told = {
         "sd": described.get("sd"),
@@ -228,6 +239,14 @@ def _columns(sd: Any) -> list[tuple[str, str, str]]:
     return [(column.name.lower(), column.type, column.comment or "") for column in sd.cols or []]
 
 
+def _storage(remote: Any) -> Any:
+    made = copy.deepcopy(remote)
+    made.parameters = without_side_parameters(made.parameters)
+    if made.serdeInfo is not None:
+        made.serdeInfo.parameters = without_side_parameters(made.serdeInfo.parameters)
+    return made
+
+
 def _make_unreadable(sd: Any) -> None:
     sd.inputFormat = UNREADABLE
     sd.outputFormat = UNREADABLE
@@ -238,8 +257,8 @@ def _make_unreadable(sd: Any) -> None:
 def _kept(parameters: Mapping[str, str] | None) -> dict[str, str]:
     return {
         key: value
-        for key, value in (parameters or {}).items()
-        if key not in _DROPPED and not key.startswith(_DROPPED_PREFIXES)
+        for key, value in without_side_parameters(parameters).items()
+        if key.lower() not in _DROPPED and not key.lower().startswith(_DROPPED_PREFIXES)
     }
 
 

@@ -18,6 +18,8 @@ NAME = REMOTE_NAME
 VIA = f"{PREFIX}via"
 #: The properties, as a JSON object.
 PROPERTIES = f"{PREFIX}properties"
+#: Characters of the properties. Hive's own limit is that of its database, 4,000 to 32,672 (``PARAM_VALUE``).
+MAX_PROPERTIES = 1 << 16
 #: Of a table that a remote database brought with it: that has factory and properties.
 MEMBER = f"{PREFIX}member"
 #: Ids of the metastores that lie behind the link, the nearest first.
@@ -106,15 +108,12 @@ def link_of(kind: Kind, local: Name, parameters: Mapping[str, str] | None) -> Li
     if NAME not in found:
         return None
     try:
-        properties = bounded_json.loads(found.get(PROPERTIES, "{}"))
-        if not isinstance(properties, dict):
-            raise ValueError(f"{PROPERTIES} is no JSON object")
         return Link(
             kind=kind,
             local=local,
             remote=_parsed(kind, found[NAME]),
             via=found.get(VIA),
-            properties={str(name): str(value) for name, value in properties.items()},
+            properties=_properties(found.get(PROPERTIES, "{}")),
             member=found.get(MEMBER) == "true",
             path=tuple(one for one in found.get(PATH, "").split(",") if one),
             event_id=int(found[EVENT]) if EVENT in found else None,
@@ -158,8 +157,26 @@ def refuse_cycle(local: Name, remote: Name, path: tuple[str, ...], here: str | N
     )
 
 
+def _properties(text: str) -> dict[str, str]:
+    """Read properties that anybody who may alter the table has written.
+
+    :raises ValueError: if they are no JSON object of texts.
+    """
+    if len(text) > MAX_PROPERTIES:
+        raise ValueError(f"{PROPERTIES} has more than {MAX_PROPERTIES} characters")
+    try:
+        found = bounded_json.loads(text)
+    except ValueError:
+        # Somebody may have written a secret there: the text is not repeated, nor what the parser says of it.
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise ValueError(f"{PROPERTIES} is no JSON object of texts")
+    return found
+
+
 def _parsed(kind: Kind, text: str) -> Name:
-    parts = text.split(".")
-    if len(parts) != (1 if kind is Kind.DATABASE else 2) or not all(parts):
+    """Read a name; the levels of an Iceberg namespace are parted by dots, too."""
+    database, _, table = (text, "", None) if kind is Kind.DATABASE else text.rpartition(".")
+    if table == "" or not all(database.split(".")):
         raise ValueError(f"{NAME} is {text!r}")
-    return Name(database=parts[0], table=None if kind is Kind.DATABASE else parts[1])
+    return Name(database=database, table=table)

@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.model.side_parameters import SIDE_PREFIXES
 from airflow_hive_federation.replication.dump.contents import name_of
 from airflow_hive_federation.replication.metadata.definitions import TableKind, definition, table_kind
-from airflow_hive_federation.replication.target import markers
 
 #: What SHOW CREATE TABLE says that may differ between two equal tables.
-_PASSING = ("transient_lastDdlTime", "last_modified_", *sorted(markers.SIDE_PARAMETERS))
+_PASSING = ("transient_lastDdlTime", "last_modified_", *SIDE_PREFIXES, "'readonly'")
 
 
 @dataclass(frozen=True)

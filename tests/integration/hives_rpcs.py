@@ -24,6 +24,7 @@ STORAGE: dict[str, Any] = {
         "skewed_col_values": [{"string_lists": ["7"]}],
     },
 }
+MOVED = {**STORAGE, "location": "file:{warehouse}/{db}"}
 EXTERNAL = {"EXTERNAL": "TRUE", "é": "漢"}
 
 
@@ -40,7 +41,14 @@ def table(name: str, **more: Any) -> dict[str, Any]:
 
 
 def partition(day: str, **more: Any) -> dict[str, Any]:
-    return {"values": [day], "db_name": "{db}", "table_name": "t", "sd": STORAGE, "cat_name": "hive", **more}
+    return {
+        "values": [day],
+        "db_name": "{db}",
+        "table_name": "t",
+        "sd": STORAGE,
+        "cat_name": "hive",
+        **more,
+    }
 
 
 NAMES = {"db_name": "{db}", "tbl_name": "t"}
@@ -128,13 +136,13 @@ STEPS: list[Step] = [
                                "event_type": "PARTITION_EVENT_TYPE_LOAD_DONE"}),
     ("IsPartitionMarkedForEvent", {**NAMES, "part_vals": {"day": "a"},
                                    "event_type": "PARTITION_EVENT_TYPE_LOAD_DONE"}),
-    ("AlterPartition", {**NAMES, "new_part": partition("a", parameters={"x": "1"})}),
+    ("AlterPartition", {**NAMES, "new_part": partition("a", sd=MOVED, parameters={"x": "1"})}),
     ("AlterPartitionsReq", {"db_name": "{db}", "table_name": "t",
-                            "partitions": [partition("b", parameters={"x": "2"})]}),
+                            "partitions": [partition("b", sd=MOVED, parameters={"x": "2"})]}),
     ("RenamePartitionReq", {"cat_name": "hive", "db_name": "{db}", "table_name": "t", "part_vals": ["c"],
-                            "new_part": partition("cc")}),
+                            "new_part": partition("cc", sd=MOVED)}),
     ("GetPartitionsReq", {"cat_name": "hive", **NAMES}),
-    ("AlterTableReq", {"db_name": "{db}", "table_name": "t", "table": table("t", parameters={
+    ("AlterTableReq", {"db_name": "{db}", "table_name": "t", "table": table("t", sd=MOVED, parameters={
         **EXTERNAL, "comment": "changed"})}),
     ("GetTableReq", NAMES),
     ("UpdateTableColumnStatisticsReq", {"col_stats": [STATISTICS], "engine": "hive"}),

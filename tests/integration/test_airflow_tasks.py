@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections.abc import Iterator
+import queue
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from airflow_hive_federation.cli import demo_data
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException, TaskDeferred
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.metastore.idl import types
@@ -70,16 +71,43 @@ def deferred(**settings: Any) -> OpenTransactionsDrainTrigger:
     return caught.value.trigger
 
 
-def event_of(trigger: OpenTransactionsDrainTrigger, meanwhile: Any = None) -> dict[str, Any]:
-    """What the trigger yields; ``meanwhile`` runs after it has asked at least once."""
+class Asking:
+    """Counts what a trigger has asked, and lets a test wait for the next time.
+
+    :param monkeypatch: puts the counting in place.
+    :param trigger: asks in threads of its own.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, trigger: OpenTransactionsDrainTrigger) -> None:
+        self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+        ask = trigger._remaining
+
+        def counted(hook: HiveMetastoreHook) -> tuple[int, ...]:
+            try:
+                remaining = ask(hook)
+            except HiveFederationError:
+                self._answers.put("failed")
+                raise
+            self._answers.put("open" if remaining else "ended")
+            return remaining
+
+        monkeypatch.setattr(trigger, "_remaining", counted)
+
+    def until(self, answer: str) -> None:
+        """Wait until the trigger has been answered so, whatever it was answered before."""
+        while self._answers.get(timeout=120) != answer:
+            pass
+
+
+def event_of(
+    trigger: OpenTransactionsDrainTrigger, meanwhile: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
+    """What the trigger yields, while something else is done in a thread beside it."""
 
     async def run() -> dict[str, Any]:
         events = trigger.run()
         waiting = asyncio.ensure_future(anext(events))
-        if meanwhile:
-            await asyncio.sleep(0.5)
-            assert not waiting.done()
-            await asyncio.to_thread(meanwhile)
+        await asyncio.to_thread(meanwhile)
         return dict((await waiting).payload)
 
     return asyncio.run(run())
@@ -91,12 +119,18 @@ def test_without_open_transactions_nothing_is_deferred() -> None:
     assert found["event_id"] > 0
 
 
-def test_the_trigger_notices_the_end(tower: EmbeddedMetastore, open_txn: int) -> None:
+def test_the_trigger_notices_the_end(
+    tower: EmbeddedMetastore, open_txn: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trigger = deferred()
+    asking = Asking(monkeypatch, trigger)
+
     def commit() -> None:
+        asking.until("open")
         with connected(tower) as client:
             client.commit_txn(open_txn)
 
-    event = event_of(deferred(), commit)
+    event = event_of(trigger, commit)
     assert event["state"] == "ended"
     found = sensor().execute_complete({}, event)  # type: ignore[arg-type]
     assert (found["transactions"], found["aborted"]) == ([open_txn], [])
@@ -132,14 +166,18 @@ def test_the_trigger_survives_a_restart_of_the_metastore(
             make_table(client, DATABASE, "landings", partitioned=True)
             txn_id = demo_data.open_a_transaction(client, database=DATABASE, table="landings")
 
+        trigger = deferred()
+        asking = Asking(monkeypatch, trigger)
+
         def restart_and_commit() -> None:
+            asking.until("open")
             metastore.kill()
-            time.sleep(2.0)
+            asking.until("failed")
             metastore.restart()
             with connected(metastore) as again:
                 again.commit_txn(txn_id)
 
-        assert event_of(deferred(), restart_and_commit)["state"] == "ended"
+        assert event_of(trigger, restart_and_commit)["state"] == "ended"
 
 
 def test_a_database_that_is_not_there_fails_for_good() -> None:

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -97,6 +96,48 @@ def cleaned(source: EmbeddedMetastore, table: str, left: set[str]) -> bool:
         queue: Any = client.call("show_compact", types.ShowCompactRequest())
     waiting = [one for one in queue.compacts if one.state not in ("succeeded", "failed", "refused")]
     raise AssertionError(f"{directories(source, table)} instead of {left}; open: {opened}; queue: {waiting}")
+
+
+class CleanersRounds:
+    """Tells when the metastore's cleaner has looked at all that awaits it.
+
+    Two tables are compacted, and their requests held back. Later the first one is handed to the cleaner, and
+    once it is cleaned, the second: the cleaner serves that one in another round, so the round before is over.
+
+    :param client: client of the metastore.
+    :param name: begins the names of the two tables.
+    """
+
+    def __init__(self, client: MetastoreClient, source: EmbeddedMetastore, name: str) -> None:
+        self._client, self._source = client, source
+        self._waiting = [self._compacted(f"{name}_{number}") for number in (1, 2)]
+
+    def end_one(self) -> None:
+        """Wait until a round of the cleaner that begins after this call is over."""
+        for request, left in self._waiting:
+            self._client.call("mark_compacted", request)
+            assert cleaned(self._source, request.tablename, left)
+
+    def _compacted(self, table: str) -> tuple[Any, set[str]]:
+        make_table(self._client, DATABASE, table)
+        place = self._source.warehouse / f"{DATABASE}.db" / table
+        for number in (1, 2):
+            with Transaction(self._client) as transaction:
+                transaction.lock([TableWrite(database=DATABASE, table=table, kind=WriteKind.INSERT)])
+                write_id = transaction.write_id(DATABASE, table)
+                insert_rows(place, write_id, [{"a": number, "b": "x"}], ROWS, acid=True)
+        held: list[Any] = []
+        call = MetastoreClient.call
+
+        def holding(client: MetastoreClient, method: str, *arguments: Any) -> Any:
+            return held.append(*arguments) if method == "mark_compacted" else call(client, method, *arguments)
+
+        settings = MetastoreSettings(uris=(self._source.uri,))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(MetastoreClient, "call", holding)
+            (report,) = compact_table(settings, f"{DATABASE}.{table}", CompactionKind.MAJOR, in_threads(1))
+        (request,) = held
+        return request, {*report.directories}
 
 
 def change(hive: HiveSql, table: str) -> None:
@@ -241,12 +282,13 @@ def test_aborted_rows_stay_invisible_whenever_the_cleaner_comes(
 ) -> None:
     def marking_slowly(client: MetastoreClient, method: str, *arguments: Any) -> Any:
         answer = call(client, method, *arguments)
-        if method == "mark_compacted":
-            time.sleep(5)  # the cleaner comes every second
+        if method == "mark_compacted" and arguments[0].tablename == "interrupted":
+            rounds.end_one()
         return answer
 
     place = source.warehouse / f"{DATABASE}.db" / "interrupted"
-    with MetastoreClient(settings) as client:
+    with MetastoreClient(settings) as client, MetastoreClient(settings) as other:
+        rounds = CleanersRounds(other, source, "beside_interrupted")
         make_table(client, DATABASE, "interrupted")
         for _ in range(2):
             with Transaction(client) as transaction:
@@ -305,9 +347,10 @@ def test_the_cleaner_waits_for_the_newest_reader_too(monkeypatch: pytest.MonkeyP
             reading = [f"{DATABASE}.{table}"] if protection == "reader" else []
             reader = _ReaderAtTheEnd(client, reading)
             settings = MetastoreSettings(uris=(source.uri,))
+            rounds = CleanersRounds(client, source, f"beside_{protection}")
             (report,) = compact_table(settings, f"{DATABASE}.{table}", CompactionKind.MAJOR, reader)
             assert report.state == "compacted"
-            time.sleep(4)  # the cleaner comes every second
+            rounds.end_one()
             assert before < directories(source, table), protection
             client.commit_txn(reader.txn_id)
             assert cleaned(source, table, {*report.directories})

@@ -17,10 +17,10 @@ from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.events import GZIP_FORMAT, JSON_FORMAT
+from airflow_hive_federation.model.side_parameters import is_side_parameter
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump, load_idle
 from airflow_hive_federation.replication.dump.directory import DumpDirectory
 from airflow_hive_federation.replication.dump.homes import Homes
-from airflow_hive_federation.replication.target import markers
 from airflow_hive_federation.replication.target.database import find_layout
 from airflow_hive_federation.replication.verification.differences import (
     database_differences,
@@ -135,7 +135,6 @@ class Side:
 
 #: What each metastore has of its own.
 _OWN = {
-    *markers.SIDE_PARAMETERS,
     *("id", "writeId", "txnId", "createTime", "lastAccessTime", "privileges", "accessType", "lastAnalyzed"),
     *("transient_lastDdlTime", "last_modified_by", "last_modified_time", "discover.partitions"),
     *("locationUri", "managedLocationUri", "bucketing_version", "isStatsCompliant", "fileMetadata"),
@@ -150,7 +149,11 @@ def _flat(value: Any, path: str = "") -> set[str]:
 
 def _lasting(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _lasting(one) for key, one in value.items() if key not in _OWN and one not in (None, [])}
+        return {
+            key: _lasting(one)
+            for key, one in value.items()
+            if key not in _OWN and not is_side_parameter(key) and one not in (None, [])
+        }
     if isinstance(value, list):
         return sorted((_lasting(one) for one in value), key=repr)
     return value

@@ -59,7 +59,7 @@ def test_hmsclient_reads_and_writes(front: Serving, tmp_path: Path) -> None:
         assert [one.tableName for one in client.get_table_objects_by_name("gateway_hms", ["t"])] == ["t"]
         part = old.Partition(values=["a"], dbName="gateway_hms", tableName="t", sd=found.sd, parameters={})
         part.sd.location += "/p=a"
-        client.add_partition(part)
+        client.add_partitions([part])
         assert client.get_partition_names("gateway_hms", "t", 10) == ["p=a"]
         assert len(client.get_partitions_by_names("gateway_hms", "t", ["p=a"])) == 1
         found.parameters["changed"] = "yes"
@@ -87,7 +87,10 @@ def test_hive_sql_writes_acid_tables(front: Serving, source: EmbeddedMetastore, 
     behind = Behind(source, front.fronts[0].uri, tmp_path)
     with HiveSql(behind) as sql:
         sql.execute("create database gateway_sql")
-        sql.execute("create table gateway_sql.a (id int, n string) partitioned by (p int) stored as orc")
+        sql.execute(
+            "create table gateway_sql.a (id int, n string) partitioned by (p int) "
+            "stored as orc tblproperties ('transactional' = 'true')"
+        )
         sql.execute("insert into gateway_sql.a partition (p=1) values (1, 'a'), (2, 'b')")
         sql.execute("insert into gateway_sql.a partition (p=2) values (3, 'c')")
         sql.execute("update gateway_sql.a set n = 'x' where id = 2")

@@ -28,8 +28,8 @@ from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.struct import Struct
-from tests.integration.hives_rpcs import COLUMNS, FILLED, NUMBERED, STEPS, STORAGE, table
-from tests.integration.java_stub import Answer, JavaStub, java_stub
+from tests.integration.hives_rpcs import COLUMNS, FILLED, NUMBERED, STEPS, STORAGE
+from tests.integration.java_stub import JavaStub, java_stub
 
 THEIRS, OURS = "judge_grpc", "judge_thrift"
 OK = "OK"
@@ -180,11 +180,6 @@ def test_what_has_no_counterpart_says_so(stub: JavaStub, proto: Proto) -> None:
         assert name in got.text
 
 
-def alter(stub: JavaStub, proto: Proto, fields: dict[str, Any]) -> Answer:
-    request = {"db_name": "{db}", "table_name": fields["table_name"], "table": fields}
-    return stub.call("AlterTableReq", proto.request("AlterTableReq", request, "narrow", ""))
-
-
 def test_a_change_takes_away_nothing_that_the_proto_lacks(
     stub: JavaStub, proto: Proto, client: MetastoreClient
 ) -> None:
@@ -205,8 +200,12 @@ def test_a_change_takes_away_nothing_that_the_proto_lacks(
         ),
     )
     client.create_table(made)
-    changed = table("t", partition_keys=[], parameters={"EXTERNAL": "TRUE", "comment": "new"})
-    got = alter(stub, proto, changed)
+    names = {"db_name": "narrow", "tbl_name": "t"}
+    read = stub.call("GetTableReq", proto.request("GetTableReq", names, "", ""))
+    changed = proto.response("GetTableReq", read.data)["table"]
+    changed["parameters"]["comment"] = "new"
+    request = {"db_name": "narrow", "table_name": "t", "table": changed}
+    got = stub.call("AlterTableReq", proto.request("AlterTableReq", request, "", ""))
     assert (got.code, got.text) == ("OK", "")
     found = client.get_table("narrow", "t")
     assert (found.parameters or {})["comment"] == "new"

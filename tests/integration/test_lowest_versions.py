@@ -19,7 +19,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
 CHECK = Path(__file__).with_name("installed_provider.py")
-DAGS = ["compaction_worker", "failover", "ingest_files", "replicate_database", "replicate_databases"]
+DAGS = [
+    "compaction_worker",
+    "failover",
+    "ingest_files",
+    "replicate_database",
+    "replicate_databases",
+    "replicate_over_grpc",
+]
 
 
 def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:

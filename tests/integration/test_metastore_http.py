@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -32,7 +34,13 @@ e04747a3e5b3ae5a6758a1182626749c55ef26e5c2e82ec766d9a8be42295b6d 230245
 @pytest.fixture(scope="module")
 def over_http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URI of a Hive 4.2 metastore in HTTP mode."""
-    home, java = tmp_path_factory.mktemp("over-http"), find_java()
+    with metastore_over_http(tmp_path_factory.mktemp("over-http")) as uri:
+        yield uri
+
+
+@contextmanager
+def metastore_over_http(home: Path) -> Iterator[str]:
+    java = find_java()
     put_database(java, home / "metastore_db")
     jars = metastore_jars(java)
     settings = metastore_settings(home, {"metastore.server.thrift.transport.mode": "http"})

@@ -68,15 +68,16 @@ def identity(tmp_path_factory: pytest.TempPathFactory) -> Identity:
 def secured(
     identity: Identity, hive_metastore_factory: Callable[..., EmbeddedMetastore]
 ) -> EmbeddedMetastore:
-    return hive_metastore_factory(
-        "secured",
-        settings={
-            "metastore.use.SSL": "true",
-            "metastore.keystore.path": str(identity.keystore),
-            "metastore.keystore.password": PASSWORD,
-            "metastore.keystore.type": "PKCS12",
-        },
-    )
+    return hive_metastore_factory("secured", settings=secured_settings(identity))
+
+
+def secured_settings(identity: Identity) -> dict[str, str]:
+    return {
+        "metastore.use.SSL": "true",
+        "metastore.keystore.path": str(identity.keystore),
+        "metastore.keystore.password": PASSWORD,
+        "metastore.keystore.type": "PKCS12",
+    }
 
 
 def settings_for(metastore: EmbeddedMetastore, ca_file: Path | None) -> MetastoreSettings:

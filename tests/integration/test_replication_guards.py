@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,18 @@ import pytest
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import (
     CycleRunningError,
+    DumpIncompleteError,
     FailoverError,
+    FileVanishedError,
     TargetChangedError,
     TargetNotOursError,
 )
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump, load_idle
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.failover import roll_back_failover, start_failover, switch_roles
+from airflow_hive_federation.replication.load.bootstrap import CopyRunner, load_bootstrap
 from airflow_hive_federation.replication.load.increment import load_increment
 from airflow_hive_federation.replication.target import markers
 from airflow_hive_federation.replication.verification.mends import Mend
@@ -156,3 +162,60 @@ def test_a_failover_that_cannot_be(site: Site) -> None:
     with connected(site.target) as client:
         parameters: Any = client.get_database(DATABASE).parameters
     assert parameters[markers.READ_ONLY] == "true"
+
+
+def test_a_bootstrap_is_loaded_once(site: Site) -> None:
+    def dump() -> str:
+        with connected(site.source) as client:
+            start = begin_drain(client, DATABASE)
+        with pool(site.source.uri) as one:
+            return dump_bootstrap(one, site.policy, start).dump
+
+    def load(uri: str, copy: CopyRunner = run_copy) -> None:
+        with pool(site.source.uri) as one, pool(site.target.uri) as other:
+            load_bootstrap(one, other, site.policy, uri, run_copy=copy)
+
+    def vanished(_plan: str, _outcomes: str) -> None:
+        raise FileVanishedError("File file:/far/f is gone.", path="file:/far/f")
+
+    first = dump()
+    with pytest.raises(DumpIncompleteError, match=r"is out of date: .* file:/far/f is gone") as stopped:
+        load(first, vanished)
+    assert stopped.value.facts["path"] == "file:/far/f"
+    load(first)
+    load(first)  # it is published: nothing changes
+    with connected(site.source) as client:
+        make_table(client, DATABASE, "later")
+    with pytest.raises(TargetChangedError, match="A bootstrap is loaded once"):
+        load(dump())
+    with connected(site.target) as client:
+        client.drop_table(DATABASE, "seen", delete_data=False)
+    with pytest.raises(TargetChangedError, match="was changed on the target, by somebody else"):
+        load(first)
+
+
+def test_a_policy_that_gets_another_target_leaves_the_former_one_its_files(site: Site) -> None:
+    """Its dumps are of both; what was copied for one database is no rest of a load of the other."""
+    site.bootstrap()
+    before = copied(site.target)
+    assert before
+    moved = replace(
+        site.policy, target_database=f"{DATABASE}_moved", external_base=f"{site.policy.external_base}_moved"
+    )
+    with connected(site.source) as client:
+        client.drop_table(DATABASE, "acid", delete_data=False)
+        start = begin_drain(client, DATABASE)
+    try:
+        with pool(site.source.uri) as one, pool(site.target.uri) as other:
+            dump = dump_bootstrap(one, moved, start).dump
+            load_dump(one, other, moved, dump, run_copy=run_copy)
+        assert copied(site.target) == before
+    finally:
+        with connected(site.target) as client:
+            client.drop_database(moved.target_database, delete_data=True, cascade=True, if_exists=True)
+
+
+def copied(target: EmbeddedMetastore) -> set[str]:
+    """Files of the replica's managed tables."""
+    root = target.warehouse / f"{DATABASE}.db"
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}

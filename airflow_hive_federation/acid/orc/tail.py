@@ -26,6 +26,7 @@ from airflow_hive_federation.acid.orc.protobuf import (
     optional_number,
     unzigzag,
 )
+from airflow_hive_federation.acid.orc.tail_bounds import check_stripes, check_types
 from airflow_hive_federation.errors import AcidFormatError
 
 # Fields of Footer.
@@ -96,11 +97,14 @@ def read_tail(file: BinaryIO, name: str) -> OrcTail:
     """Read the tail of an open ORC file.
 
     :param name: the file's name for error messages.
-    :raises AcidFormatError: if it is no ORC file or is truncated.
+    :raises AcidFormatError: if it is no ORC file, is truncated, or contradicts itself.
     """
-    _, postscript, footer = locate_footer(file, name)
+    start, postscript, footer = locate_footer(file, name)
     with _read_errors(name):
-        return _tail(postscript, footer)
+        tail = _tail(postscript, footer)
+        check_stripes(tail.stripes, start, tail.row_count)
+        check_types(tail.types)
+        return tail
 
 
 def _tail(postscript: Sequence[Field], footer: Sequence[Field]) -> OrcTail:

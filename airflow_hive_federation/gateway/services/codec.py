@@ -10,23 +10,18 @@ from functools import cache
 from typing import Any
 
 from airflow_hive_federation.gateway.services import layout
+from airflow_hive_federation.gateway.services.bounds import BadMessage, Bounds
 from airflow_hive_federation.gateway.services.layout import Field, pair
 from airflow_hive_federation.gateway.services.pools import ours
 from airflow_hive_federation.metastore.connection import message_types
-from airflow_hive_federation.metastore.message_bounds import MAX_DEPTH, MalformedMessage
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.protocol import decode, encode
 from airflow_hive_federation.metastore.struct import Spec, Struct
 
-#: How deep structs may lie in structs; between two of them there may be a container.
-MAX_STRUCTS = MAX_DEPTH // 2
 _RANGES = {layout.BYTE: 1 << 7, layout.I16: 1 << 15}
 
 Put = Callable[[Any, Any], None]
-Take = Callable[[Any, int], Any]
-
-
-class BadMessage(ValueError):  # noqa: N818 - internal signal, a status to callers
-    """A message that is well formed and still cannot be meant so."""
+Take = Callable[[Any, Bounds], Any]
 
 
 class Codec:
@@ -42,7 +37,7 @@ class Codec:
     def __init__(self, kind: type[Struct], name: str, spec: Spec, *, strict: bool) -> None:
         self._kind, self.name, self._strict = kind, name, strict
         self._puts: dict[str, Put] = {}
-        self._takes: dict[int, Callable[[Any, dict[str, Any], int], None]] = {}
+        self._takes: dict[int, Callable[[Any, dict[str, Any], Bounds], None]] = {}
         fields = layout.fields(spec)
         self._fields = {field.number: field for field in fields}
         for field in fields:
@@ -63,7 +58,7 @@ class Codec:
         :raises BadMessage: if they hold none, or fields that are not known here.
         """
         message = parsed(ours().kind(self.name), data)
-        return self.read(message, 0)
+        return self.read(message, Bounds(len(data)))
 
     def fill(self, message: Any, value: Struct) -> None:
         """Write a struct's set fields into a message."""
@@ -72,28 +67,27 @@ class Codec:
             if item is not None and name in puts:
                 puts[name](message, item)
 
-    def read(self, message: Any, depth: int) -> Struct:
+    def read(self, message: Any, bounds: Bounds) -> Struct:
         """Return a message as a struct.
 
-        :param depth: structs that it lies in.
-        :raises BadMessage: if it is nested too deep, or a value is out of its range.
+        :raises BadMessage: if it breaks a bound, or a value is out of its range.
         """
-        if depth > MAX_STRUCTS:
-            raise BadMessage(f"Messages are nested more than {MAX_STRUCTS} levels deep.")
+        bounds.enter()
         value = self._kind.__new__(self._kind)
         have, takes = value.__dict__, self._takes
         for described, item in message.ListFields():
-            takes[described.number](item, have, depth)
+            takes[described.number](item, have, bounds)
+        bounds.leave()
         return value
 
-    def _take_empty(self, numbers: Any, have: dict[str, Any], _depth: int) -> None:
+    def _take_empty(self, numbers: Any, have: dict[str, Any], _bounds: Bounds) -> None:
         for number in numbers:
             field = self._fields.get(number)
             if field is None or field.ttype not in layout.CONTAINERS:
                 raise BadMessage(f"{self.name}.{layout.EMPTY} names {number}, which is no list, set or map.")
             have.setdefault(field.name, {} if field.ttype == layout.MAP else [])
 
-    def _take_raw(self, entries: Any, have: dict[str, Any], _depth: int) -> None:
+    def _take_raw(self, entries: Any, have: dict[str, Any], _bounds: Bounds) -> None:
         for entry in entries:
             if (field := self._fields.get(entry.key)) is None:
                 raise BadMessage(f"{self.name}.{layout.RAW} names {entry.key}, which is no field.")
@@ -191,7 +185,19 @@ def _put(ttype: int, inner: Any, name: str) -> Put:
     def put(message: Any, item: Any) -> None:
         setattr(message, name, item)
 
-    return put
+    def put_text(message: Any, item: Any) -> None:
+        _check_text((item,))
+        setattr(message, name, item)
+
+    return put_text if ttype == layout.STRING else put
+
+
+def _check_text(items: Any) -> None:
+    """Tell text from bytes here: protobuf 5 raises a ``SystemError`` where bytes are no UTF-8.
+
+    :raises TypeError: if one is bytes.
+    """
+    "".join(items)
 
 
 def _put_struct(kind: Any, name: str) -> Put:
@@ -226,7 +232,11 @@ def _put_list(inner: Any, name: str) -> Put:
     def put_scalars(message: Any, items: Any) -> None:
         getattr(message, name).extend(items)
 
-    return put_scalars
+    def put_texts(message: Any, items: Any) -> None:
+        _check_text(items)
+        getattr(message, name).extend(items)
+
+    return put_texts if ttype == layout.STRING else put_scalars
 
 
 def _put_map(inner: Any, name: str) -> Put:
@@ -256,16 +266,16 @@ def _put_part(part: Any, place: str) -> Put:
     return put
 
 
-def _into(name: str, take: Take | None) -> Callable[[Any, dict[str, Any], int], None]:
+def _into(name: str, take: Take | None) -> Callable[[Any, dict[str, Any], Bounds], None]:
     if take is None:
 
-        def as_it_is(item: Any, have: dict[str, Any], _depth: int) -> None:
+        def as_it_is(item: Any, have: dict[str, Any], _bounds: Bounds) -> None:
             have[name] = item
 
         return as_it_is
 
-    def taken(item: Any, have: dict[str, Any], depth: int) -> None:
-        have[name] = take(item, depth)
+    def taken(item: Any, have: dict[str, Any], bounds: Bounds) -> None:
+        have[name] = take(item, bounds)
 
     return taken
 
@@ -273,7 +283,7 @@ def _into(name: str, take: Take | None) -> Callable[[Any, dict[str, Any], int], 
 def _take(ttype: int, inner: Any, strict: bool) -> Take | None:
     """How a field's value is read; ``None`` if it stays what it is."""
     if ttype == layout.STRUCT:
-        return lambda item, depth: codec(inner, strict=strict).read(item, depth + 1)
+        return lambda item, bounds: codec(inner, strict=strict).read(item, bounds)
     if ttype in {layout.LIST, layout.SET}:
         return _take_list(inner, strict)
     if ttype == layout.MAP:
@@ -289,25 +299,25 @@ def _take_part(part: Any, strict: bool) -> Take | None:
     take = _take(ttype, inner, strict)
     if take is None or ttype not in layout.CONTAINERS:
         return take
-    return lambda item, depth: take(getattr(item, layout.VALUES), depth)
+    return lambda item, bounds: take(getattr(item, layout.VALUES), bounds)
 
 
 def _take_list(inner: Any, strict: bool) -> Take:
     take = _take_part(inner, strict)
     if take is None:
-        return lambda items, _depth: list(items)
-    return lambda items, depth: [take(item, depth) for item in items]
+        return lambda items, _bounds: list(items)
+    return lambda items, bounds: [take(item, bounds) for item in items]
 
 
 def _take_map(inner: Any, strict: bool) -> Take:
     key_take, value_take = (_take_part(part, strict) for part in inner)
     hashable = pair(inner[0])[0] not in layout.CONTAINERS
 
-    def take(entries: Any, depth: int) -> dict[Any, Any]:
+    def take(entries: Any, bounds: Bounds) -> dict[Any, Any]:
         found: dict[Any, Any] = {}
         for entry in entries:
-            key = entry.key if key_take is None else key_take(entry.key, depth)
-            value = entry.value if value_take is None else value_take(entry.value, depth)
+            key = entry.key if key_take is None else key_take(entry.key, bounds)
+            value = entry.value if value_take is None else value_take(entry.value, bounds)
             found[key if hashable else tuple(key)] = value
         return found
 
@@ -317,7 +327,7 @@ def _take_map(inner: Any, strict: bool) -> Take:
 def _take_enum(enum: Any) -> Take:
     known = frozenset(one.value for one in enum)
 
-    def take(item: Any, _depth: int) -> Any:
+    def take(item: Any, _bounds: Bounds) -> Any:
         if item not in known:
             raise BadMessage(f"{item} is no {enum.__name__}.")
         return item
@@ -326,7 +336,7 @@ def _take_enum(enum: Any) -> Take:
 
 
 def _take_small(bound: int) -> Take:
-    def take(item: Any, _depth: int) -> Any:
+    def take(item: Any, _bounds: Bounds) -> Any:
         if not -bound <= item < bound:
             raise BadMessage(f"{item} is not between {-bound} and {bound - 1}.")
         return item

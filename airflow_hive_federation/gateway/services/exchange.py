@@ -6,12 +6,13 @@ from typing import Any
 
 from airflow_hive_federation.gateway.grpc.calls import Call
 from airflow_hive_federation.gateway.handler import Handler, Status, refused
-from airflow_hive_federation.metastore.connection import message_types
+from airflow_hive_federation.metastore.connection import MAY_BE_NULL, message_types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.protocol import decode_reply, encode_call
 from airflow_hive_federation.metastore.struct import Fault, Struct
 
 _SEQUENCE_ID = 1
+_RESULT = 0  # the id of ``success``
 _GREETING = "set_ugi"
 
 
@@ -38,6 +39,9 @@ def exchange(handler: Handler, call: Call, method: str, arguments: Struct) -> St
     for value in result.__dict__.values():
         if isinstance(value, Fault):
             raise value
+    if "success" not in result.__dict__ and _RESULT in result.thrift_spec and method not in MAY_BE_NULL:
+        # A message would say that everything is empty.
+        raise refused(Status.FAILED, f"{method}: the metastore's answer holds neither a result nor an error.")
     return result
 
 

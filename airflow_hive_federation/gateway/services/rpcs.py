@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from airflow_hive_federation.gateway.services import layout
+from airflow_hive_federation.gateway.services.bounds import Bounds
 from airflow_hive_federation.gateway.services.bridge import Bridge, put_of
 from airflow_hive_federation.gateway.services.codec import parsed
 from airflow_hive_federation.gateway.services.matching import match, plain, single_struct
@@ -127,7 +128,7 @@ def _reader(described: Any, shape: _Shape, arguments: type[Struct]) -> Callable[
         holder = single_struct(holder.thrift_spec) or holder
 
     def read(data: bytes) -> Struct:
-        value = bridge.read(parsed(kind, data))
+        value = bridge.read(parsed(kind, data), Bounds(len(data)))
         for outer, name in reversed(around):
             value = outer(**{name: value})
         return value

@@ -18,7 +18,8 @@ from airflow_hive_federation.gateway.grpc.calls import Call, Calls
 from airflow_hive_federation.gateway.handler import Status, refused
 from airflow_hive_federation.gateway.services import layout
 from airflow_hive_federation.gateway.services.behind import Behind
-from airflow_hive_federation.gateway.services.codec import BadMessage, parsed
+from airflow_hive_federation.gateway.services.bounds import BadMessage, check_size
+from airflow_hive_federation.gateway.services.codec import parsed
 from airflow_hive_federation.gateway.services.events import BrokenLog, events, follow
 from airflow_hive_federation.gateway.services.pieces import Emit, Pieces
 from airflow_hive_federation.gateway.services.pools import ours
@@ -104,6 +105,7 @@ def _stream(calls: Calls, name: str) -> grpc.RpcMethodHandler:
     query_name, make = _STREAMS[name]
 
     def work(request: bytes, endings: list[Ending], call: Call, emit: Emit) -> None:
+        check_size(request)
         try:
             query = parsed(ours().kind(query_name), request)
             out = Pieces(emit, 1, query.chunk_bytes, as_thrift=query.as_thrift)

@@ -12,8 +12,9 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from airflow_hive_federation.gateway.grpc.calls import Call, Calls
 from airflow_hive_federation.gateway.handler import Status, refused
 from airflow_hive_federation.gateway.services import layout, pools
+from airflow_hive_federation.gateway.services.bounds import BadMessage, check_size
 from airflow_hive_federation.gateway.services.bridge import NotRepresentable
-from airflow_hive_federation.gateway.services.codec import BadMessage, call_codecs
+from airflow_hive_federation.gateway.services.codec import call_codecs
 from airflow_hive_federation.gateway.services.exchange import ask, exchange
 from airflow_hive_federation.gateway.services.narrowing import keep
 from airflow_hive_federation.gateway.services.rpcs import SERVICE, WITHOUT, rpc, rpc_names
@@ -124,7 +125,12 @@ def _hives(calls: Calls, name: str) -> grpc.RpcMethodHandler:
     return _unary(calls, work)
 
 
+def _checked(work: Callable[[bytes, Call], bytes], request: bytes, call: Call) -> bytes:
+    check_size(request)
+    return work(request, call)
+
+
 def _unary(calls: Calls, work: Callable[[bytes, Call], bytes]) -> grpc.RpcMethodHandler:
     return grpc.unary_unary_rpc_method_handler(
-        lambda request, context: end_or_return(calls, context, lambda call: work(request, call))
+        lambda request, context: end_or_return(calls, context, partial(_checked, work, request))
     )

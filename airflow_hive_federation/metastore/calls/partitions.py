@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import cast
@@ -10,8 +11,11 @@ from airflow_hive_federation.errors import MetastoreServerError, NoSuchObjectErr
 from airflow_hive_federation.metastore.calls.base import ENGINE, batches, environment_context
 from airflow_hive_federation.metastore.calls.partition_pages import ONE_PAGE, Page, page_size, pages
 from airflow_hive_federation.metastore.calls.statistics import StatisticsCalls
+from airflow_hive_federation.metastore.grpc_streams import NotStreamed
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name, unescape
+
+log = logging.getLogger(__name__)
 
 ALL = -1  # as max_parts, an i16: no limit, where a number could not exceed 32,767
 PARTITIONS_A_CALL = 500
@@ -56,11 +60,27 @@ class PartitionCalls(StatisticsCalls):
                 batch=batch,
             )
             return
+        seen: set[str] = set()
+        if not with_column_stats:
+            try:
+                for one in self._streamed_partitions(database, table):
+                    seen.add(_identity(one))
+                    yield one
+                return
+            except NotStreamed as error:
+                log.debug("partitions of %s.%s are read by calls: %s", database, table, error)
         for page in self.partition_pages(database, table, with_column_stats=with_column_stats):
             found = self.read_page(database, table, page)
             if with_column_stats:
                 self._attach_column_stats(database, table, found, valid_write_ids)
-            yield from found
+            yield from (one for one in found if _identity(one) not in seen)
+
+    def _streamed_partitions(self, database: str, table: str) -> Iterator[types.Partition]:
+        """Yield all partitions of a table as a stream of the server's.
+
+        :raises NotStreamed: if it offers none, or the stream broke.
+        """
+        raise NotStreamed(f"calls know no stream of {database}.{table}")
 
     def partition_pages(
         self, database: str, table: str, *, with_column_stats: bool = False
@@ -311,6 +331,10 @@ class PartitionCalls(StatisticsCalls):
             except NoSuchObjectError:
                 if not if_exists:
                     raise
+
+
+def _identity(partition: types.Partition) -> str:
+    return "\0".join(partition.values or ())
 
 
 def _key_names(names: Sequence[str]) -> list[str]:

@@ -103,7 +103,7 @@ def visible_files(
         if kind.transactional and write_ids is not None:
             name = f"{table.dbName}.{table.tableName}"
             state = chosen(place.location, listing, write_ids, transactions, options)
-            for file in _acid_files(name, place, state, write_ids):
+            for file in _acid_files(name, kind, place, state, write_ids):
                 # A reader opens no file that was not committed yet.
                 if not file.side_file or _flushed_length(file, options) != 0:
                     yield file
@@ -208,13 +208,13 @@ def _listed_as_whole(
 
 
 def _acid_files(
-    table: str, place: Place, state: AcidState, write_ids: ValidWriteIds
+    table: str, kind: TableKind, place: Place, state: AcidState, write_ids: ValidWriteIds
 ) -> Iterator[VisibleFile]:
     being_written = state.side_files
     yield from (_visible(place, entry, entry.path) for entry in state.originals)
     for directory in state.directories:
         mixed = _holds_invisible_rows(directory)
-        if mixed and directory.raw:
+        if mixed and kind is TableKind.INSERT_ONLY:
             raise AcidFormatError(
                 f"{table}: {place.location}/{directory.path} mixes committed with other write ids "
                 f"({write_ids.text()}), and its files have no write ids to tell rows apart.",

@@ -103,6 +103,14 @@ class DumpDirectory:
         """The dump is whole."""
         return self.exists(_FINISHED_DUMP)
 
+    @property
+    def loaded_into(self) -> str:
+        """Database that a load of the dump was acknowledged for; empty without a readable acknowledgement."""
+        try:
+            return str(json.loads(self._read(_FINISHED_LOAD))["database"])
+        except (DumpCorruptError, ValueError, TypeError, KeyError):
+            return ""
+
     def exists(self, name: str) -> bool:
         with storage_errors(f"{self.uri}/{name}"):
             return bool(self._filesystem.exists(f"{self._path}/{name}"))

@@ -27,7 +27,8 @@ def forget_old_dumps(
 ) -> list[str]:
     """Remove loaded dumps that describe no table any more; return their URIs.
 
-    A dump that was not loaded stays: perhaps somebody is about to.
+    A dump that was not loaded stays: perhaps somebody is about to. So does one that was loaded into another
+    database, which the policy had for its target before, or has on another metastore.
 
     :param current: the dump that the target was loaded from last.
     :param keep: how many of the latest ones stay all the same.
@@ -39,7 +40,7 @@ def forget_old_dumps(
         dumps = {name for one in found if _NAME.fullmatch(name := one.split("/")[-2])}
     needed = {uri.rstrip("/").rpartition("/")[2] for uri in {*Homes(current).uris, current.uri}}
     # Names begin with the event that the dump begins at or is of: they sort by age.
-    old = sorted(dumps - needed, key=_age)
+    old = sorted((name for name in dumps - needed if _is_of(policy, name)), key=_age)
     gone = [join(policy.directory, name) for name in old[: max(0, len(old) - keep)]]
     for uri in gone:
         _, directory = open_filesystem(uri, options)
@@ -47,6 +48,12 @@ def forget_old_dumps(
             filesystem.rm(directory, recursive=True)
         progress(f"Dump {uri} is needed no more and is removed.")
     return gone
+
+
+def _is_of(policy: ReplicationPolicy, name: str) -> bool:
+    """Whether a dump was loaded into the policy's target database."""
+    dump = DumpDirectory(join(policy.directory, name), policy.storage_options)
+    return dump.loaded_into == policy.target_database
 
 
 def _age(name: str) -> tuple[int, ...]:

@@ -248,7 +248,8 @@ class _Load:
         """Remove what earlier loads of this policy planned to copy and this one does not.
 
         Such a load was given up (its dump had gone out of date, say) before it created a table; its files lie
-        where tables are about to be created, and readers would see them.
+        where tables are about to be created, and readers would see them. What lies elsewhere is not of this
+        target: the policy may have had another target database before, which is still read.
         """
         self._on_step("sweep")
         options = self._policy.storage_options
@@ -262,7 +263,7 @@ class _Load:
         emptied = set()
         for plan in sorted(plans - {ours}):
             for item in read_plan(plan, options=options):
-                if canonical(item.target) not in wanted:
+                if canonical(item.target) not in wanted and self._places.owns(item.target):
                     check()
                     if remove_file(item.target, options):
                         emptied.add(item.target.rpartition("/")[0])

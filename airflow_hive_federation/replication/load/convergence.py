@@ -18,6 +18,7 @@ from airflow_hive_federation.errors import NoSuchObjectError, TargetChangedError
 from airflow_hive_federation.metastore.calls.partition_pages import page_size
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_json, to_json
+from airflow_hive_federation.model.side_parameters import is_side_parameter
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.dump.contents import name_of
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
 
 _ACCURATE = "COLUMN_STATS_ACCURATE"
-#: Parameters that two equal tables may differ in.
-_PASSING = {*markers.SIDE_PARAMETERS, "transient_lastDdlTime"}
+#: A parameter that two equal tables may differ in, besides those of their sides.
+_PASSING = "transient_lastDdlTime"
 
 
 class TableConvergence:
@@ -379,7 +380,7 @@ def _kept(wanted: Any, found: Any) -> Any:
 
 def _keeping_ours(wanted: Mapping[str, str], found: Mapping[str, str] | None) -> dict[str, str]:
     """The wanted parameters; our markers as they were when the object was made."""
-    ours = {key: value for key, value in (found or {}).items() if key in markers.SIDE_PARAMETERS}
+    ours = {key: value for key, value in (found or {}).items() if is_side_parameter(key)}
     return {**wanted, **ours, **{k: v for k, v in wanted.items() if k == markers.DEFINITION}}
 
 
@@ -392,7 +393,11 @@ def _essence(one: Any, *, columns: bool) -> dict[str, Any]:
     values = to_json(one)
     essence: dict[str, Any] = {
         "storage": definition(one),
-        "parameters": {k: v for k, v in values.get("parameters", {}).items() if k not in _PASSING},
+        "parameters": {
+            k: v
+            for k, v in values.get("parameters", {}).items()
+            if not (k == _PASSING or is_side_parameter(k))
+        },
     }
     if columns:
         found = values.get("colStats", {}).get("statsObj", [])

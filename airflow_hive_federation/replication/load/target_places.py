@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.model.files import CopyItem
@@ -20,8 +21,13 @@ from airflow_hive_federation.replication.metadata.directories import (
     tables_with_files,
 )
 from airflow_hive_federation.replication.metadata.layout import TargetLayout
-from airflow_hive_federation.replication.target.database import check_other_roots, claim_roots, with_claimed
-from airflow_hive_federation.storage.filesystem import canonical
+from airflow_hive_federation.replication.target.database import (
+    DEFAULT_DATABASE,
+    check_other_roots,
+    claim_roots,
+    with_claimed,
+)
+from airflow_hive_federation.storage.filesystem import canonical, join
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
@@ -73,6 +79,18 @@ class TargetPlaces:
         """The parameters of the target database, which say what directories its external tables have now."""
         return with_claimed(parameters, self._external)
 
+    def owns(self, uri: str) -> bool:
+        """Whether a file lies where nothing but what this load makes may lie.
+
+        That is below a directory of a table of the dump. Unless the database was adopted, and may have tables
+        that the source has not, it is below the directory of its managed tables or functions, too. Files of
+        other databases that an earlier load of the policy has made are none of these.
+        """
+        place = canonical(uri)
+        while place and place not in self._own:
+            place = place.rpartition("/")[0]
+        return bool(place)
+
     def each_once(self, items: Iterable[CopyItem]) -> Iterator[CopyItem]:
         """The items, each target once: tables that share a directory list the same files.
 
@@ -111,6 +129,16 @@ class TargetPlaces:
             is_claimed(self._claims, location) for location in _locations(client, found[0])
         )
         client.drop_table(database, name, delete_data=not shared, if_exists=True)
+
+    @cached_property
+    def _own(self) -> frozenset[str]:
+        policy = self._layout.policy
+        places = [one.target for one in self._claims if one.table]
+        if not policy.into_existing:
+            places.append(join(policy.functions_directory, policy.target_database))
+            if policy.target_database != DEFAULT_DATABASE:
+                places.append(self._layout.managed)
+        return frozenset(map(canonical, places))
 
     def _files(self, name: str) -> Iterator[str]:
         home = self._homes.of(name)

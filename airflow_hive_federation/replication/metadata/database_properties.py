@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_hive_federation.replication.target import markers
+from airflow_hive_federation.model.side_parameters import is_side_parameter, without_side_parameters
 
 _FIELDS = ("description", "ownerName", "ownerType")
 
@@ -24,8 +24,7 @@ def take_properties(database: Any, source: Any, *, adopted: bool) -> None:
 
     :param adopted: the database was there before and keeps what is its own, its parameters among it.
     """
-    there = (database.parameters or {}).items()
-    ours = {name: value for name, value in there if adopted or markers.is_side_parameter(name)}
+    ours = {k: v for k, v in (database.parameters or {}).items() if adopted or is_side_parameter(k)}
     database.parameters = {**ours, **_lasting(source)}
     if not adopted:
         for name in _FIELDS:
@@ -33,4 +32,4 @@ def take_properties(database: Any, source: Any, *, adopted: bool) -> None:
 
 
 def _lasting(database: Any) -> Mapping[str, str]:
-    return markers.without_side_parameters(database.parameters)
+    return without_side_parameters(database.parameters)

@@ -13,11 +13,13 @@ from enum import Enum
 from typing import Any
 
 from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.model.remote_links import remote_of
+from airflow_hive_federation.model.side_parameters import is_side_parameter, without_side_parameters
+from airflow_hive_federation.model.view_text import Renaming
+from airflow_hive_federation.model.views import rewrite_view, text_claim
 from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.remotes.definitions import UNREADABLE
 from airflow_hive_federation.replication.metadata import locations, spark_tables
-from airflow_hive_federation.replication.metadata.view_text import Renaming
-from airflow_hive_federation.replication.metadata.views import rewrite_view, text_claim
-from airflow_hive_federation.replication.target import markers
 from airflow_hive_federation.storage.filesystem import canonical, join
 
 #: Parameters that any engine may touch without changing what the table is.
@@ -98,11 +100,14 @@ def not_replicated(table: Any) -> str | None:
     A materialized view is rebuilt on the target from the replicated tables, as in Hive's own replication: its
     contents belong to the transactions of the source. What a storage handler keeps (Iceberg, Kudu, JDBC) is
     not in the table's files, or names them by their place on the source: a copy would read the source's data.
-    So it is with the data sources of Spark that are not plain files.
+    So it is with the data sources of Spark that are not plain files. A link to a transactional table has no
+    files that any engine may read, and its properties stay on its side.
     """
     if table_kind(table) is TableKind.MATERIALIZED_VIEW:
         return "it is a materialized view"
     parameters = {key.lower(): value for key, value in (table.parameters or {}).items()}
+    if table.sd is not None and table.sd.inputFormat == UNREADABLE:
+        return f"it stands for the transactional table {remote_of(table.parameters)} of another metastore"
     handler = parameters.get("storage_handler")
     if handler or parameters.get("table_type", "").lower() == "iceberg":
         return f"it is kept by {handler or 'Iceberg'}"
@@ -128,7 +133,7 @@ def target_table(
     """
     made = _copied(table)
     made.dbName = database
-    made.parameters = {**markers.without_side_parameters(table.parameters), **parameters}
+    made.parameters = {**without_side_parameters(table.parameters), **parameters}
     # Given by each metastore itself.
     for name in (
         "id",
@@ -155,7 +160,7 @@ def target_partition(partition: Any, *, database: str, location: str, parameters
     """The partition as the target gets it; see :func:`target_table`."""
     made = _copied(partition)
     made.dbName = database
-    made.parameters = {**markers.without_side_parameters(partition.parameters), **parameters}
+    made.parameters = {**without_side_parameters(partition.parameters), **parameters}
     made.privileges = None
     _move_storage(made.sd, partition.sd.location, location)
     if made.colStats is not None:
@@ -210,7 +215,7 @@ def definition_digest(table: Any) -> str:
 
 
 def _lasts(parameter: str) -> bool:
-    return parameter not in _VOLATILE and parameter not in markers.SIDE_PARAMETERS
+    return parameter not in _VOLATILE and not is_side_parameter(parameter)
 
 
 def _copied(one: Any) -> Any:
@@ -230,11 +235,15 @@ def _copied(one: Any) -> Any:
 
 def _move_storage(storage: Any, source_location: str | None, location: str | None) -> None:
     storage.location = location
+    if storage.parameters:
+        storage.parameters = without_side_parameters(storage.parameters)
     serde = storage.serdeInfo
-    moved = serde and spark_tables.moved_properties(serde.parameters, source_location, location)
-    if moved:
-        storage.serdeInfo = copy.copy(serde)
-        storage.serdeInfo.parameters = moved
+    if serde:
+        properties = without_side_parameters(serde.parameters)
+        moved = spark_tables.moved_properties(properties, source_location, location) or properties
+        if moved != (serde.parameters or {}):
+            storage.serdeInfo = copy.copy(serde)
+            storage.serdeInfo.parameters = moved
     skewed = storage.skewedInfo
     if skewed is not None and skewed.skewedColValueLocationMaps and source_location and location:
         inside = {

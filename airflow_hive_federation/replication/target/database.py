@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import LocationConflictError, MetastoreError, NoSuchObjectError
+from airflow_hive_federation.model.side_parameters import without_side_parameters
 from airflow_hive_federation.replication.metadata.directories import Claim
 from airflow_hive_federation.replication.metadata.layout import TargetLayout
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 #: Directories of other databases lie in the one of this database.
-_DEFAULT = "default"
+DEFAULT_DATABASE = "default"
 
 
 def find_target(client: MetastoreClient, policy: ReplicationPolicy) -> Target:
@@ -56,7 +57,7 @@ def reserve_target(
     """
     state = find_target(client, policy)
     parameters = {
-        **markers.without_side_parameters(source.parameters),
+        **without_side_parameters(source.parameters),
         **markers.database_markers(policy.name, checkpoint),
     }
     if state.state is TargetState.ABSENT:
@@ -118,7 +119,7 @@ def check_other_roots(client: MetastoreClient, layout: TargetLayout, claims: Seq
     :raises LocationConflictError: they collide.
     """
     name = layout.policy.target_database
-    managed = layout.managed if name != _DEFAULT else ""
+    managed = layout.managed if name != DEFAULT_DATABASE else ""
     check_roots(layout.policy, claims, managed, _other_databases(client, name))
 
 
@@ -158,7 +159,7 @@ def _other_databases(client: MetastoreClient, own: str) -> Iterator[OtherDatabas
                 name=name,
                 owner=parameters.get(markers.POLICY, ""),
                 roots=roots,
-                managed=_managed_location(client, database) if name != _DEFAULT else "",
+                managed=_managed_location(client, database) if name != DEFAULT_DATABASE else "",
                 dumps=parameters.get(markers.CHECKPOINT, "").rpartition("/")[0],
             )
 

@@ -36,25 +36,6 @@ EPOCH = "hive.federation.epoch"
 #: Beginning of the parameters that record the directories of external tables, see :mod:`.external_roots`.
 EXTERNAL_ROOTS = "hive.federation.external.roots."
 
-#: Parameters that belong to one side: never copied from the source.
-SIDE_PARAMETERS = frozenset(
-    {
-        LAST_ID,
-        CHECKPOINT,
-        TARGET_FOR,
-        SOURCE_OF,
-        POLICY,
-        DEFINITION,
-        CYCLES,
-        EPOCH,
-        FAILOVER,
-        READ_ONLY,
-        "hive.repl.first.inc.pending",
-        "repl.target.last.id",
-        "repl.source.last.id",
-    }
-)
-
 
 class TargetState(Enum):
     """What a target database is to a policy and one of its dumps."""
@@ -132,13 +113,3 @@ def object_markers(policy: str, checkpoint: str, event_id: int, definition: str 
     """Parameters of a table or partition of a replica."""
     markers = {POLICY: policy, CHECKPOINT: checkpoint, LAST_ID: str(event_id)}
     return {**markers, DEFINITION: definition} if definition else markers
-
-
-def without_side_parameters(parameters: Mapping[str, str] | None) -> dict[str, str]:
-    """Parameters of the source that belong on both sides."""
-    return {key: value for key, value in (parameters or {}).items() if not is_side_parameter(key)}
-
-
-def is_side_parameter(name: str) -> bool:
-    """Whether a parameter belongs to one side."""
-    return name in SIDE_PARAMETERS or name.startswith(EXTERNAL_ROOTS)

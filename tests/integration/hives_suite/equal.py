@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.wire import to_json
-from airflow_hive_federation.replication.target import markers
+from airflow_hive_federation.model.side_parameters import is_side_parameter
 from tests.integration.hives_suite.scenario import Scene, Side
 
 #: Given by each metastore itself, or compared in another way.
@@ -35,7 +35,6 @@ _OWN_PARAMETERS = {
     "transient_lastDdlTime",
     "last_modified_by",
     "last_modified_time",
-    *markers.SIDE_PARAMETERS,
 }
 #: Whether readers believe what is said of rows.
 _BELIEVED = "statistics are believed"
@@ -94,7 +93,9 @@ def _described(one: Any, side: Side, transactional: bool) -> Iterator[tuple[str,
     for field, value in to_json(one).items():
         if field == "parameters":
             yield from (
-                (f"parameters.{name}", text) for name, text in value.items() if name not in _OWN_PARAMETERS
+                (f"parameters.{name}", text)
+                for name, text in value.items()
+                if name not in _OWN_PARAMETERS and not is_side_parameter(name)
             )
         elif field == "sd":
             yield from ((f"sd.{name}", part) for name, part in value.items() if name != "location")

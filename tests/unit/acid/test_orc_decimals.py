@@ -7,13 +7,14 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_hive_federation.acid.orc.assembly import encode
 from airflow_hive_federation.acid.orc.decimals import Decimals
 from airflow_hive_federation.acid.orc.made_columns import taken_out
 from airflow_hive_federation.acid.orc.streams import DATA, PRESENT, Streams
+from tests.examples import examples
 from tests.orc_stripes import by_pyarrow, contents, judge_parts, read_stripe, row_groups, told
 
 _SHAPES = st.tuples(
@@ -55,7 +56,7 @@ def acid(decimals: pa.ChunkedArray) -> pa.Table:
     return pa.table({"id": texts, "amount": decimals, "row": rows, "last": decimals})
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(shape=_SHAPES, codec=st.sampled_from(["uncompressed", "zlib", "zstd"]))
 @example(shape=((18, 0), 20_000, 0.0, 1), codec="zlib")
 @example(shape=((18, 18), 20_001, 0.1, 2), codec="zstd")
@@ -65,7 +66,7 @@ def test_they_are_read_as_they_were(shape: tuple[tuple[int, int], int, float, in
     assert read_stripe(stripe, rows, codec).equals(rows.combine_chunks())
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(shape=_SHAPES)
 @example(shape=((12, 2), 25_000, 0.1, 3))
 @example(shape=((9, 4), 20_480, 0.0, 4))

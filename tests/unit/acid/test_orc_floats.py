@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_hive_federation.acid.orc.assembly import encode
@@ -17,6 +17,7 @@ from airflow_hive_federation.acid.orc.floats import Floats
 from airflow_hive_federation.acid.orc.made_columns import taken_out
 from airflow_hive_federation.acid.orc.protobuf import all_of, fields_of
 from airflow_hive_federation.acid.orc.streams import DATA, Streams
+from tests.examples import examples
 from tests.orc_stripes import by_pyarrow, contents, judge_parts, read_stripe, row_groups, told
 
 #: Type, rows, the share of nulls, and what is random.
@@ -45,7 +46,7 @@ def table(shape: _Shape) -> pa.Table:
     )
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(shape=_SHAPES, codec=st.sampled_from(["uncompressed", "zlib", "zstd"]))
 @example(shape=(pa.float64(), 25_000, 0.1, 1), codec="zlib")
 def test_they_are_read_as_they_were(shape: _Shape, codec: str) -> None:
@@ -54,7 +55,7 @@ def test_they_are_read_as_they_were(shape: _Shape, codec: str) -> None:
     assert read_stripe(stripe, rows, codec).equals(rows.combine_chunks())
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(shape=_SHAPES)
 @example(shape=(pa.float32(), 25_000, 0.1, 2))
 @example(shape=(pa.float64(), 20_000, 0.0, 3))

@@ -7,7 +7,9 @@ import random
 import resource
 import subprocess
 import sys
+import tempfile
 import zlib
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -15,8 +17,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
+from airflow_hive_federation.acid.footers import row_columns
 from airflow_hive_federation.acid.orc.chunks import MAX_CHUNK_BYTES, decompressed
-from airflow_hive_federation.acid.orc.protobuf import BYTES, VARINT, message_of
+from airflow_hive_federation.acid.orc.protobuf import BYTES, VARINT, Field, message_of
 from airflow_hive_federation.acid.orc.tail import read_tail
 from airflow_hive_federation.errors import AcidFormatError
 
@@ -46,6 +49,23 @@ def lz4_block(zeros: int) -> bytes:
     return b"\x1f\0\x01\0" + b"\xff" * more + bytes([last]) + b"\x10\0"
 
 
+def with_types(
+    types: Sequence[Sequence[int]], *, rows: int = 0, stripes: Sequence[Sequence[int]] = ()
+) -> bytes:
+    """A file of structs (lists, but for the first), each with the numbers of those that it is made of."""
+    fields: list[Field] = [(6, VARINT, rows)]
+    for number, children in enumerate(types):
+        kind = 3 if not children else 10 if number else 12
+        parts: list[Field] = [(1, VARINT, kind), *((2, VARINT, child) for child in children)]
+        parts += [(3, BYTES, b"c%d" % child) for child in children if kind == 12]
+        fields.append((4, BYTES, message_of(parts)))
+    fields += [(3, BYTES, message_of([(n, VARINT, v) for n, v in enumerate(one, 1)])) for one in stripes]
+    return with_tail(message_of(fields), 0)
+
+
+NEGATIVE = (1 << 64) - 5
+
+
 @cache
 def hostile() -> dict[str, bytes]:
     many = deflated(b"\x08\x01" * (4 << 20))
@@ -70,6 +90,15 @@ def hostile() -> dict[str, bytes]:
         "statistics that are no message": with_tail(message_of([(7, BYTES, b"\x12\x05\0")]), 0),
         "types that are no message": with_tail(message_of([(4, BYTES, b"\x08")]), 0),
         "half a chunk": with_tail(chunk(deflated(b"x" * 1000))[:8], ZLIB),
+        # These three end the process in pyarrow's reader.
+        "types of a hundred thousand levels": with_types([[n + 1] for n in range(100_000)] + [[]]),
+        "stripes of negative lengths": with_types([[1], []], rows=5, stripes=[[NEGATIVE] * 4 + [5]]),
+        "a metadata and footer of negative length": with_tail(b"", 0, length=(1 << 64) - 5),
+        "types that are parts of themselves": with_types([[1], [1]]),
+        "types that there are not": with_types([[7], []]),
+        "a stripe beyond the file": with_types([[1], []], rows=5, stripes=[[3, 0, 1 << 40, 0, 5]]),
+        "a stripe of many rows": with_types([[1], []], rows=1 << 40, stripes=[[3, 0, 0, 0, 1 << 40]]),
+        "rows without stripes": with_types([[1], []], rows=5),
         "nothing": b"",
         "one byte": b"\x05",
     }
@@ -92,6 +121,29 @@ def test_takes_little_memory() -> None:
         check=False,
     )
     assert (done.returncode, done.stderr[-2000:]) == (0, "")
+
+
+def test_is_refused_before_pyarrow_reads_it() -> None:
+    call = "from tests.unit.acid.test_orc_hostile_tail import open_all; open_all()"
+    done = subprocess.run(
+        [sys.executable, "-c", call],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr[-2000:]) == (0, "")
+
+
+def open_all() -> None:
+    """What the child process of the test runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        for number, (name, content) in enumerate(hostile().items()):
+            path = Path(folder, f"bucket_{number}")
+            path.write_bytes(content)
+            print(name, flush=True)
+            with pytest.raises(AcidFormatError, match=str(path)):
+                row_columns([f"file:{path}"], None)
 
 
 def main() -> None:

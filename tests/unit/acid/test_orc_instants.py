@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_hive_federation.acid.orc.assembly import encode
 from airflow_hive_federation.acid.orc.instants import Instants, shortened
 from airflow_hive_federation.acid.orc.made_columns import taken_out
 from airflow_hive_federation.acid.orc.streams import DATA, SECONDARY, Streams
+from tests.examples import examples
 from tests.orc_stripes import by_pyarrow, contents, judge_parts, read_stripe, row_groups, told
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -50,7 +51,7 @@ def table(shape: _Shape) -> pa.Table:
     return pa.table({"id": texts, "at": some, "row": row})
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(shape=_SHAPES, codec=st.sampled_from(["uncompressed", "zlib"]))
 def test_they_are_read_as_they_were(shape: _Shape, codec: str) -> None:
     rows = table(shape)
@@ -62,7 +63,7 @@ def test_they_are_read_as_they_were(shape: _Shape, codec: str) -> None:
     assert found.column("row").combine_chunks().field("at").equals(expected.column("at").combine_chunks())
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(shape=_SHAPES)
 @example(shape=(pa.timestamp("us"), 25_000, 1, 0.1, 1))
 def test_they_are_encoded_and_described_as_by_pyarrow(shape: _Shape) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_hive_federation.acid.orc.assembly import encode
+from tests.examples import examples
 from tests.orc_stripes import read_stripe
 
 _LEAVES = st.sampled_from([pa.int32(), pa.string(), pa.float64(), pa.bool_(), pa.date32()])
@@ -49,7 +50,7 @@ def column(kind: pa.DataType, count: int, chance: np.random.Generator) -> pa.Arr
     return made.slice(int(before), count)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(kind=_TYPES, counts=st.lists(st.integers(1, 30), min_size=1, max_size=3), seed=st.integers(0, 2**32))
 @example(kind=pa.struct([("f0", pa.int32())]), counts=[20], seed=1)
 @example(kind=pa.list_(pa.struct([("f0", pa.int32())])), counts=[20, 20], seed=2)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_hive_federation.acid.orc.assembly import encode
 from airflow_hive_federation.acid.orc.made_columns import taken_out
 from airflow_hive_federation.acid.orc.repeated import RepeatedNumbers
 from airflow_hive_federation.acid.orc.streams import DATA, Streams
+from tests.examples import examples
 from tests.orc_stripes import by_pyarrow, read_stripe, row_groups, told
 
 _PIECES = st.lists(
@@ -40,7 +41,7 @@ def events(pieces: list[tuple[int, int]]) -> pa.Table:
     )
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(pieces=_PIECES, codec=st.sampled_from(["uncompressed", "zlib", "zstd"]))
 def test_they_are_read_as_they_were(pieces: list[tuple[int, int]], codec: str) -> None:
     rows = events(pieces)
@@ -48,7 +49,7 @@ def test_they_are_read_as_they_were(pieces: list[tuple[int, int]], codec: str) -
     assert read_stripe(stripe, rows, codec).equals(rows.combine_chunks())
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(pieces=_SUMMED_PIECES)
 @example(pieces=[(2**63 - 1, 2)])
 @example(pieces=[(2**63 - 1, 1)])

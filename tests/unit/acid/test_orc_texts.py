@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_hive_federation.acid.orc.assembly import encode
 from airflow_hive_federation.acid.orc.made_columns import taken_out
 from airflow_hive_federation.acid.orc.streams import DATA, LENGTH, Streams
 from airflow_hive_federation.acid.orc.texts import Texts
+from tests.examples import examples
 from tests.orc_stripes import by_pyarrow, contents, judge_parts, read_stripe, row_groups, told
 
 _LETTERS = np.array(list("aäz€😀\x7f\x00"))
@@ -52,7 +53,7 @@ def acid(texts: pa.ChunkedArray) -> pa.Table:
     return pa.table({"id": numbers, "text": texts, "row": rows, "only": only, "last": texts})
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(shape=_SHAPES, codec=st.sampled_from(["uncompressed", "zlib", "zstd"]))
 @example(shape=(pa.string(), 25_000, (0, 20), 0.1, 1), codec="zlib")
 def test_they_are_read_as_they_were(shape: _Shape, codec: str) -> None:
@@ -61,7 +62,7 @@ def test_they_are_read_as_they_were(shape: _Shape, codec: str) -> None:
     assert read_stripe(stripe, rows, codec).equals(rows.combine_chunks())
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(shape=_SHAPES)
 @example(shape=(pa.string(), 25_000, (100, 230), 0.1, 2))
 @example(shape=(pa.string(), 20_480, (3, 3), 0.0, 3))

@@ -7,7 +7,7 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_hive_federation.acid.orc import whole_numbers
@@ -16,6 +16,7 @@ from airflow_hive_federation.acid.orc.integers import RUN, runs_of
 from airflow_hive_federation.acid.orc.made_columns import taken_out
 from airflow_hive_federation.acid.orc.streams import DATA, Streams
 from airflow_hive_federation.acid.orc.whole_numbers import WholeNumbers
+from tests.examples import examples, seeds
 from tests.orc_stripes import by_pyarrow, contents, judge_parts, read_stripe, row_groups, told
 
 _BITS = {pa.int16(): 16, pa.int32(): 32, pa.int64(): 64, pa.date32(): 32}
@@ -87,7 +88,7 @@ def whatever_they_are():
     return patch.object(whole_numbers, "has_shorter_form", return_value=False)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(shape=_SHAPES, codec=st.sampled_from(["uncompressed", "zlib"]))
 @example(shape=(pa.int64(), "mixed", 25_000, 0.0, 1), codec="uncompressed")
 @example(shape=(pa.int64(), "steep", 20_480, 0.1, 2), codec="zlib")
@@ -98,7 +99,7 @@ def test_they_are_read_as_they_were(shape: _Shape, codec: str) -> None:
     assert read_stripe(stripe, rows, codec).equals(rows.combine_chunks())
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(shape=_SHAPES)
 @example(shape=(pa.date32(), "random", 25_000, 0.1, 3))
 @example(shape=(pa.int64(), "rising", 20_480, 0.0, 4))
@@ -153,7 +154,7 @@ def test_nothing_is_taken_of_which_pyarrow_makes_less(form: str, kind: pa.DataTy
         assert len(made) < 1.05 * len(contents(streams, 1)[DATA])
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_of_random_numbers_streams_are_pyarrows(seed: int) -> None:
     chance = np.random.default_rng(seed)
     # Of shorter ones, some are equal to those before them, for which pyarrow begins another run.

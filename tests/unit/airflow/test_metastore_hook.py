@@ -10,6 +10,8 @@ import pytest
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.compat import redact
 from airflow_hive_federation.hooks.metastore import EXTRAS, HiveMetastoreHook, common_storage_options
+from airflow_hive_federation.metastore.client import MetastoreClient
+from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
 
 Define = Callable[..., str]
 
@@ -28,6 +30,8 @@ Define = Callable[..., str]
         ({"host": "https://h/hms"}, ("https://h:443/hms",)),
         ({"host": "::1"}, ("thrift://[::1]:9083",)),
         ({"extra": {"uris": "thrift://a, thrift://b:1,"}}, ("thrift://a:9083", "thrift://b:1")),
+        ({"extra": {"uris": "grpc://a, grpc+tls://b:1"}}, ("grpc://a:9084", "grpc+tls://b:1")),
+        ({"host": "h", "extra": {"transport": "grpc"}}, ("grpc://h:9084",)),
     ],
 )
 def test_uris(connection: Define, fields: dict[str, Any], uris: tuple[str, ...]) -> None:
@@ -65,9 +69,43 @@ def test_tls_and_headers(connection: Define) -> None:
     assert "pass-of-key" not in repr(settings)
 
 
+def test_grpc(connection: Define) -> None:
+    extra = {"uris": "grpc://h", "grpc_token": "token-of-ours", "grpc_plaintext": "false"}
+    settings = HiveMetastoreHook(connection(extra=extra)).settings
+    assert settings.grpc == GrpcSettings(token="token-of-ours")
+    assert "token-of-ours" not in repr(settings)
+    extra = {"uris": "grpc://h", "grpc_keyfile": "/k.json", "grpc_audience": "gw"}
+    settings = HiveMetastoreHook(connection(extra=extra)).settings
+    assert settings.grpc == GrpcSettings(service_account_keyfile="/k.json", audience="gw")
+    extra = {"uris": "grpc://h", "grpc_plaintext": "true"}
+    assert HiveMetastoreHook(connection(extra=extra)).settings.grpc.plaintext
+
+
+def test_a_client_class_takes_the_place_of_the_client(connection: Define) -> None:
+    extra = {"client_class": f"{OwnClient.__module__}.OwnClient"}
+    hook = HiveMetastoreHook(connection(host="h", extra=extra))
+    assert type(hook.client()) is OwnClient
+    with hook.pool(1).client() as client:
+        assert type(client) is OwnClient
+    wrong = HiveMetastoreHook(connection(host="h", extra={"client_class": "pathlib.Path"}))
+    with pytest.raises(ConfigurationError, match=r"metastore\.custom\.client\.class names 'pathlib.Path'"):
+        wrong.client()
+
+
+class OwnClient(MetastoreClient):
+    """Somebody's own."""
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
+        ({"host": "h", "extra": {"grpc_plaintext": "perhaps"}}, "'grpc_plaintext' is 'perhaps'"),
+        ({"host": "h", "extra": {"grpc_token": "secret-1"}}, "no URI is grpc://"),
+        (
+            {"extra": {"uris": "grpc://h", "grpc_plaintext": "true", "grpc_token": "secret-1"}},
+            "would travel to grpc://h:9084 unencrypted",
+        ),
+        ({"extra": {"uris": "grpc://h", "grpc_token": "secret-1", "grpc_keyfile": "x"}}, "several sources"),
         ({"host": "h", "extra": {"catalogue": "hive"}}, r"not known: catalogue\..*Known extras are call_"),
         ({}, "names no metastore"),
         ({"host": "h", "schema": "ftp"}, "transport 'ftp'"),
@@ -115,7 +153,13 @@ def test_secrets_among_the_options_that_are_shown(connection: Define, name: str)
 
 def test_airflow_hides_our_secrets_by_their_names() -> None:
     """As text of the form, and wherever Airflow shows extras: UI, API, command line."""
-    secret = {"tls_key_password", "http_bearer_token", "ssh_passphrase", "secret_storage_options"}
+    secret = {
+        "tls_key_password",
+        "http_bearer_token",
+        "ssh_passphrase",
+        "secret_storage_options",
+        "grpc_token",
+    }
     assert {name for name in EXTRAS if redact("a text", name) == "***"} == secret
     assert redact({"http_headers": {"Authorization": "Bearer x"}}) == {
         "http_headers": {"Authorization": "***"}

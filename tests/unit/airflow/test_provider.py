@@ -67,6 +67,7 @@ def test_the_form_has_the_extras_of_the_hook() -> None:
         "http_bearer_token",
         "ssh_passphrase",
         "secret_storage_options",
+        "grpc_token",
     }
 
 

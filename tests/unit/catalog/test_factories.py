@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.catalog.factories import HIDDEN, Factory, Opening, shown_properties
+from airflow_hive_federation.catalog.grpc import grpc_catalog_settings
 from airflow_hive_federation.catalog.hive import HiveCatalog
 from airflow_hive_federation.catalog.memory import MemoryCatalog
 from airflow_hive_federation.catalog.open import FACTORIES, Catalogs
 from airflow_hive_federation.catalog.thrift import metastore_settings, tunnel_settings
-from airflow_hive_federation.errors import ConfigurationError, RemoteUnsupportedError
+from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
 
 URIS = {"hive.metastore.uris": "thrift://far:9083"}
 ROUTE = {**URIS, "ssh.tunnel.route": "a@b -> c@d:2222"}
@@ -54,12 +56,35 @@ def test_an_unknown_factory_gets_a_suggestion(via: str, nearest: str) -> None:
         Catalogs().factory(via)
 
 
-def test_grpc_says_that_it_is_not_there_yet() -> None:
-    with (
-        Catalogs() as catalogs,
-        pytest.raises(RemoteUnsupportedError, match=r"db\.t: metastores behind gRPC cannot be reached yet"),
-    ):
-        catalogs.open("grpc", {"hive.metastore.uris": "grpc://far:9083"}, remote="db.t")
+def opening(**properties: str) -> Opening:
+    return Opening(remote="db.t", properties=properties)
+
+
+def test_a_gateway() -> None:
+    for name in ("metastore.uris", "hive.metastore.uris"):
+        made = grpc_catalog_settings(opening(**{name: "grpc://a:1, grpc://b:2"}))
+        assert made.uris == ("grpc://a:1", "grpc://b:2")
+    plain = {"metastore.uris": "grpc://a", "metastore.grpc.plaintext": "true"}
+    assert grpc_catalog_settings(opening(**plain)).grpc == GrpcSettings(plaintext=True)
+    with pytest.raises(ConfigurationError, match=r"Remote db\.t is VIA 'grpc', and thrift://h:9083"):
+        grpc_catalog_settings(opening(**{"metastore.uris": "thrift://h"}))
+    with pytest.raises(ConfigurationError, match="differ"):
+        grpc_catalog_settings(opening(**{"metastore.uris": "grpc://a", "hive.metastore.uris": "grpc://b"}))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "metastore.grpc.service.account.keyfile",
+        "metastore.grpc.token.file",
+        "metastore.custom.client.class",
+        "metastore.client.impl",
+    ],
+)
+def test_a_remote_names_no_credentials_and_no_class(name: str) -> None:
+    factory = Catalogs().factory("grpc")
+    with pytest.raises(ConfigurationError, match=name.replace(".", r"\.")):
+        factory.check({"metastore.uris": "grpc://a", name: "x"})
 
 
 def test_properties_are_checked() -> None:

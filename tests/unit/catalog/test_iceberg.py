@@ -83,6 +83,20 @@ def test_by_catalog(table: Any, properties: dict[str, str]) -> None:
             catalog.get_database("nothing")
 
 
+def test_columns_that_are_one_to_hive(properties: dict[str, str]) -> None:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    theirs = SqlCatalog("theirs", **properties)
+    theirs.create_namespace("d")
+    theirs.create_table("d.t", schema=pa.schema([("id", pa.int64()), ("ID", pa.int64())]))
+    given = {f"iceberg.catalog.{name}": value for name, value in {**properties, "name": "theirs"}.items()}
+    with Catalogs() as catalogs:
+        catalog, _ = catalogs.open("iceberg", given, remote="r")
+        reason = definitions.why_not(catalog.get_table("d", "t"))
+    assert reason == "its columns id and ID are one to Hive, which knows no upper case"
+    theirs.close()
+
+
 def test_names_of_any_case_and_depth(properties: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
     from pyiceberg.catalog.sql import SqlCatalog
 
@@ -105,7 +119,8 @@ def test_names_of_any_case_and_depth(properties: dict[str, str], caplog: pytest.
         assert catalog.list_tables("sales.eu") == ["taxes"]
         assert catalog.get_table("sales.eu", "taxes").dbName == "sales.eu"
         theirs.create_table("Sales.ORDERS", schema=schema)
-        for ask in (lambda: catalog.list_tables("sales"), lambda: catalog.get_table("sales", "returns")):
+        assert catalog.get_table("sales", "returns").tableName == "returns"
+        for ask in (lambda: catalog.list_tables("sales"), lambda: catalog.get_table("sales", "orders")):
             with pytest.raises(InvalidObjectError, match=r"Orders and ORDERS|ORDERS and Orders"):
                 ask()
     theirs.close()

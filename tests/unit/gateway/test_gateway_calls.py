@@ -191,7 +191,9 @@ def test_the_next_server_is_asked(peer: Peers, gateway: Gateways, raw: Raws) -> 
 
 
 def test_reading_calls_go_to_the_reading_servers(peer: Peers, gateway: Gateways, client: Clients) -> None:
-    main, reading = Thrift(lambda *_: None), Thrift(lambda *_: [])
+    ids = types.GetValidWriteIdsResponse(tblValidWriteIds=[])
+    main = Thrift(lambda method, _: ids if method == "get_valid_write_ids" else None)
+    reading = Thrift(lambda *_: [])
     run = gateway(peer(main).uri, reading=peer(reading).uri)
     one = client(run.front.uri)
     one.call("get_all_databases")

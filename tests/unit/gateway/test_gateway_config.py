@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import re
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.gateway.config import config_of, read_config
+from airflow_hive_federation.gateway.config import (
+    FederatedSection,
+    FederationSection,
+    UpstreamSection,
+    config_of,
+    read_config,
+)
 from airflow_hive_federation.gateway.handler import Caller
+from airflow_hive_federation.gateway.rules import Rule
+from airflow_hive_federation.gateway.thrift_front import ThriftSettings
 from airflow_hive_federation.metastore import KerberosSettings, MetastoreSettings, PlainSettings
 
 UPSTREAM = {"upstream": {"uris": ["thrift://far:9083"]}}
@@ -115,3 +124,23 @@ def test_what_is_wrong_is_named(case: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         config_of(tomllib.loads(text)).target(nobody)
     assert re.search(said, str(caught.value), re.DOTALL)
+
+
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "gateway.md").read_text(encoding="utf-8")
+
+
+def test_the_documented_file_is_one() -> None:
+    (example,) = re.findall(r"```toml\n(.*?)```", DOCUMENT, re.DOTALL)
+    config = config_of(tomllib.loads(example))
+    assert config.federated[0].remote(nobody).names.prefix == "far_"
+    assert len(config.rules) == 2
+
+
+@pytest.mark.parametrize(
+    "section", [ThriftSettings, UpstreamSection, FederatedSection, FederationSection, Rule]
+)
+def test_every_key_is_documented(section: type) -> None:
+    # Those that only workers set, or that have no use in a file.
+    unsaid = {"tls", "reuse_port", "idle_s", "connect_timeout_s", "max_answer_bytes"}
+    for field in fields(section):
+        assert f"`{field.name}`" in DOCUMENT or field.name in unsaid, field.name

@@ -185,7 +185,16 @@ def test_a_client_that_never_reads_holds_up_nobody_and_nothing_is_left(peer: Pee
     _until(lambda: run.upstream.open_connections == 1)
 
 
-def test_calls_that_are_one_too_many_wait_and_are_made_once(peer: Peers, fronted: Fronts) -> None:
+def test_calls_that_are_one_too_many_wait_and_are_made_once(
+    peer: Peers, fronted: Fronts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused_once, sleep = threading.Event(), time.sleep
+
+    def pause(seconds: float) -> None:
+        refused_once.set()
+        sleep(seconds)
+
+    monkeypatch.setattr(time, "sleep", pause)
     held = Held()
     served = Thrift(held)
     run = fronted(peer(served).uri, max_concurrent_calls=1)
@@ -200,6 +209,7 @@ def test_calls_that_are_one_too_many_wait_and_are_made_once(peer: Peers, fronted
             assert _health(second) == health_pb2.HealthCheckResponse.SERVING
         writer = threading.Thread(target=lambda: _create(pool))
         writer.start()
+        assert refused_once.wait(20)
         held.go.set()
         first.result()
         writer.join(60)

@@ -12,9 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airflow_hive_federation.gateway.services import layout
+from airflow_hive_federation.gateway.services.bounds import FREE_STRUCTS, MAX_STRUCTS_DEEP, BadMessage
 from airflow_hive_federation.gateway.services.codec import (
-    MAX_STRUCTS,
-    BadMessage,
     Codec,
     call_codecs,
     codec,
@@ -145,11 +144,18 @@ def nested(levels: int) -> bytes:
 
 
 def test_nesting_has_an_end() -> None:
-    codec(types.Table).from_bytes(nested((MAX_STRUCTS - 1) // 3))
+    codec(types.Table).from_bytes(nested((MAX_STRUCTS_DEEP - 1) // 3))
     with pytest.raises(BadMessage, match="nested more than"):
-        codec(types.Table).from_bytes(nested(MAX_STRUCTS // 3 + 1))
+        codec(types.Table).from_bytes(nested(MAX_STRUCTS_DEEP // 3 + 1))
     with pytest.raises(BadMessage, match="is no Table"):
         codec(types.Table).from_bytes(nested(200))
+
+
+def test_a_request_of_many_empty_messages_is_refused() -> None:
+    # Two bytes each: a megabyte would become two hundred.
+    with pytest.raises(BadMessage, match="more messages than its length allows for"):
+        codec(types.Table).from_bytes(b"\x42\x00" * (2 * FREE_STRUCTS))
+    codec(types.Table).from_bytes(b"\x42\x00" * 1000)
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,8 @@ def test_a_metastore_that_dies_in_the_middle_of_an_answer(peer: Peers, gateway: 
         stream = RawClient(("", 0), sock)
         head, _ = stream.message()
         if head.method == "set_ugi":
-            sock.sendall(head_bytes("set_ugi", REPLY, head.sequence_id) + b"\0")
+            no_groups = b"\x0f\0\0\x0b\0\0\0\0\0"
+            sock.sendall(head_bytes("set_ugi", REPLY, head.sequence_id) + no_groups)
             head, _ = stream.message()
         sock.sendall(head_bytes("get_all_databases", REPLY, head.sequence_id) + b"\x0f\0\0\x0b\0\0")
 

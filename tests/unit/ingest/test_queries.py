@@ -26,6 +26,7 @@ from airflow_hive_federation.ingest.queries import (
 from airflow_hive_federation.ingest.sql_rows import rows_parsed
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.model.types import Column, parse_type
+from tests.examples import seeds
 
 WALL_CLOCK = datetime(2026, 1, 2, 3, 4, 5, 500_000)  # noqa: DTZ001 - Hive's timestamps have no zone
 MIDNIGHT = datetime.combine(date(2026, 1, 2), time.min)
@@ -35,7 +36,7 @@ def key(*values: Any) -> KeyPosition:
     return KeyPosition(columns=tuple("abc"[: len(values)]), values=values)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_every_row_is_in_exactly_one_run(seed: int) -> None:
     chance = random.Random(seed)
     rows = {(chance.randrange(4), chance.choice("xyz"), chance.randrange(4)) for _ in range(40)}

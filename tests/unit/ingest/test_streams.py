@@ -9,9 +9,10 @@ import pytest
 
 from airflow_hive_federation.ingest import streams
 from airflow_hive_federation.ingest.partitions import partition_values
+from tests.examples import seeds
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 @pytest.mark.parametrize("delimiter", [None, b"|", b"<>", b"<<>"])
 def test_records_are_those_of_a_split(
     monkeypatch: pytest.MonkeyPatch, seed: int, delimiter: bytes | None

@@ -272,3 +272,28 @@ def test_a_guarded_pool_asks_before_calls_that_write_only() -> None:
         assert asked == ["alter_database", "drop_table_with_environment_context", "commit_txn", "lock"]
         with pool.client() as client:
             assert client._call("alter_database", ()) == "alter_database"
+
+
+def test_the_end_of_a_hold_leaves_no_thread_and_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[MetastoreClient] = []
+
+    def close(client: MetastoreClient) -> None:
+        closed.append(client)
+
+    monkeypatch.setattr(MetastoreClient, "close", close)
+    with heartbeat(lambda _: None, Clock()) as heart:
+        assert heart._thread.is_alive()
+    assert not heart._thread.is_alive()
+    assert closed == [heart._client]
+
+
+def test_a_hold_that_is_given_up_is_lost_for_good() -> None:
+    told: list[Loss] = []
+    heart = heartbeat(lambda _: None, Clock(), on_loss=told.append)
+    assert heart.send()
+    cause = NoSuchLockError("another one has taken its place")
+    heart.give_up(cause)
+    assert heart.loss is not None
+    assert (heart.loss.reason, heart.loss.cause) == (LossReason.REFUSED, cause)
+    assert not heart.send()
+    assert heart.prove() is told[0]

@@ -19,6 +19,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.message_bounds import FREE_VALUES, MAX_DEPTH, MalformedMessage
 from airflow_hive_federation.metastore.protocol import ApplicationFault, decode, decode_reply, encode
 from airflow_hive_federation.metastore.struct import Fault, Struct
+from tests.examples import seeds
 from tests.unit.metastore.metastore_peers import Peer
 
 STOP = b"\0"
@@ -162,7 +163,7 @@ def test_a_fault_is_bounded_too() -> None:
         decode_reply(Bytes(broken), METHOD, 7, Struct())
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_damaged_answers_are_refused_or_read(seed: int) -> None:
     """Whatever is changed in an answer: a value comes out, or the error for a message that is none."""
     chance = random.Random(seed)

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
+from typing import Any
 
 import pytest
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.metastore import MetastoreSettings, TlsSettings
+from airflow_hive_federation.metastore import (
+    KerberosSettings,
+    MetastoreClient,
+    MetastoreSettings,
+    TlsSettings,
+)
+from airflow_hive_federation.metastore.grpc_settings import GrpcSettings, grpc_properties, is_plaintext
 
 
 @pytest.mark.parametrize(
@@ -19,6 +28,8 @@ from airflow_hive_federation.metastore import MetastoreSettings, TlsSettings
         ("thrift://[::1]:9", "thrift://[::1]:9"),
         ("http://h:9001", "http://h:9001/metastore"),
         ("https://h/hms", "https://h:443/hms"),
+        ("grpc://h", "grpc://h:9084"),
+        ("grpc+tls://[::1]:9", "grpc+tls://[::1]:9"),
     ],
 )
 def test_uris(uri: str, told: str) -> None:
@@ -58,3 +69,80 @@ def test_nothing_to_connect_to_and_no_time_are_refused() -> None:
         MetastoreSettings(uris=())
     with pytest.raises(ConfigurationError, match="call_timeout_s is 0"):
         MetastoreSettings(uris=("thrift://h",), call_timeout_s=0)
+
+
+@pytest.mark.parametrize(
+    ("uri", "others", "plain"),
+    [
+        ("grpc://far", {}, False),
+        ("grpc://far", {"grpc": GrpcSettings(plaintext=True)}, True),
+        ("grpc://127.0.0.1", {}, True),
+        ("grpc://127.0.0.1", {"tls": TlsSettings()}, False),
+        ("grpc+tls://127.0.0.1", {}, False),
+        ("grpc+tls://far", {"grpc": GrpcSettings(plaintext=True)}, False),
+    ],
+    ids=["far", "far_plain", "here", "here_with_files", "here_tls", "far_tls"],
+)
+def test_grpc_means_tls_except_on_this_machine(uri: str, others: dict[str, Any], plain: bool) -> None:
+    settings = MetastoreSettings(uris=(uri,), **others)
+    assert is_plaintext(settings.endpoints()[0], settings) is plain
+
+
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        ({"uris": ("thrift://h",), "grpc": GrpcSettings(audience="x")}, "no URI is grpc://"),
+        ({"tls": TlsSettings(), "grpc": GrpcSettings(plaintext=True)}, "do without TLS"),
+        ({"tls": TlsSettings(verify=False)}, "verifies its server's certificate always"),
+        ({"grpc": GrpcSettings(plaintext=True, token="s3cret")}, "would travel to grpc://h:9084"),
+        ({"authentication": KerberosSettings(server_principal="hive/h@R")}, "do not go over HTTP or gRPC"),
+    ],
+    ids=["no_uri", "tls_and_plain", "no_verification", "token_in_plain", "kerberos"],
+)
+def test_what_grpc_does_not_carry_is_refused(others: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told) as caught:
+        MetastoreSettings(**{"uris": ("grpc://h",), **others})
+    assert "s3cret" not in str(caught.value)
+
+
+def test_settings_of_the_design() -> None:
+    named = "metastore.custom.client.class"
+    assert grpc_properties({}) == {}
+    assert grpc_properties({named: "a.B"}) == grpc_properties({"metastore.client.impl": "a.B"})
+    with pytest.raises(ConfigurationError, match="different classes"):
+        grpc_properties({named: "a.B", "metastore.client.impl": "a.C"})
+    given = {"metastore.grpc.service.account.keyfile": "/k", "metastore.grpc.audience": "gw"}
+    assert grpc_properties(given)["grpc"] == GrpcSettings(service_account_keyfile="/k", audience="gw")
+
+
+@pytest.mark.parametrize("path", ["no.such.Class", "Class", "pathlib.Path", "pathlib.nothing"])
+def test_a_client_class_that_is_none(path: str) -> None:
+    settings = MetastoreSettings(uris=("thrift://h",), client_class=path)
+    with pytest.raises(ConfigurationError, match=f"client.class names '{path}'"):
+        MetastoreClient(settings)
+
+
+def test_without_grpcio_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    monkeypatch.delitem(sys.modules, "airflow_hive_federation.metastore.grpc_channel", raising=False)
+    with (
+        MetastoreClient(MetastoreSettings(uris=("grpc://127.0.0.1:1",))) as client,
+        pytest.raises(ConfigurationError, match=r"Install airflow-hive-federation\[grpc\]"),
+    ):
+        client.connect()
+
+
+def test_the_channel_needs_no_part_of_the_gateway() -> None:
+    """In a process of its own: what tests import beside it would hide what it lacks."""
+    code = """
+from airflow_hive_federation.errors import MetastoreUnreachableError
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+
+with MetastoreClient(MetastoreSettings(uris=("grpc://127.0.0.1:1",), connect_timeout_s=5)) as client:
+    try:
+        client.connect()
+    except MetastoreUnreachableError:
+        print("unreachable")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "unreachable\n"

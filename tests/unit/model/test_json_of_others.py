@@ -23,12 +23,12 @@ from airflow_hive_federation.ingest.queries import KeyPosition
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.idl.types import Table
 from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.model.view_text import Renaming
+from airflow_hive_federation.model.views import reason_to_leave_out, text_claim
 from airflow_hive_federation.remotes.links import NAME, PROPERTIES, link_of
 from airflow_hive_federation.remotes.statement import Kind, Name
 from airflow_hive_federation.replication.dump.directory import DumpDirectory
 from airflow_hive_federation.replication.metadata.statistics import is_accurate
-from airflow_hive_federation.replication.metadata.view_text import Renaming
-from airflow_hive_federation.replication.metadata.views import reason_to_leave_out, text_claim
 from airflow_hive_federation.replication.target.cycle_history import read_cycles
 from airflow_hive_federation.replication.target.markers import CYCLES
 from airflow_hive_federation.spark.streaming_sink import HiveStreamingSink

@@ -41,6 +41,15 @@ def test_what_is_kept_is_read_back() -> None:
     assert link_of(Kind.TABLE, LOCAL, None) is None
 
 
+def test_a_name_in_a_nested_namespace_is_read_back() -> None:
+    table = Link(kind=Kind.TABLE, local=LOCAL, remote=Name(database="sales.eu", table="taxes"), via="iceberg")
+    assert link_of(Kind.TABLE, LOCAL, table.parameters()) == table
+    database = Link(
+        kind=Kind.DATABASE, local=Name(database="d"), remote=Name(database="sales.eu"), via="iceberg"
+    )
+    assert link_of(Kind.DATABASE, Name(database="d"), database.parameters()) == database
+
+
 def test_its_statement_makes_it_again() -> None:
     statement = parse_statement(LINK.statement(LINK.properties))
     assert isinstance(statement, CreateRemote)
@@ -52,9 +61,18 @@ def test_its_statement_makes_it_again() -> None:
     "damage",
     [
         {NAME: "nodot"},
-        {NAME: "a.b.c"},
+        {NAME: "a..c"},
+        {NAME: "a."},
+        {NAME: ".c"},
+        {NAME: ""},
         {PROPERTIES: "{"},
         {PROPERTIES: "[]"},
+        {PROPERTIES: "null"},
+        {PROPERTIES: '{"a": 1}'},
+        {PROPERTIES: '{"a": {"b": "c"}}'},
+        {PROPERTIES: '{"a": ' + "[" * 30_000},
+        {PROPERTIES: '{"a": ' + '{"a": ' * 10_000},
+        {PROPERTIES: '{"a": "' + "x" * 70_000 + '"}'},
         {"hive.federation.remote.event": "x"},
     ],
 )

@@ -9,7 +9,7 @@ import random
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_hive_federation.errors import StatementError
@@ -29,6 +29,7 @@ from airflow_hive_federation.remotes.statement import (
     parse_statement,
     quoted,
 )
+from tests.examples import examples
 
 THRIFT = "org.apache.hadoop.hive.metastore.ThriftHiveMetastoreClientFactory"
 URIS = {"hive.metastore.uris": "thrift://remote-hms:9083"}
@@ -268,7 +269,7 @@ def places(text: str, seed: int) -> tuple[int, int]:
 
 
 @given(text=st.text(max_size=200))
-@settings(max_examples=300)
+@examples(300)
 def test_any_text_gives_only_typed_errors(text: str) -> None:
     with contextlib.suppress(StatementError):
         parse_script(text)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_hive_federation.model.side_parameters import without_side_parameters
 from airflow_hive_federation.replication.target.cycle_history import (
     BOOTSTRAP,
     IDLE,
@@ -10,7 +11,7 @@ from airflow_hive_federation.replication.target.cycle_history import (
     read_cycles,
     with_cycle,
 )
-from airflow_hive_federation.replication.target.markers import CYCLES, without_side_parameters
+from airflow_hive_federation.replication.target.markers import CYCLES
 
 
 def record(kind: str, event_id: int, **facts: int) -> CycleRecord:

@@ -56,6 +56,18 @@ def test_a_damaged_file_is_named(dump: DumpDirectory, tmp_path: Path, name: str,
         read_everything(dump)
 
 
+@pytest.mark.parametrize(("content", "why"), [(b"{", "it is not JSON"), (b'"\xff"', "it is not UTF-8 text")])
+def test_what_its_writer_garbled_is_named(tmp_path: Path, content: bytes, why: str) -> None:
+    """Its digest is right, and yet it is no document."""
+    directory = DumpDirectory(f"file:{tmp_path}/dump")
+    directory.write_text("database.json", "")
+    (tmp_path / "dump/database.json").write_bytes(content)
+    directory._digests["database.json"] = hashlib.sha256(content).hexdigest()
+    directory.finish_dump({})
+    with pytest.raises(DumpCorruptError, match=rf"database\.json cannot be used: {why}"):
+        DumpDirectory(directory.uri).read_json("database.json")
+
+
 def test_what_another_run_has_begun_is_no_part_of_the_dump(tmp_path: Path) -> None:
     """Runs of one drain have one directory; one that was killed may have met tables that are gone since."""
     begun = DumpDirectory(f"file:{tmp_path}/dump")

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_hive_federation.errors import LocationConflictError
+from airflow_hive_federation.model.side_parameters import without_side_parameters
 from airflow_hive_federation.replication.metadata.directories import Claim
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.target import markers
@@ -101,7 +102,7 @@ def test_a_record_that_cannot_be_read_stops_with_its_database(text: str) -> None
 
 def test_a_record_stays_on_its_side() -> None:
     recorded = with_roots({"kept": "x"}, ExternalRoots(uris=("file:/x",)))
-    assert markers.without_side_parameters(recorded) == {"kept": "x"}
+    assert without_side_parameters(recorded) == {"kept": "x"}
 
 
 def test_a_record_covers_what_lies_in_it() -> None:

@@ -22,7 +22,12 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.errors import HiveFederationError, MetastoreUnreachableError
+from airflow_hive_federation.errors import (
+    CycleLostError,
+    FailoverError,
+    HiveFederationError,
+    MetastoreUnreachableError,
+)
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.heartbeat import Heartbeat
 from airflow_hive_federation.metastore.idl import types
@@ -421,6 +426,167 @@ def test_a_failover_that_nobody_disturbs(make_world: Callable[[str], World]) -> 
         "TargetNotOursError",
     ]
     assert (world.source.is_writable, world.target.is_writable) == (False, True)
+
+
+@pytest.mark.parametrize("operation", ["start", "roll back"])
+def test_a_replica_of_another_policy_is_neither_closed_nor_opened(
+    make_world: Callable[[str], World], operation: str
+) -> None:
+    world = make_world("replicated" if operation == "start" else "started")
+    world.source.parameters = before = {**world.source.parameters, markers.POLICY: "another"}
+    assert outcomes(world, [operation]) == ["FailoverError"]
+    assert world.source.parameters == before
+
+
+def test_a_start_that_is_rolled_back_while_it_waits_aborts_nothing(
+    make_world: Callable[[str], World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, aborted = make_world("replicated"), list[Any]()
+
+    def rolled_back(*_: Any, **__: Any) -> bool:
+        world.source.parameters = {}
+        return False
+
+    monkeypatch.setattr(failover, "has_drained", rolled_back)
+    monkeypatch.setattr(failover, "abort_remaining", lambda _client, start: aborted.append(start))
+    assert outcomes(world, ["start"]) == ["FailoverError"]
+    assert aborted == []
+
+
+@pytest.mark.parametrize("moment", ["check", "source becomes target"])
+def test_a_source_that_was_written_to_is_not_switched(
+    make_world: Callable[[str], World], moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the baseline was written, or while it was."""
+    world, steps = make_world("started"), [""]
+    written = SimpleNamespace(idle=False, lease=0, events=1, tables=1, transactions=1)
+    monkeypatch.setattr(
+        failover,
+        "dump_next_increment",
+        lambda *_, **__: written if steps[-1] == moment else SimpleNamespace(idle=True),
+    )
+    with world.pools() as (source, target), pytest.raises(FailoverError, match="changed since the last"):
+        failover.switch_roles(source, target, POLICY, progress=quiet, on_step=steps.append)
+    assert steps[-1] == moment
+    assert world.source.parameters == MARKED
+
+
+@pytest.mark.parametrize("moment", ["check", "source becomes target"])
+def test_a_source_that_is_opened_is_not_switched(make_world: Callable[[str], World], moment: str) -> None:
+    """By hand, in the middle of a switch: its writers may be back."""
+    world, steps = make_world("started"), [""]
+
+    def step(name: str) -> None:
+        steps.append(name)
+        if name == moment:
+            world.source.parameters = {}
+
+    with world.pools() as (source, target), pytest.raises(FailoverError, match="was not started, or was"):
+        failover.switch_roles(source, target, POLICY, progress=quiet, on_step=step)
+    assert steps[-1] == moment
+    assert world.source.parameters == {}
+
+
+@pytest.mark.parametrize(("operation", "beginning"), [("start", "replicated"), ("roll back", "started")])
+def test_who_loses_the_lock_in_the_middle_of_the_last_call_says_so(
+    make_world: Callable[[str], World], operation: str, beginning: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one may have acted on what was there before."""
+    world = make_world(beginning)
+    alter = world.source.alter_database
+
+    def taken_over(name: str, database: Any) -> None:
+        alter(name, database)
+        world.source.locks.clear()
+
+    monkeypatch.setattr(world.source, "alter_database", taken_over)
+    assert outcomes(world, [operation]) == ["CycleLostError"]
+
+
+@pytest.mark.parametrize(
+    ("moment", "side", "source_policy"),
+    [
+        ("source becomes target", "target", None),
+        ("target becomes source", "source", "p.reversed"),
+        ("end", "target", "p.reversed"),
+    ],
+)
+def test_a_switch_goes_on_with_both_locks_only(
+    make_world: Callable[[str], World], moment: str, side: str, source_policy: str | None
+) -> None:
+    """A call to one side is guarded by the lock of that side; the other lock counts, too."""
+    world, steps = make_world("started"), [""]
+
+    def step(name: str) -> None:
+        steps.append(name)
+        if name == moment:
+            getattr(world, side).locks.clear()
+
+    with world.pools() as (source, target), pytest.raises(CycleLostError):
+        failover.switch_roles(source, target, POLICY, progress=quiet, on_step=step)
+    assert steps[-1] == moment
+    assert world.source.parameters.get(markers.POLICY) == source_policy
+    assert not world.source.is_writable
+    assert world.target.is_writable is (moment == "end")
+
+
+def test_the_epoch_of_a_target_decides_who_may_write(make_world: Callable[[str], World]) -> None:
+    world = make_world("replicated")
+    with world.pools() as (_, target), cycle_lock.CycleLock(target, POLICY, fences=False) as lock:
+        # Before anything is done: a predecessor that wakes up finds it.
+        assert world.target.parameters[markers.EPOCH] == str(lock.epoch)
+        lock.prove()
+        world.target.parameters[markers.EPOCH] = str(lock.epoch + 1)
+        with pytest.raises(CycleLostError, match=f"at epoch {lock.epoch + 1}"):
+            lock.prove()
+        # For good, whatever the target says afterwards.
+        world.target.parameters[markers.EPOCH] = str(lock.epoch)
+        for ask in (lock.prove, lock.check):
+            with pytest.raises(CycleLostError):
+                ask()
+
+
+def test_a_take_over_that_loses_the_lock_in_its_last_call_says_so(
+    make_world: Callable[[str], World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world("started")
+    world.source.is_up = False
+    alter = world.target.alter_database
+
+    def taken_over(name: str, database: Any) -> None:
+        alter(name, database)
+        if markers.POLICY not in world.target.parameters:
+            world.target.locks.clear()
+
+    monkeypatch.setattr(world.target, "alter_database", taken_over)
+    assert outcomes(world, ["take over"]) == ["CycleLostError"]
+
+
+def test_a_target_that_does_not_answer_stops_a_roll_back(make_world: Callable[[str], World]) -> None:
+    """It may have been let go meanwhile, and be written."""
+    world = make_world("started")
+    world.target.is_up = False
+    assert outcomes(world, ["roll back"]) == ["MetastoreUnreachableError"]
+    assert not world.source.is_writable
+    with world.pools() as (source, target):
+        failover.roll_back_failover(source, target, POLICY, target_lost=True, progress=quiet)
+    assert world.source.is_writable
+
+
+@pytest.mark.parametrize("altered", [{}, {**DEMOTED, markers.POLICY: "another"}], ids=["opened", "another's"])
+def test_a_source_that_is_altered_during_a_switch_keeps_the_target_closed(
+    make_world: Callable[[str], World], altered: Mapping[str, str]
+) -> None:
+    """By hand, say: no lock keeps a person out."""
+    world = make_world("started")
+
+    def alter(step: str) -> None:
+        if step == "target becomes source":
+            world.source.parameters = dict(altered)
+
+    with world.pools() as (source, target), pytest.raises(FailoverError, match="is no replica any more"):
+        failover.switch_roles(source, target, POLICY, progress=quiet, on_step=alter)
+    assert not world.target.is_writable
 
 
 def test_a_source_that_comes_back_after_a_take_over_is_not_opened(

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from airflow_hive_federation.errors import FailoverError, TargetChangedError
+from airflow_hive_federation.errors import (
+    CycleLostError,
+    FailoverError,
+    StorageError,
+    TargetChangedError,
+    TransactionAbortedError,
+    VerificationError,
+    VerificationIncompleteError,
+)
+from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.metastore.heartbeat import Heartbeat
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication import take_over
+from airflow_hive_federation.replication.dump.lease import LeaseKeeper, lease_of_a_dump
 from airflow_hive_federation.replication.failover import reverse_policy
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.target.cycle_lock import CycleLock
+from airflow_hive_federation.replication.verification.differences import Difference
+from airflow_hive_federation.replication.verification.verify import ReadFailure, VerificationReport
 
 POLICY = ReplicationPolicy(
     name="p", source_database="d", dump_root="file:/dumps", external_base="file:/replica"
@@ -59,3 +74,62 @@ def test_external_tables_of_several_stores_have_no_way_back() -> None:
 def test_a_take_over_copies_nothing() -> None:
     with pytest.raises(FailoverError, match=r"that file:/plan lists were copied, and are gone"):
         take_over._nothing_to_copy("file:/plan", "")
+
+
+def test_a_lock_that_was_released_allows_nothing() -> None:
+    lock = CycleLock(pool(), POLICY)
+    for ask in (
+        lock.check,
+        lock.prove,
+        lambda: lock.allow("add_partitions"),
+        lambda: lock.allow("drop_table"),
+    ):
+        with pytest.raises(CycleLostError, match="it was released, and something went on") as lost:
+            ask()
+        assert lost.value.facts["reason"] == "released"
+
+
+def test_a_read_transaction_that_the_source_has_ended_keeps_nothing() -> None:
+    keeper = LeaseKeeper(pool(), 7)
+    for answer in ({"aborted": {7}}, {"nosuch": {7}}):
+        client: Any = SimpleNamespace(
+            heartbeat_txn_range=lambda *_, found=answer: SimpleNamespace(
+                **{"aborted": None, "nosuch": None, **found}
+            )
+        )
+        with pytest.raises(TransactionAbortedError, match="has ended read transaction 7"):
+            keeper._beat(client)
+    keeper._heart.give_up(TransactionAbortedError("The source has ended read transaction 7."))
+    with pytest.raises(TransactionAbortedError, match="Files may have been removed while they were listed"):
+        keeper.check()
+
+
+def test_a_dump_that_fails_says_so_and_ends_its_read_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(Heartbeat, "start", lambda heart, **_: heart)
+    with pytest.raises(StorageError, match="the store is full"), lease_of_a_dump(pool(ended), policy="p"):
+        raise StorageError("the store is full")
+    assert ended == [7]
+
+
+def test_rows_that_cannot_be_read_fail_a_verification() -> None:
+    unread = ReadFailure(table="t", side="target", reason="file:/t/f is damaged")
+    report = VerificationReport(database="d", event_id=7, tables=[], failures=[unread])
+    with pytest.raises(VerificationIncompleteError, match="file:/t/f is damaged") as failed:
+        report.raise_if_different()
+    assert failed.value.facts["failures"] == [str(unread)]
+    different = replace(report, differences=[Difference(table="t", what="rows", expected="1", found="2")])
+    with pytest.raises(VerificationError, match=r"1 place\(s\)[\s\S]*file:/t/f is damaged"):
+        different.raise_if_different()
+
+
+def pool(ended: list[int] | None = None) -> Any:
+    """Connections to a metastore that opens transaction 7, and notes which ones are committed."""
+
+    @contextmanager
+    def connected() -> Iterator[Any]:
+        yield SimpleNamespace(
+            open_txns=lambda *_, **__: [7], commit_txn=([] if ended is None else ended).append
+        )
+
+    return SimpleNamespace(client=connected, settings=MetastoreSettings(uris=("thrift://127.0.0.1:1",)))

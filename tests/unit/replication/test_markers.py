@@ -35,10 +35,3 @@ def test_another_policys_target_is_never_adopted() -> None:
 def test_a_remote_database_is_never_loaded_into() -> None:
     with pytest.raises(TargetNotOursError, match="stands for the remote database far_db"):
         judge({"hive.federation.remote.name": "far_db"}, adopt=True, empty=True)
-
-
-def test_marks_of_one_side_do_not_travel() -> None:
-    assert markers.without_side_parameters({"a": "1", "repl.last.id": "9", "repl.source.for": "x"}) == {
-        "a": "1"
-    }
-    assert markers.without_side_parameters(None) == {}

@@ -9,6 +9,7 @@ import pytest
 
 from airflow_hive_federation.replication.load.merging import Merging, leaders
 from airflow_hive_federation.replication.load.pairs import Pairs
+from tests.examples import seeds
 
 
 def writes(**tables: list[tuple[int, int]]) -> dict[str, Pairs]:
@@ -43,7 +44,7 @@ def test_nothing_ended() -> None:
     assert merging.leader(4) == 4
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_no_leader_has_two_write_ids_in_a_table_and_the_order_stays(seed: int) -> None:
     rng = random.Random(seed)
     ends = rng.sample(range(1, 400), 200)

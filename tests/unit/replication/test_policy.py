@@ -126,3 +126,10 @@ def test_several_stores_have_no_way_back() -> None:
 def _external(policy: ReplicationPolicy, location: str) -> str:
     base, prefix = policy.external_base, policy.external_prefix
     return external_location(location, base, table="t", prefix=prefix, authority=policy.external_authority)
+
+
+@pytest.mark.parametrize("field", ["source_database", "dump_root"])
+def test_what_a_policy_cannot_do_without_is_named(field: str) -> None:
+    fields = {"name": "p", "source_database": "d", "dump_root": "file:/dumps", field: ""}
+    with pytest.raises(ConfigurationError, match=f"Policy 'p' has no {field}"):
+        ReplicationPolicy(**fields)  # type: ignore[arg-type]

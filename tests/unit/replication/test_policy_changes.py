@@ -71,7 +71,7 @@ def test_a_pattern_that_is_none() -> None:
 def test_dumps_that_describe_nothing_any_more_go(tmp_path: Path) -> None:
     policy = replace(POLICY, dump_root=f"file:{tmp_path}")
 
-    def dump(name: str, *homes: str, loaded: bool = True) -> DumpDirectory:
+    def dump(name: str, *homes: str, loaded: str = policy.target_database) -> DumpDirectory:
         directory = DumpDirectory(f"{policy.directory}/{name}")
         directory.write_text("something", "x")
         facts = [
@@ -80,12 +80,16 @@ def test_dumps_that_describe_nothing_any_more_go(tmp_path: Path) -> None:
         ]
         directory.finish_dump({"tables": facts})
         if loaded:
-            directory.finish_load({})
+            directory.finish_load({"database": loaded})
         return directory
 
     for name in ("9-1", "10-12-3", "12-100-4", "100-101-5", "101-102-6"):
         dump(name)
-    dump("1-2-3", loaded=False)
+    dump("1-2-3", loaded="")
+    # The policy had another target database before, whose next increment goes on from there.
+    dump("2-3-4", loaded="former")
+    dump("3-4-5")
+    (tmp_path / "shop/3-4-5/_finished_load").write_text("{", encoding="utf-8")
     current = dump("102-103-7", "10-12-3")
     (tmp_path / "shop" / "notes").mkdir()
     (tmp_path / "shop" / "notes" / "_finished_load").touch()
@@ -97,6 +101,8 @@ def test_dumps_that_describe_nothing_any_more_go(tmp_path: Path) -> None:
         "100-101-5",
         "101-102-6",
         "102-103-7",
+        "2-3-4",
+        "3-4-5",
         "notes",
     ]
     assert forget_old_dumps(policy, current, keep=2) == []

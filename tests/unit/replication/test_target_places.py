@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +150,21 @@ def test_a_managed_table_that_is_dropped_takes_its_directory_with_it(
     TargetPlaces(dump, layout)
     with pytest.raises(LocationConflictError, match="table old"):
         TargetPlaces(dump, layout, leaving=["old"])
+
+
+@pytest.mark.parametrize("adopting", [False, True])
+def test_a_load_owns_the_directories_of_its_target_alone(
+    layout: TargetLayout, tmp_path: Path, adopting: bool
+) -> None:
+    """A policy that had another target database, or adopts one, has made files that are not this load's."""
+    layout = replace(layout, policy=replace(layout.policy, into_existing=adopting))
+    dump = write_dump(f"file:{tmp_path}/dumps/shop/1-2-3", {"t|file:/lake/t": {}})
+    places = TargetPlaces(dump, layout)
+    assert places.owns(f"file:{tmp_path}/base/t/p=1/f")
+    for neighbour in ("base/t2/f", "base/f", "warehouse/shop.db2/t/f", "dumps/shop/1-2-3/f"):
+        assert not places.owns(f"file:{tmp_path}/{neighbour}")
+    for shared in ("warehouse/shop.db/given_up/f", "dumps/functions/shop/f.jar"):
+        assert places.owns(f"file:{tmp_path}/{shared}") is not adopting
+    everything = replace(layout.policy, target_database="default")
+    places = TargetPlaces(dump, TargetLayout(policy=everything, managed=f"file:{tmp_path}/warehouse"))
+    assert not places.owns(f"file:{tmp_path}/warehouse/other.db/t/f")

@@ -7,19 +7,20 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_hive_federation.errors import DumpCorruptError
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.replication.metadata import view_text
-from airflow_hive_federation.replication.metadata.view_text import (
+from airflow_hive_federation.model import view_text
+from airflow_hive_federation.model.view_text import (
     Renaming,
     SqlContext,
     UnreadableViewError,
     rewritten,
 )
-from airflow_hive_federation.replication.metadata.views import reason_to_leave_out, rewrite_view, text_claim
+from airflow_hive_federation.model.views import reason_to_leave_out, rewrite_view, text_claim
+from tests.examples import examples
 
 HIVE = SqlContext(dialect="hive")
 SPARK = SqlContext(dialect="spark", catalogs=frozenset({"spark_catalog"}), database="sales")
@@ -178,7 +179,7 @@ def _queries(draw: st.DrawFn, depth: int = 2) -> str:
     return text
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(_queries())
 def test_the_same_names_leave_the_text_as_it_is(text: str) -> None:
     same = Renaming(source_database="sales", target_database="sales", tables={"orders": "orders"})
@@ -187,7 +188,7 @@ def test_the_same_names_leave_the_text_as_it_is(text: str) -> None:
     assert rewritten(text, same, HIVE).replace(" `orders`", "") == text.replace(" `orders`", "")
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(_queries())
 def test_there_and_back(text: str) -> None:
     there = rewritten(text, THERE, HIVE)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import UNBOUNDED, ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.dump.contents import visible_files
@@ -44,6 +45,15 @@ def test_an_empty_base_hides_what_was_before(tmp_path: Path, elsewhere: bool) ->
         "p=p%3D1|delta_0000003_0000003_0000/000000_0",
         "p=p%3D2|delta_0000003_0000003_0000/000000_0",
     ]
+
+
+def test_insert_only_files_that_mix_aborted_with_committed_rows_are_refused(tmp_path: Path) -> None:
+    """Nothing tells their rows apart: copied, the aborted ones would be visible."""
+    (tmp_path / "delta_0000001_0000003").mkdir()
+    (tmp_path / "delta_0000001_0000003" / "000000_0").touch()
+    assert found(tmp_path, [], "4") == ["|delta_0000001_0000003/000000_0"]
+    with pytest.raises(AcidFormatError, match=r"d\.t: .*/delta_0000001_0000003 mixes committed"):
+        found(tmp_path, [], "2")
 
 
 def test_a_base_of_hive_3s_compactor_is_read_whatever_became_of_its_write_id(tmp_path: Path) -> None:

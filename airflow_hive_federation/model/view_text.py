@@ -21,7 +21,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
-from airflow_hive_federation.replication.metadata.reference_scan import scanned_tables
+from airflow_hive_federation.model.reference_scan import scanned_tables
 
 _Kind = TypeVar("_Kind", exp.Table, exp.Column, exp.Dot)
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE)
@@ -94,6 +94,26 @@ def normal_form(sql: str, dialect: str) -> str:
     return " ".join(
         repr(token.text) if token.token_type in _LITERALS else token.text.lower() for token in tokens
     )
+
+
+def named_in(sql: str, context: SqlContext) -> set[tuple[str, str | None]]:
+    """Return the databases that a text names, each with a table, or ``None`` beside a function; lower case.
+
+    :raises UnreadableViewError: the text cannot be parsed.
+    """
+    tree = _parsed(sql, context.dialect)
+    found: set[tuple[str, str | None]] = set()
+    for table in _all(tree, exp.Table):
+        database = _lower(table.args.get("db"))
+        if not database and context.database is not None and not _is_common(table):
+            database = context.database
+        if database:
+            found.add((database, _lower(table.this) if isinstance(table.this, exp.Identifier) else None))
+    for dot in _all(tree, exp.Dot):
+        owner = dot.this.expression if isinstance(dot.this, exp.Dot) else dot.this
+        if isinstance(dot.expression, exp.Func) and isinstance(owner, exp.Identifier):
+            found.add((_lower(owner), None))
+    return found
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,11 @@ from typing import Any
 
 from airflow_hive_federation.errors import DumpCorruptError
 from airflow_hive_federation.model import bounded_json
-from airflow_hive_federation.replication.metadata.view_text import (
+from airflow_hive_federation.model.view_text import (
     Renaming,
     SqlContext,
     UnreadableViewError,
+    named_in,
     normal_form,
     rewritten,
 )
@@ -55,14 +56,35 @@ def rewrite_view(view: Any, renaming: Renaming) -> None:
     :raises DumpCorruptError: a view that cannot be rewritten, which a dump does not have.
     """
     try:
-        found = _Rewriting(view, renaming).result()
+        rename_in_view(view, renaming)
     except UnreadableViewError as error:
         raise DumpCorruptError(
             f"View {view.tableName} cannot be given the names of the target: {error}.",
             remedy="Dump again with this version of the package.",
             table=view.tableName,
         ) from error
+
+
+def rename_in_view(view: Any, renaming: Renaming) -> None:
+    """Give a view other names, in its texts and parameters.
+
+    :param view: wire ``Table``; changed in place, or not at all.
+    :raises UnreadableViewError: its text cannot be rewritten for certain.
+    """
+    found = _Rewriting(view, renaming).result()
     view.viewExpandedText, view.viewOriginalText, view.parameters = found
+
+
+def read_by_view(view: Any) -> set[tuple[str, str | None]]:
+    """Return the databases that a view's text names, each with a table, or ``None`` beside a function.
+
+    Tables without a database count to the one that the view's own settings give; where each reader's session
+    gives it, they are left out.
+
+    :param view: wire ``Table``.
+    :raises UnreadableViewError: its text cannot be parsed.
+    """
+    return _Rewriting(view, Renaming(source_database="", target_database="")).names()
 
 
 def text_claim(view: Any) -> str:
@@ -100,6 +122,21 @@ class _Rewriting:
             rewritten(self._expanded or "", self._renaming, SqlContext(dialect="hive"))
         else:
             self.result()
+
+    def names(self) -> set[tuple[str, str | None]]:
+        if self._is_trinos:
+            found = _decoded(self._original or "")
+            schema = found.get("schema")
+            context = SqlContext(
+                dialect="trino", database=schema.lower() if isinstance(schema, str) else None
+            )
+            return named_in(str(found.get("originalSql")), context)
+        if not self._is_sparks:
+            return named_in(self._expanded or "", SqlContext(dialect="hive"))
+        where = self._namespace()
+        self._check_spark(self._expanded or "")
+        database = where[1].lower() if len(where) == 2 else None
+        return named_in(self._expanded or "", SqlContext(dialect="spark", database=database))
 
     def result(self) -> tuple[str | None, str | None, dict[str, str]]:
         parameters = dict(self._parameters)

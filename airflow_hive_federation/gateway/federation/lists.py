@@ -1,0 +1,136 @@
+"""Calls whose answer is made of several metastores' answers."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.gateway.dispatch import Call
+from airflow_hive_federation.gateway.federation.fan_out import Question, ask_all, require
+from airflow_hive_federation.gateway.federation.listing import (
+    Part,
+    listing_of,
+    merged,
+    part_of_all,
+    part_of_database,
+)
+from airflow_hive_federation.gateway.federation.renaming import (
+    answer_of,
+    arguments,
+    call_of,
+    fault_text,
+    result,
+    to_client,
+)
+from airflow_hive_federation.gateway.handler import Status, refused
+from airflow_hive_federation.gateway.messages import Emit, read_head
+from airflow_hive_federation.metastore.idl import types
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.gateway.federation.target import Federation
+
+_CATALOGS = frozenset({None, "", "hive"})
+
+
+def of_all(federation: Federation, call: Call, emit: Emit) -> None:
+    """Ask every metastore, and make one list.
+
+    :raises GatewayError: a part is missing, and the gateway is to fail then.
+    """
+    values = arguments(call.method, call.message)
+    request = getattr(values, "request", None)
+    parts = {}
+    if request is None or request.catalogName in _CATALOGS:
+        for owner in federation.named_owners():
+            if (part := part_of_all(call.method, values, federation.owners, owner)) is not None:
+                parts[owner] = part
+    _merge(federation, call, emit, values, parts)
+
+
+def of_database(federation: Federation, call: Call, emit: Emit) -> None:
+    """Ask the owner of a database for its tables, and add single tables of others that have a name in it.
+
+    :raises GatewayError: as :func:`of_all`.
+    """
+    resolved, links = federation.resolve(call)
+    owner = federation.one_owner(call.method, resolved)
+    if owner != federation.primary or not resolved:
+        federation.send(call, owner, resolved, links, emit)
+        return
+    values = arguments(call.method, call.message)
+    kind = getattr(values, "tableType", None)
+    parts = {}
+    for other in federation.named_owners():
+        part = part_of_database(
+            resolved[0][0].database,
+            getattr(values, "pattern", None),
+            [kind] if kind else None,
+            federation.owners,
+            other,
+        )
+        if part is not None:
+            parts[other] = part
+    _merge(federation, call, emit, values, parts)
+
+
+def tables(federation: Federation, call: Call, emit: Emit) -> None:
+    """Ask the owners of tables for their definitions.
+
+    :raises GatewayError: a view cannot be given local names, or an owner of some answers with a fault.
+    """
+    resolved, links = federation.resolve(call)
+    groups: dict[tuple[str, str], list[Any]] = {}
+    for one in resolved:
+        groups.setdefault((one[1].owner, one[1].database), []).append(one)
+    if len(groups) < 2:
+        federation.send(call, federation.one_owner(call.method, resolved), resolved, links, emit)
+        return
+    values = arguments(call.method, call.message)
+    found: list[Any] = []
+    made: Any = None
+    for (owner, database), group in groups.items():
+        message = _for_tables(call, values, database, [place.table for _, place in group])
+        answer = federation.members[owner].ask(replace(call, message=message))
+        if owner != federation.primary:
+            answer = to_client(call.method, answer, federation.naming(owner, group, links))
+        if (made := result(call.method, answer)) is None:
+            raise refused(
+                Status.FAILED, f"{call.method} at metastore {owner}: {fault_text(call.method, answer)}"
+            )
+        found += made if isinstance(made, list) else made.tables
+    success = found if isinstance(made, list) else types.GetTablesResult(tables=found)
+    emit(answer_of(call.method, read_head(call.message).sequence_id, success))
+
+
+def _merge(federation: Federation, call: Call, emit: Emit, values: Any, parts: dict[str, Part]) -> None:
+    primary = federation.members[federation.primary]
+    if not parts:
+        primary.relay(call, emit)
+        return
+    questions = {
+        federation.primary: (primary, Question(call.method, values.set_fields())),
+        **{owner: (federation.members[owner], part.question) for owner, part in parts.items()},
+    }
+    answers, reasons = ask_all(call, questions, federation.part_timeout_s)
+    require(call, reasons, primary=federation.primary, partial=federation.partial, missing=federation.missing)
+    others = [
+        element
+        for owner, part in parts.items()
+        if owner in answers
+        for element in part.elements(answers[owner])
+    ]
+    success = answers[federation.primary]
+    listing = listing_of(call.method, success)
+    answer = merged(listing, federation.owners, success, others)
+    emit(answer_of(call.method, read_head(call.message).sequence_id, answer))
+
+
+def _for_tables(call: Call, values: Any, database: str, names: list[str | None]) -> bytes:
+    made = copy.copy(values)
+    if call.method == "get_table_objects_by_name":
+        made.dbname, made.tbl_names = database, names
+    else:
+        made.req = copy.copy(values.req)
+        made.req.dbName, made.req.tblNames = database, names
+    return call_of(call.method, read_head(call.message).sequence_id, made)

@@ -1,0 +1,237 @@
+"""Owners of databases and tables: from a local name to the metastore that has it, and back. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.gateway.rules import Patterns
+
+#: A local name: a database, with or without a table.
+LocalName = tuple[str, str | None]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A database, or a table of it, at the metastore that owns it.
+
+    :param owner: name of the upstream.
+    :param database: its name there, lower case.
+    :param table: name of the table there; ``None`` where the whole database is meant.
+    """
+
+    owner: str
+    database: str
+    table: str | None = None
+
+    def __str__(self) -> str:
+        name = self.database if self.table is None else f"{self.database}.{self.table}"
+        return f"{name} of metastore {self.owner}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoteNames:
+    """Local names of what one other metastore owns.
+
+    :param databases: local database → database there.
+    :param tables: local ``database.table`` → ``database.table`` there, for single tables in local databases.
+    :param prefix: databases there are known by their names behind this prefix; ``None`` is none.
+    :param shown: patterns of those databases.
+    """
+
+    databases: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
+    prefix: str | None = None
+    shown: tuple[str, ...] = ("*",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """A remote that the local metastore has recorded, led to one of the gateway's metastores.
+
+    :param local: the local name.
+    :param place: what it stands for.
+    """
+
+    local: LocalName
+    place: Place
+
+
+class Owners:
+    """Finds the owner of a name. What nobody else owns is the primary metastore's.
+
+    :param primary: name of the primary metastore.
+    :param remotes: names of the others, by upstream.
+    :raises ConfigurationError: two remotes have the same local name, or a name is none.
+    """
+
+    def __init__(self, primary: str, remotes: Mapping[str, RemoteNames]) -> None:
+        self.primary = primary
+        self._places: dict[LocalName, Place] = {}
+        self._prefixes: list[tuple[str, str, Patterns]] = []
+        for owner, names in remotes.items():
+            for local, there in names.databases.items():
+                self._add((_plain(local), None), Place(owner, _plain(there)))
+            for local, there in names.tables.items():
+                database, table = _qualified(there)
+                self._add(_qualified(local), Place(owner, database, table))
+            if names.prefix is not None:
+                self._prefixes.append((_plain(names.prefix), owner, Patterns(names.shown)))
+        self._prefixes.sort(key=lambda one: -len(one[0]))
+        for database, name in self._places:
+            if name is not None and self._of_database(database) is not None:
+                raise ConfigurationError(
+                    f"{database}.{name} is a remote table in {database}, which is a remote database.",
+                    remedy="Give it a name in a local database.",
+                )
+
+    def _add(self, local: LocalName, place: Place) -> None:
+        if local in self._places:
+            name = ".".join(part for part in local if part)
+            raise ConfigurationError(
+                f"{name} stands for {self._places[local]} and for {place}.",
+                remedy="Give each a local name of its own.",
+            )
+        self._places[local] = place
+
+    def place(self, database: str, table: str | None, links: Iterable[Link] = ()) -> Place:
+        """Return what a local name stands for; the same name at the primary metastore if it is no remote.
+
+        :param links: remotes that the local metastore has recorded; the gateway's own names come first.
+        """
+        if table is not None and (place := self._places.get((database, table))) is not None:
+            return place
+        if (place := self._of_database(database)) is not None:
+            return Place(place.owner, place.database, table)
+        recorded = {one.local: one.place for one in links}
+        if table is not None and (place := recorded.get((database, table))) is not None:
+            return place
+        if (place := recorded.get((database, None))) is not None:
+            return Place(place.owner, place.database, table)
+        return Place(self.primary, database, table)
+
+    def is_configured(self, database: str, table: str | None) -> bool:
+        """Whether the gateway's own names decide on a name, so that nobody need ask for links."""
+        return (database, table) in self._places or self._of_database(database) is not None
+
+    def mapped_databases(self, owner: str) -> dict[str, str]:
+        """Return the explicit databases of an owner, local name → name there."""
+        return {
+            local: place.database
+            for (local, table), place in self._places.items()
+            if place.owner == owner and table is None
+        }
+
+    def prefix_of(self, owner: str) -> str | None:
+        """Return the prefix of an owner's databases."""
+        return next((prefix for prefix, one, _ in self._prefixes if one == owner), None)
+
+    def single_tables(self, owner: str | None = None) -> dict[tuple[str, str], Place]:
+        """Return the single tables, local name → place; of all owners if none is given."""
+        return {
+            (database, table): place
+            for (database, table), place in self._places.items()
+            if table is not None and owner in {None, place.owner}
+        }
+
+    def local_names(self, owner: str, databases: Iterable[str]) -> dict[str, list[str]]:
+        """Return the local names of an owner's databases: name there → local names."""
+        found: dict[str, list[str]] = {}
+        mapped, prefix = self.mapped_databases(owner), self.prefix_of(owner)
+        for there in databases:
+            names = [local for local, name in mapped.items() if name == there]
+            prefixed = None if prefix is None else f"{prefix}{there}"
+            if prefixed is not None and (place := self._of_database(prefixed)) is not None:
+                # A longer prefix, or an explicit name, may have taken it for another owner.
+                names += [prefixed] if place == Place(owner, there) and prefixed not in names else []
+            if names:
+                found[there] = names
+        return found
+
+    def _of_database(self, database: str) -> Place | None:
+        if (place := self._places.get((database, None))) is not None:
+            return place
+        for prefix, owner, shown in self._prefixes:
+            there = database.removeprefix(prefix)
+            if there and there != database and shown.match(there):
+                return Place(owner, there)
+        return None
+
+
+class Naming:
+    """Names in an owner's answer, as clients of the gateway know them.
+
+    :param used: local names of the call, with what they stand for: they are answered as they were asked.
+    """
+
+    def __init__(
+        self, owners: Owners, owner: str, used: Sequence[tuple[LocalName, Place]], links: Iterable[Link] = ()
+    ) -> None:
+        self.owner = owner
+        self._owners = owners
+        links = [one for one in links if one.place.owner == owner]
+        named = [*((one.local, one.place) for one in links), *used]
+        self._databases: dict[str, str] = {}
+        for local, place in named:
+            # A single table does not stand for its database.
+            if owners.place(local[0], None, links) == Place(owner, place.database):
+                self._databases[place.database] = local[0]
+        self._tables: dict[LocalName, LocalName] = {
+            (place.database, place.table): local for local, place in named if place.table
+        }
+        for name, place in owners.single_tables(owner).items():
+            self._tables.setdefault((place.database, place.table), name)
+
+    def local(self, database: str, table: str | None) -> LocalName:
+        """Return the local name of something that the owner names.
+
+        What has no local name gets one that no database can have: it must not be taken for the primary's.
+        """
+        if self.owner == self._owners.primary or not database:
+            return database, table
+        if (known := self._tables.get((database, table))) is not None:
+            return known
+        if (name := self.database(database)) is not None:
+            return name, table
+        if table is None:
+            alone = {local[0] for (there, _), local in self._tables.items() if there == database}
+            if len(alone) == 1:
+                return alone.pop(), None
+        return f"{self.owner}::{database}", table
+
+    def database(self, database: str) -> str | None:
+        """Return the local name of a whole database; ``None`` if it has none."""
+        if self.owner == self._owners.primary:
+            return database
+        if database in self._databases:
+            return self._databases[database]
+        names = self._owners.local_names(self.owner, [database]).get(database)
+        return names[0] if names else None
+
+
+def matches(pattern: str | None, name: str) -> bool:
+    """Whether a name matches one of Hive's patterns: ``*`` is any text, ``.`` any character, ``|`` is or.
+
+    As ``ObjectStore`` reads them; no pattern, or an empty one, is every name.
+    """
+    if not pattern:
+        return True
+    parts = [
+        "".join({"*": ".*", ".": "."}.get(one, re.escape(one)) for one in part) for part in pattern.split("|")
+    ]
+    return any(re.fullmatch(part, name, re.IGNORECASE | re.DOTALL) for part in parts)
+
+
+def _plain(name: str) -> str:
+    if not re.fullmatch(r"[^\s.@#:]+", name):
+        raise ConfigurationError(f"{name!r} is no name of a database.", remedy="Write it as Hive knows it.")
+    return name.lower()
+
+
+def _qualified(name: str) -> tuple[str, str]:
+    database, _, table = name.partition(".")
+    if not table:
+        raise ConfigurationError(f"{name!r} is no name of a table.", remedy="Write database.table.")
+    return _plain(database), _plain(table)

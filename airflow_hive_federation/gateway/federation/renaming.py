@@ -1,0 +1,86 @@
+"""Names in messages: the owner's in calls that go to it, the local ones in its answers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from airflow_hive_federation.gateway.federation.owners import Naming, Place
+from airflow_hive_federation.gateway.federation.views import rename_views
+from airflow_hive_federation.gateway.messages import CALL, REPLY, head_bytes, read_fields, read_head
+from airflow_hive_federation.gateway.names import Reference, references, replaced
+from airflow_hive_federation.metastore.connection import message_types
+from airflow_hive_federation.metastore.protocol import encode
+from airflow_hive_federation.metastore.struct import Struct
+from airflow_hive_federation.metastore.wire import from_bytes
+
+S = TypeVar("S", bound=Struct)
+#: What a call names, and what that stands for.
+Resolved = Sequence[tuple[Reference, Place]]
+
+
+def to_owner(message: bytes, resolved: Resolved) -> bytes:
+    """Return a call with the names that its owner knows."""
+    return replaced(message, [(one, place.database, place.table) for one, place in resolved])
+
+
+def keeps_names(resolved: Resolved) -> bool:
+    """Whether all that a call names has the same name at its owner."""
+    return all((one.database, one.table) == (place.database, place.table) for one, place in resolved)
+
+
+def to_client(method: str, answer: bytes, naming: Naming) -> bytes:
+    """Return an answer with the names that clients of the gateway know.
+
+    :raises GatewayError: a view in it cannot be given them.
+    :raises MalformedMessage: it is no such answer.
+    """
+    head = read_head(answer)
+    if head.kind != REPLY:
+        return answer
+    kind = message_types(method)[1]
+    answer = rename_views(method, answer, naming)
+    found = references(answer, head.body, kind)
+    return replaced(answer, [(one, *naming.local(one.database, one.table)) for one in found])
+
+
+def arguments(method: str, message: bytes) -> Any:
+    """Read the arguments of a call.
+
+    :raises WireFormatError: they are none.
+    """
+    return from_bytes(message_types(method)[0], message[read_head(message).body :])
+
+
+def call_of(method: str, sequence_id: int, values: Struct) -> bytes:
+    """Write a call."""
+    return head_bytes(method, CALL, sequence_id) + encode(values)
+
+
+def result(method: str, answer: bytes) -> Any:
+    """Read what an answer returns; ``None`` if it is a fault.
+
+    :raises WireFormatError: it is no such answer.
+    """
+    head = read_head(answer)
+    if head.kind != REPLY or any(field.number for field in read_fields(answer, head.body)):
+        return None
+    return from_bytes(message_types(method)[1], answer[head.body :]).success  # type: ignore[attr-defined]
+
+
+def answer_of(method: str, sequence_id: int, success: Any) -> bytes:
+    """Write an answer that returns something."""
+    return head_bytes(method, REPLY, sequence_id) + encode(message_types(method)[1](success=success))
+
+
+def fault_text(method: str, answer: bytes) -> str:
+    """Return the text of an answer that is a fault."""
+    head = read_head(answer)
+    if head.kind == REPLY:
+        values = from_bytes(message_types(method)[1], answer[head.body :]).set_fields()
+        fault = next((one for name, one in values.items() if name != "success"), None)
+        return f"{type(fault).__name__}: {getattr(fault, 'message', '')}"
+    for field in read_fields(answer, head.body):
+        if field.number == 1:
+            return answer[field.start + 4 : field.end].decode(errors="replace")
+    return "an error without a text"

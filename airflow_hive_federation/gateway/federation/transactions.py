@@ -1,0 +1,139 @@
+"""The rule of transactions over several metastores. Pure.
+
+A transaction id belongs to one metastore, and so does all that is judged by it: locks, write ids, and which
+directories of an ACID table a reader sees. A compaction writes ``base_0000005_v0000203``, and a reader takes
+it only if transaction 203 is committed in the list that it got with ``get_open_txns`` (``AcidUtils``). By the
+list of another metastore, 203 may be unknown, so that committed rows vanish without an error, or committed
+there and still at work here. So the clients of a gateway get the transactions of *one* metastore, and an ACID
+table of another one is refused inside of them. Another gateway, at a port of its own, may serve the
+transactions of another metastore.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from airflow_hive_federation.errors import ConfigurationError, GatewayError
+from airflow_hive_federation.gateway.federation.owners import LocalName, Place
+from airflow_hive_federation.gateway.handler import Status, refused
+from airflow_hive_federation.metastore.idl import types
+
+#: Stands for the read locks that the metastore of a transaction has no tables for. No database has dots.
+NOTHING = "hive.federation.elsewhere"
+_OWNER_BITS, _ID_BITS = 15, 48
+_READS = frozenset(
+    {None, types.DataOperationType.SELECT, types.DataOperationType.UNSET, types.DataOperationType.NO_TXN}
+)
+
+
+class LockIds:
+    """Ids of locks of several metastores in one number, so that every process knows whose a lock is.
+
+    The ids of the metastore whose transactions the gateway serves stay as they are. Others bear a number of
+    their owner above their 48 lowest bits; Hive counts locks from 1.
+
+    :param owners: names of all metastores.
+    :param unmarked: whose ids stay.
+    :raises ConfigurationError: two names have the same number.
+    """
+
+    def __init__(self, owners: Iterable[str], unmarked: str) -> None:
+        self._unmarked = unmarked
+        self._numbers = {one: zlib.crc32(one.encode()) % ((1 << _OWNER_BITS) - 1) + 1 for one in owners}
+        self._owners = {number: one for one, number in self._numbers.items()}
+        if len(self._owners) < len(self._numbers):
+            raise ConfigurationError(
+                f"Two of the metastores {', '.join(self._numbers)} cannot be told apart by their locks.",
+                remedy="Give one of them another name.",
+            )
+
+    def mark(self, owner: str, lock_id: int) -> int:
+        """Return the id for clients."""
+        return lock_id if owner == self._unmarked else lock_id | self._numbers[owner] << _ID_BITS
+
+    def read(self, lock_id: int) -> tuple[str, int]:
+        """Return the owner of a lock, and its id there.
+
+        :raises GatewayError: no metastore of this gateway gave it.
+        """
+        if (number := lock_id >> _ID_BITS) <= 0:
+            return self._unmarked, lock_id
+        if number not in self._owners:
+            raise refused(
+                Status.FAILED,
+                f"Lock {lock_id} was given by no metastore of this gateway.",
+                remedy="Ask the gateway that gave it.",
+            )
+        return self._owners[number], lock_id & ((1 << _ID_BITS) - 1)
+
+
+def locked(
+    request: Any, places: Sequence[Place], transactions_of: str
+) -> tuple[str, list[tuple[Any, Place]]]:
+    """Decide whose a lock is, and of which parts.
+
+    In a transaction, tables of other metastores that are only read, and are not ACID tables, are left out:
+    their metastore does not know the transaction, and nobody would keep a lock there alive.
+
+    :param request: wire ``LockRequest``.
+    :param places: what each of its components stands for.
+    :return: the owner, and its components with their places.
+    :raises GatewayError: the lock would be of several metastores.
+    """
+    components = list(zip(request.component, places, strict=True))
+    if request.txnid:
+        foreign = [
+            (component, place)
+            for component, place in components
+            if place.owner != transactions_of and (component.isTransactional or not _only_reads(component))
+        ]
+        if foreign:
+            raise another_owner("lock", transactions_of, [(_name(one), place) for one, place in foreign])
+        return transactions_of, [one for one in components if one[1].owner == transactions_of]
+    owners = sorted({place.owner for place in places}) or [transactions_of]
+    if len(owners) > 1:
+        listed = _listed([(_name(component), place) for component, place in components])
+        raise refused(
+            Status.FAILED,
+            f"lock: one lock cannot be of several metastores: {listed}.",
+            remedy="Ask for a lock for the tables of each metastore.",
+        )
+    return owners[0], components
+
+
+def writes(request: Any) -> bool:
+    """Whether a wire ``LockRequest`` is for more than reading."""
+    return not all(map(_only_reads, request.component))
+
+
+def another_owner(
+    method: str, transactions_of: str, named: Sequence[tuple[LocalName, Place]]
+) -> GatewayError:
+    """Make the error that refuses a transaction over two metastores."""
+    owner = named[0][1].owner
+    return refused(
+        Status.FAILED,
+        f"{method}: a transaction belongs to one metastore, and through this gateway that is "
+        f"{transactions_of}. {_listed(named)}.",
+        remedy=f"Use a gateway that serves the transactions of {owner} (transactions_of), or work at {owner} "
+        "itself; to combine ACID tables of both, copy or replicate one first.",
+    )
+
+
+def _only_reads(component: Any) -> bool:
+    return (
+        component.type == types.LockType.SHARED_READ
+        and component.operationType in _READS
+        and not component.isDynamicPartitionWrite
+    )
+
+
+def _name(component: Any) -> LocalName:
+    return component.dbname, component.tablename
+
+
+def _listed(named: Iterable[tuple[LocalName, Place]]) -> str:
+    found = {f"{database}.{table}" if table else database: place.owner for (database, table), place in named}
+    return ", ".join(f"{name} belongs to {owner}" for name, owner in sorted(found.items()))

@@ -1,0 +1,86 @@
+"""Views in answers of an owner: their texts, parsed and given the local names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from airflow_hive_federation.gateway.federation.owners import Naming
+from airflow_hive_federation.gateway.handler import Status, refused
+from airflow_hive_federation.gateway.messages import REPLY, head_bytes, read_head
+from airflow_hive_federation.metastore.connection import message_types
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.protocol import encode
+from airflow_hive_federation.metastore.struct import Struct
+from airflow_hive_federation.metastore.wire import from_bytes
+from airflow_hive_federation.model.view_text import Renaming, UnreadableViewError
+from airflow_hive_federation.model.views import read_by_view, rename_in_view
+
+_KINDS = ("VIRTUAL_VIEW", "MATERIALIZED_VIEW")
+
+
+def rename_views(method: str, answer: bytes, naming: Naming) -> bytes:
+    """Return an answer whose views read the tables that they read at their owner, by local names.
+
+    :raises GatewayError: a view reads what has no local name, or its text cannot be rewritten for certain.
+    """
+    # Nearly no answer has views: nothing is decoded for the rest.
+    if not any(kind.encode() in answer for kind in _KINDS):
+        return answer
+    head = read_head(answer)
+    decoded = from_bytes(message_types(method)[1], answer[head.body :])
+    views = [one for one in _tables(decoded) if one.tableType in _KINDS and _has_text(one)]
+    for view in views:
+        _rename(view, naming)
+    return head_bytes(method, REPLY, head.sequence_id) + encode(decoded) if views else answer
+
+
+def defines_view(arguments: Struct) -> bool:
+    """Whether the arguments of a call have a view in them."""
+    return any(one.tableType in _KINDS or _has_text(one) for one in _tables(arguments))
+
+
+def _rename(view: Any, naming: Naming) -> None:
+    name = f"{view.dbName}.{view.tableName}"
+    try:
+        databases = {}
+        for database, table in sorted(read_by_view(view), key=str):
+            local = naming.database(database)
+            if local is None:
+                what = database if table is None else f"{database}.{table}"
+                raise UnreadableViewError(
+                    f"it reads {what}, whose database has no local name; give the gateway one"
+                )
+            databases[database] = local
+        _rename_all(view, {there: local for there, local in databases.items() if there != local})
+    except UnreadableViewError as error:
+        raise refused(
+            Status.FAILED,
+            f"View {name} of metastore {naming.owner} cannot be given local names: {error}.",
+            remedy="Read it at the metastore that owns it, or let the gateway know all that it reads.",
+        ) from error
+
+
+def _rename_all(view: Any, names: dict[str, str]) -> None:
+    # In two steps where a new name is another's old one.
+    steps: list[tuple[str, str]] = []
+    if set(names) & set(names.values()):
+        between = {there: f"hive_federation_between_{number}" for number, there in enumerate(names)}
+        steps = [*between.items(), *((between[there], local) for there, local in names.items())]
+    for there, local in steps or list(names.items()):
+        rename_in_view(view, Renaming(source_database=there, target_database=local))
+
+
+def _has_text(table: Any) -> bool:
+    return bool(table.viewExpandedText or table.viewOriginalText)
+
+
+def _tables(value: Any) -> Iterator[Any]:
+    if isinstance(value, types.Table):
+        yield value
+    elif isinstance(value, Struct):
+        for one in value.set_fields().values():
+            yield from _tables(one)
+    elif isinstance(value, list) and value and isinstance(value[0], Struct):
+        for one in value:
+            yield from _tables(one)

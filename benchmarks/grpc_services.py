@@ -1,0 +1,229 @@
+"""The gateway's translated services: what a message costs beside Thrift's bytes, and partitions as a stream.
+
+The metastore is a canned one in a process of its own, which answers at once; the gateway is in a process of
+its own, too, so that its memory can be seen.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from airflow_hive_federation.gateway.messages import REPLY, MessageReader, head_bytes
+from airflow_hive_federation.gateway.services.codec import codec
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.metastore.connection import message_types
+from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
+from airflow_hive_federation.metastore.grpc_streams import PARTITIONS, partitions_query, structs
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.protocol import encode
+from airflow_hive_federation.metastore.transport import Deadline
+from airflow_hive_federation.metastore.wire import from_bytes
+from benchmarks import results
+
+_COLUMNS, _TABLES = 30, 1000
+_SMALL, _LARGE = 10_000, 100_000
+_FIRST_PAGE = 100
+Say = Callable[[str], None]
+
+
+def run(say: Say) -> Iterator[results.Result]:
+    """Measure everything."""
+    yield _codec(say)
+    with _process("serve_canned", str(_SMALL)) as (uri, _):
+        yield _first_piece(say, uri)
+    with _process("serve_canned", str(_LARGE)) as (uri, _):
+        _memory(say, uri)
+
+
+def _codec(say: Say) -> results.Result:
+    """A table as a message and back, beside the same as Thrift's bytes."""
+    table = _partition_or_table(types.Table(dbName="d", tableName="t", owner="o"))
+    message, thrift = codec(types.Table).to_bytes(table), encode(table)
+    say(f"a table of {_COLUMNS} columns: {len(thrift):,} bytes as Thrift, {len(message):,} as a message")
+
+    def timed(work: Callable[[], Any]) -> float:
+        best = float("inf")
+        for _ in range(5):
+            begun = time.perf_counter()
+            for _ in range(_TABLES):
+                work()
+            best = min(best, time.perf_counter() - begun)
+        return best
+
+    parts = {
+        "to a message": timed(lambda: codec(types.Table).to_bytes(table)),
+        "from a message": timed(lambda: codec(types.Table, strict=True).from_bytes(message)),
+        "to Thrift": timed(lambda: encode(table)),
+        "from Thrift": timed(lambda: from_bytes(types.Table, thrift)),
+    }
+    say(f"microseconds each: { {name: round(one / _TABLES * 1e6, 1) for name, one in parts.items()} }")
+    return results.beside_limit(
+        "grpc-services",
+        f"{_TABLES:,} tables of {_COLUMNS} columns to messages and back",
+        ours_s=parts["to a message"] + parts["from a message"],
+        peer="Thrift's bytes",
+        peer_s=parts["to Thrift"] + parts["from Thrift"],
+        at_most=3,
+    )
+
+
+def _first_piece(say: Say, upstream: str) -> results.Result:
+    """The first piece, beside the questions that it needs, asked without the gateway."""
+    with _process("serve_gateway", upstream) as (uri, _), _client(uri) as ours, _client(upstream) as direct:
+        ours.connect()
+        firsts, wholes, asked = list[float](), list[float](), list[float]()
+        for _ in range(7):
+            begun = time.perf_counter()
+            names = direct.list_partition_names("d", "t")
+            direct.get_table("d", "t")
+            direct.find_partitions("d", "t", f"n >= 0 and n <= {_FIRST_PAGE - 1}")
+            asked.append(time.perf_counter() - begun)
+            begun, first, count = time.perf_counter(), 0.0, 0
+            for piece in _stream(ours):
+                first = first or time.perf_counter() - begun
+                count += sum(1 for _ in structs(types.Partition, piece))
+            firsts.append(first)
+            wholes.append(time.perf_counter() - begun)
+            assert count == len(names) == _SMALL
+    say(
+        f"{_SMALL:,} partitions in {min(wholes):.2f} s; the questions before the first piece take "
+        f"{min(asked) * 1000:.0f} ms without the gateway"
+    )
+    return results.seconds(
+        "grpc-services",
+        "what the gateway adds before the first piece",
+        ours_s=max(min(firsts) - min(asked), 0),
+        peer="the questions alone",
+        peer_s=min(asked),
+        at_most_s=0.03,
+    )
+
+
+def _memory(say: Say, upstream: str) -> None:
+    """How far memory grows while many partitions pass."""
+    with _process("serve_gateway", upstream) as (uri, pid), _client(uri) as client:
+        client.connect()
+        next(_stream(client))
+        before = _resident_mb(pid)
+        begun, size, ours_before, most = time.perf_counter(), 0, _resident_mb("self"), 0.0
+        for number, piece in enumerate(_stream(client)):
+            size += len(piece)
+            if not number % 50:
+                most = max(most, _resident_mb(pid))
+        say(
+            f"{_LARGE:,} partitions, {size / 1e6:.0f} MB, in {time.perf_counter() - begun:.1f} s; the "
+            f"gateway grew from {before:.0f} to {max(most, _resident_mb(pid)):.0f} MB, the client by "
+            f"{_resident_mb('self') - ours_before:.0f}"
+        )
+
+
+def _stream(client: MetastoreClient) -> Iterator[bytes]:
+    channel: Any = client.channel
+    return channel.stream(PARTITIONS, partitions_query("hive", "d", "t"), Deadline(600))  # type: ignore[no-any-return]
+
+
+def _client(uri: str) -> MetastoreClient:
+    grpc = GrpcSettings(plaintext=uri.startswith("grpc"))
+    return MetastoreClient(MetastoreSettings(uris=(uri,), grpc=grpc))
+
+
+@contextmanager
+def _process(function: str, argument: str) -> Iterator[tuple[str, int]]:
+    """Run a function of this module that prints a URI and serves; end it with the block."""
+    code = f"from benchmarks.grpc_services import {function}; {function}({argument!r})"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().strip(), process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+def serve_gateway(upstream: str) -> None:
+    """Serve a gateway until the process is ended."""
+    from airflow_hive_federation.gateway.dispatch import Gateway, Metastore
+    from airflow_hive_federation.gateway.grpc.server import GrpcFront
+    from airflow_hive_federation.gateway.grpc.settings import GrpcFrontSettings
+    from airflow_hive_federation.gateway.services import services
+    from airflow_hive_federation.gateway.upstream import Upstream
+
+    handler = Gateway(Metastore(Upstream("main", MetastoreSettings(uris=(upstream,)))))
+    front = GrpcFront(handler, GrpcFrontSettings(port=0), services(handler)).start()
+    print(f"grpc://127.0.0.1:{front.port}", flush=True)
+    threading.Event().wait()
+
+
+def serve_canned(count: str) -> None:
+    """Serve a table with so many partitions until the process is ended."""
+    partitions = [
+        encode(_partition_or_table(types.Partition(values=[str(number)], dbName="d", tableName="t")))
+        for number in range(int(count))
+    ]
+    names = [f"n={number}" for number in range(int(count))]
+    table = _partition_or_table(types.Table(dbName="d", tableName="t"))
+    table.partitionKeys = [types.FieldSchema(name="n", type="int")]
+    canned = {
+        "set_ugi": b"\0",
+        "get_partition_names": _success("get_partition_names", names),
+        "get_table_req": _success("get_table_req", types.GetTableResult(table=table)),
+    }
+    listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+
+    def answer(method: str, request: bytes) -> bytes:
+        if method != "get_partitions_by_filter":
+            return canned[method]
+        low, high = (int(one) for one in re.findall(rb"n [<>]= (\d+)", request))
+        found = partitions[low : high + 1]
+        return b"\x0f\0\0\x0c" + len(found).to_bytes(4, "big") + b"".join(found) + b"\0"
+
+    def serve(sock: socket.socket) -> None:
+        reader = MessageReader(lambda size: sock.recv(size) or _gone())
+        try:
+            while True:
+                head, request = reader.message()
+                body = answer(head.method, request)
+                sock.sendall(head_bytes(head.method, REPLY, head.sequence_id) + body)
+        except (OSError, EOFError):
+            sock.close()
+
+    print(f"thrift://127.0.0.1:{listener.getsockname()[1]}", flush=True)
+    while True:
+        threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+
+
+def _gone() -> bytes:
+    raise EOFError
+
+
+def _success(method: str, value: Any) -> bytes:
+    return encode(message_types(method)[1](success=value))
+
+
+def _partition_or_table(value: Any) -> Any:
+    """Give a table or partition columns and a place."""
+    columns = [types.FieldSchema(name=f"column_{number}", type="string") for number in range(_COLUMNS)]
+    value.sd = types.StorageDescriptor(
+        cols=columns,
+        location="hdfs://nameservice/warehouse/d.db/t",
+        inputFormat="org.apache.hadoop.hive.ql.io.orc.OrcInputFormat",
+        outputFormat="org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat",
+        numBuckets=-1,
+        serdeInfo=types.SerDeInfo(serializationLib="org.apache.hadoop.hive.ql.io.orc.OrcSerde"),
+    )
+    value.parameters = {"transient_lastDdlTime": "1764000000", "numRows": "1000", "totalSize": "123456"}
+    return value
+
+
+def _resident_mb(pid: int | str) -> float:
+    text = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return int(text.partition("VmRSS:")[2].split()[0]) / 1024

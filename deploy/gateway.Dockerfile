@@ -1,0 +1,14 @@
+# A container of the gateway; see docs/gateway.md. Build it in the root of the repository:
+#   docker build -f deploy/gateway.Dockerfile -t hive-federation-gateway .
+FROM python:3.12-slim
+
+WORKDIR /src
+COPY . .
+RUN pip install --no-cache-dir '.[grpc]' && useradd --system --no-create-home hive-gateway
+
+USER hive-gateway
+WORKDIR /
+EXPOSE 9083 9084 9090
+# Mount the file, and the certificates and secrets that it names.
+ENTRYPOINT ["hive-federation", "gateway", "serve", "--config", "/etc/hive-federation/gateway.toml"]
+STOPSIGNAL SIGTERM
