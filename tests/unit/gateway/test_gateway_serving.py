@@ -1,0 +1,109 @@
+"""The gateway as a whole: both fronts in one process, several processes on one port, and their end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import urllib.request
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.gateway.config import config_of
+from airflow_hive_federation.gateway.serving import start
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from tests.unit.gateway.gateways import Clients, Peers
+from tests.unit.metastore.metastore_peers import Thrift
+
+NAMES = ["a", "b"]
+
+
+def databases(method: str, _args: Any) -> Any:
+    return NAMES if method == "get_all_databases" else None
+
+
+def nobody(connection: str) -> MetastoreSettings:
+    raise AssertionError(connection)
+
+
+def test_both_fronts_ask_the_same_handler(
+    peer: Peers, stack: ExitStack, client: Clients, tmp_path: Path
+) -> None:
+    log = tmp_path / "access"
+    config = config_of(
+        {
+            "upstream": {"uris": [peer(Thrift(databases)).uri]},
+            "thrift": {"port": 0},
+            "grpc": {"port": 0},
+            "metrics": {"port": 0},
+            "log": {"access": str(log)},
+        }
+    )
+    serving = start(config, nobody)
+    stack.callback(serving.stop)
+    uris = [front.uri for front in serving.fronts]
+    assert [uri.partition(":")[0] for uri in uris] == ["thrift", "grpc"]
+    for uri in uris:
+        assert client(uri, user="me").call("get_all_databases") == NAMES
+    assert serving.metrics is not None
+    where = f"http://127.0.0.1:{serving.metrics.port}"
+    text = urllib.request.urlopen(f"{where}/metrics", timeout=20).read().decode()
+    for front in ("thrift", "grpc"):
+        assert f'front="{front}",method="get_all_databases",status="ok"}} 1' in text
+    assert urllib.request.urlopen(f"{where}/healthz", timeout=20).read() == b"ok\n"
+    lines = [json.loads(line[line.index("{") :]) for line in log.read_text().splitlines()]
+    assert {(line["front"], line["user"]) for line in lines} >= {("thrift", "me")}
+
+
+def test_what_was_started_is_stopped_if_the_rest_fails(peer: Peers) -> None:
+    serving = start(config_of({"upstream": {"uris": ["thrift://x:1"]}, "thrift": {"port": 0}}), nobody)
+    port = serving.fronts[0].uri.rpartition(":")[2]
+    values = {"upstream": {"uris": ["thrift://x:1"]}, "thrift": {"port": 0}, "metrics": {"port": int(port)}}
+    with pytest.raises(ConfigurationError, match="Metrics cannot be served"):
+        start(config_of(values), nobody)
+    serving.stop()
+
+
+@contextmanager
+def served(*options: str) -> Any:
+    command = [sys.executable, "-m", "airflow_hive_federation.cli.main", "gateway", "serve", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def uris_of(out: IO[str], count: int) -> set[str]:
+    return {out.readline().split()[-1] for _ in range(count)}
+
+
+def test_processes_share_a_port_and_end_together(peer: Peers) -> None:
+    upstream = peer(Thrift(databases)).uri
+    with served("--upstream", upstream, "--port", "0", "--workers", "2") as process:
+        (uri,) = uris_of(process.stdout, 2)
+        for _ in range(8):
+            with MetastoreClient(MetastoreSettings(uris=(uri,))) as one:
+                assert one.call("get_all_databases") == NAMES
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
+def test_workers_end_when_their_parent_is_killed(peer: Peers) -> None:
+    upstream = peer(Thrift(databases)).uri
+    with served("--upstream", upstream, "--port", "0", "--workers", "2") as process:
+        uris_of(process.stdout, 2)
+        process.kill()
+        # The pipe ends when the last worker, which has it too, has ended.
+        assert process.stdout.read() == ""
+
+
+def test_what_cannot_start_says_so() -> None:
+    with served("--upstream", "thrift://x:1", "--host", "0.0.0.0", "--port", "0") as process:
+        assert process.wait(60) == 1
+        assert "0.0.0.0 in plain text" in process.stderr.read()
