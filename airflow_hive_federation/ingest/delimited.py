@@ -78,7 +78,7 @@ class StrictDelimitedInputWriter(AbstractRecordWriter):
         # Counted first: a field may be a byte of a record, and is fifty in memory.
         if self.malformed == "raise" and (found := text.count(self._delimiter) + 1) != wanted:
             raise ValueError(_wrong_width(found, wanted))
-        parts: list[str | None] = [*text.split(self._delimiter, wanted)][:wanted]
+        parts: list[str | None] = [*text.split(self._delimiter, wanted)[:wanted]]
         parts += [None] * (wanted - len(parts))
         return [None if part == NULL_TEXT else part for part in parts]
 
