@@ -6,7 +6,7 @@ PY     := $(VENV)/bin/python
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test torture check bench docs clean
+.PHONY: demo test torture fuzz check bench docs clean
 
 demo: $(READY)                ## replicate a database between two embedded metastores (UI=1 leaves Airflow's UI up)
 	$(BIN)/hive-federation demo $(if $(UI),--ui)
@@ -17,6 +17,9 @@ test: $(READY)                ## all tests; ARGS="-k name" narrows them, JOBS=0 
 
 torture: $(READY)             ## random histories, replicated; ARGS="--seeds 100 --operations 200"
 	$(PY) -m tests.torture $(ARGS)
+
+fuzz: $(READY)                ## random input for all that reads what others wrote; ARGS="--targets events --minutes 10"
+	$(PY) -m tests.fuzz $(ARGS)
 
 check: $(READY)               ## linters, types, layers
 	$(BIN)/ruff check .

@@ -1,0 +1,1 @@
+"""Fuzzing: random inputs for everything that reads what others wrote. ``make fuzz``."""

@@ -1,0 +1,34 @@
+"""One module per target: ``SEEDS`` to begin with, ``TOKENS`` to put in, ``ALLOWED`` errors, and ``run``.
+
+``run`` takes the bytes of an input. It may raise the errors of ``ALLOWED``; any other is a finding, and so is
+an ``AssertionError`` about what came out. ``TRACED`` names modules: an input that reaches a new line of them
+is kept, and changed further. ``INPUTS`` is how many the suite tries.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+
+class Target(Protocol):
+    """What a module of this package has."""
+
+    SEEDS: Sequence[bytes]
+    TOKENS: Sequence[bytes]
+    ALLOWED: tuple[type[Exception], ...]
+    TRACED: Sequence[str]
+    INPUTS: int
+
+    @staticmethod
+    def run(data: bytes) -> None: ...
+
+
+NAMES = sorted(one.name for one in pkgutil.iter_modules(__path__))
+
+
+def target(name: str) -> Target:
+    """Import a target."""
+    return cast("Target", importlib.import_module(f"{__name__}.{name}"))

@@ -1,0 +1,26 @@
+"""Lists of valid write ids and transactions, as text and as the bits of a metastore."""
+
+from __future__ import annotations
+
+from airflow_hive_federation.errors import AcidFormatError
+from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
+
+ALLOWED = (AcidFormatError,)
+TRACED = ("airflow_hive_federation.model.write_ids",)
+INPUTS = 3000
+SEEDS = [b"d.t:9:4:4,6:5,7", b"null:5:9223372036854775807::", b"d.t:9:9:9:", b"d.t:1:2", b":::"]
+TOKENS = [b":", b",", b"9223372036854775807", b"-1", b"1", b"1,2,3", b" ", b"_"]
+
+
+def run(data: bytes) -> None:
+    """Parse a list, ask it, and parse what it is written as."""
+    text = data.decode("utf-8", "replace")
+    found = ValidWriteIds.parse(text)
+    again = ValidWriteIds.parse(found.text())
+    assert (again.high_watermark, again.invalid_ids) == (found.high_watermark, found.invalid_ids)
+    for one in (1, found.high_watermark, *found.invalid_ids[:3]):
+        assert found.is_valid(one) == again.is_valid(one)
+        found.range_state(one, one + 5)
+    ValidTxns.parse(text.partition(":")[2])
+    bits = ValidTxns.of(high_watermark=9, invalid_ids=list(data[:20]), aborted_bits=data[20:])
+    assert not set(bits.open_ids) & set(bits.aborted_ids)

@@ -1,0 +1,63 @@
+"""The watchdog ends a process that takes too long for one input, and keeps an input that ended one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.fuzz.child import Note
+
+ROOT = Path(__file__).parents[2]
+#: Seconds without another input, after which the process is ended. A busy machine has many of them.
+HANG_S = 60
+_POLL_S = 2
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An input that should have been refused, or read, in another way."""
+
+    number: int
+    data: bytes
+    what: str
+    told: str
+
+
+def watched(name: str, seed: int, folder: Path, more: Sequence[str]) -> Finding | dict[str, Any]:
+    """Run a target in a process of its own; return the finding, or what was done."""
+    place, errors = folder / f"{name}.note", folder / f"{name}.errors"
+    command = [sys.executable, "-m", "tests.fuzz.child", name, "--note", str(place), "--seed", str(seed)]
+    with errors.open("wb") as stderr:
+        process = subprocess.Popen([*command, *more], cwd=ROOT, stdout=subprocess.PIPE, stderr=stderr)
+        ended = _until_it_ends(process, place)
+    said = (process.stdout.read() if process.stdout else b"").decode()
+    if process.stdout:
+        process.stdout.close()
+    if ended == 0:
+        return dict(json.loads(said.splitlines()[-1]))
+    number, data = Note(place).read() if place.exists() else (0, b"")
+    what = f"{name}, input {number}: " + (
+        f"no answer within {HANG_S} s" if ended is None else f"it ended with {ended}"
+    )
+    return Finding(number, data, what, errors.read_text(encoding="utf-8", errors="replace")[-4000:])
+
+
+def _until_it_ends(process: subprocess.Popen[bytes], place: Path) -> int | None:
+    """Wait for a process; ``None`` if it was ended for standing still."""
+    last, still_s = -1, 0
+    while True:
+        try:
+            return process.wait(_POLL_S)
+        except subprocess.TimeoutExpired:
+            now = Note(place).read()[0] if place.exists() and place.stat().st_size else 0
+            still_s = 0 if now != last else still_s + _POLL_S
+            last = now
+            if still_s >= HANG_S:
+                process.kill()
+                process.wait()
+                return None

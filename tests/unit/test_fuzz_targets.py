@@ -1,0 +1,17 @@
+"""Each target of ``make fuzz`` with a fixed seed and few inputs, in a process of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.targets import NAMES, target
+from tests.fuzz.watching import Finding, watched
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_found(name: str, tmp_path: Path) -> None:
+    found = watched(name, 1, tmp_path, ["--inputs", str(min(target(name).INPUTS, 200))])
+    assert not isinstance(found, Finding), (found.what, found.told, found.data[:200])
