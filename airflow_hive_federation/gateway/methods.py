@@ -111,8 +111,9 @@ _NO_DATABASE_WORDS = """
 """
 #: Methods that concern no database, so that a caller with some databases only may call them.
 OF_NO_DATABASE = frozenset(_NO_DATABASE_WORDS.split())
-#: Methods that a gateway never passes on: they would end the metastore for everybody.
-NEVER = frozenset({"reinitialize", "shutdown"})
+#: Methods that a gateway never passes on: two would end the metastore for everybody; settings of one
+#: connection would reach whoever is lent it next.
+NEVER = frozenset({"reinitialize", "setMetaConf", "shutdown"})
 #: Methods of Hive 2 that have no successor: indexes are gone since Hive 3.0 (HIVE-18448).
 INDEXES = frozenset(
     ["add_index", "alter_index", "drop_index_by_name", "get_index_by_name", "get_index_names", "get_indexes"]

@@ -240,3 +240,15 @@ def test_errors_of_the_metastore_are_the_clients(peer: Peers, gateway: Gateways,
     assert one.call("get_table", "d", "t") == TABLE
     with pytest.raises(UnsupportedMethodError):
         client(gateway(peer(Thrift(tables, {"get_all_tables"})).uri).front.uri).call("get_all_tables", "d")
+
+
+@pytest.mark.parametrize("method", ["setMetaConf", "shutdown"])
+def test_calls_that_would_reach_other_clients_are_never_passed_on(
+    peer: Peers, gateway: Gateways, raw: Raws, method: str
+) -> None:
+    served = Thrift(tables)
+    one = raw(gateway(peer(served).uri))
+    asked = {"key": "metastore.try.direct.sql", "value": "false"} if method == "setMetaConf" else {}
+    answer = one.ask(method, **asked)
+    assert "is never passed on" in (answer["o1"].message if asked else answer["message"])
+    assert served.calls == []
