@@ -25,6 +25,7 @@ from airflow_hive_federation.gateway.federation.renaming import (
 )
 from airflow_hive_federation.gateway.handler import Status, refused
 from airflow_hive_federation.gateway.messages import Emit, read_head
+from airflow_hive_federation.gateway.names import catalog_of
 from airflow_hive_federation.metastore.idl import types
 
 if TYPE_CHECKING:
@@ -40,8 +41,11 @@ def of_all(federation: Federation, call: Call, emit: Emit) -> None:
     """
     values = arguments(call.method, call.message)
     request = getattr(values, "request", None)
+    pattern = getattr(values, "pattern", getattr(values, "db_patterns", None)) or ""
+    catalog = catalog_of(pattern) if request is None else request.catalogName
     parts = {}
-    if request is None or request.catalogName in _CATALOGS:
+    # Other catalogs are the primary metastore's alone.
+    if catalog in _CATALOGS:
         for owner in federation.named_owners():
             if (part := part_of_all(call.method, values, federation.owners, owner)) is not None:
                 parts[owner] = part

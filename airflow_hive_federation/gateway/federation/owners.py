@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.gateway.names import bare_database
 from airflow_hive_federation.gateway.rules import Patterns
 
 #: A local name: a database, with or without a table.
@@ -214,8 +215,10 @@ class Naming:
 def matches(pattern: str | None, name: str) -> bool:
     """Whether a name matches one of Hive's patterns: ``*`` is any text, ``.`` any character, ``|`` is or.
 
-    As ``ObjectStore`` reads them; no pattern, or an empty one, is every name.
+    As ``ObjectStore`` reads them, behind a catalog (``@hive#far*``) or not; no pattern, or an empty one, is
+    every name.
     """
+    pattern = bare_database(pattern or "")
     if not pattern:
         return True
     parts = [
