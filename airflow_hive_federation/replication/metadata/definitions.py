@@ -15,11 +15,11 @@ from typing import Any
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.remote_links import remote_of
 from airflow_hive_federation.model.side_parameters import is_side_parameter, without_side_parameters
+from airflow_hive_federation.model.view_text import Renaming
+from airflow_hive_federation.model.views import rewrite_view, text_claim
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.remotes.definitions import UNREADABLE
 from airflow_hive_federation.replication.metadata import locations, spark_tables
-from airflow_hive_federation.replication.metadata.view_text import Renaming
-from airflow_hive_federation.replication.metadata.views import rewrite_view, text_claim
 from airflow_hive_federation.storage.filesystem import canonical, join
 
 #: Parameters that any engine may touch without changing what the table is.

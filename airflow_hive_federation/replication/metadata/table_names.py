@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.events import Event, TableAltered, TableEvent
+from airflow_hive_federation.model.view_text import Renaming
+from airflow_hive_federation.model.views import reason_to_leave_out
 from airflow_hive_federation.replication.metadata.definitions import TableKind, not_replicated, table_kind
-from airflow_hive_federation.replication.metadata.view_text import Renaming
-from airflow_hive_federation.replication.metadata.views import reason_to_leave_out
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from airflow_hive_federation.errors import DumpCorruptError
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.replication.metadata import view_text
-from airflow_hive_federation.replication.metadata.view_text import (
+from airflow_hive_federation.model import view_text
+from airflow_hive_federation.model.view_text import (
     Renaming,
     SqlContext,
     UnreadableViewError,
     rewritten,
 )
-from airflow_hive_federation.replication.metadata.views import reason_to_leave_out, rewrite_view, text_claim
+from airflow_hive_federation.model.views import reason_to_leave_out, rewrite_view, text_claim
 
 HIVE = SqlContext(dialect="hive")
 SPARK = SqlContext(dialect="spark", catalogs=frozenset({"spark_catalog"}), database="sales")
