@@ -85,6 +85,40 @@ def rewritten(sql: str, renaming: Renaming, context: SqlContext) -> str:
     return made
 
 
+def tables_read(sql: str, context: SqlContext) -> frozenset[tuple[str, str]]:
+    """Databases and names, in lower case, of the tables that a text reads.
+
+    :raises UnreadableViewError: the text cannot be parsed for certain, names a table that may be of several
+        databases, or calls a function of a database.
+    """
+    tokens, tree = _tokens(sql, context.dialect), _parsed(sql, context.dialect)
+    tables = list(_all(tree, exp.Table))
+    found = {read for table in tables if (read := _table_read(table, context)) is not None}
+    for dot in _all(tree, exp.Dot):
+        if isinstance(dot.expression, exp.Func) and isinstance(dot.this, exp.Identifier | exp.Dot):
+            raise UnreadableViewError(f"it calls {dot.sql()}, a function of a database")
+    at = {token.start: token for token in tokens}
+    parsed = {_start(table.parts[0]) for table in tables}
+    for start in parsed ^ {parts[0].start for parts in scanned_tables(tokens)}:
+        raise _disagreement(sql, at[start])
+    return frozenset(found)
+
+
+def _table_read(table: exp.Table, context: SqlContext) -> tuple[str, str] | None:
+    """Database and name of a reference; ``None`` for a common table expression."""
+    catalog, database, name = (table.args.get(part) for part in ("catalog", "db", "this"))
+    if not isinstance(name, exp.Identifier):
+        raise UnreadableViewError("it reads what a function returns, as a table")
+    if catalog is not None and _lower(catalog) not in context.catalogs:
+        raise UnreadableViewError(f"it reads {name.name} of the catalog {catalog.name}")
+    if database is None and _is_common(table):
+        return None
+    home = _lower(database) or context.database
+    if not home:
+        raise UnreadableViewError(f"it reads {name.name} without saying of which database")
+    return home, _lower(name)
+
+
 def normal_form(sql: str, dialect: str) -> str:
     """The text's tokens, names in lower case and without quotes; the text itself where it has no tokens."""
     try:

@@ -24,6 +24,7 @@ from airflow_hive_federation.model.view_text import (
     named_in,
     normal_form,
     rewritten,
+    tables_read,
 )
 
 _NAMESPACE = "view.catalogAndNamespace."
@@ -87,6 +88,15 @@ def read_by_view(view: Any) -> set[tuple[str, str | None]]:
     return _Rewriting(view, Renaming(source_database="", target_database="")).names()
 
 
+def reads(view: Any) -> frozenset[tuple[str, str]]:
+    """Databases and names, in lower case, of the tables that a view reads.
+
+    :param view: wire ``Table``.
+    :raises UnreadableViewError: which those are is not certain.
+    """
+    return _Rewriting(view, Renaming(source_database="", target_database="")).reads()
+
+
 def text_claim(view: Any) -> str:
     """The text that readers execute, in a form that is equal where only quotes, case and blanks differ.
 
@@ -148,6 +158,19 @@ class _Rewriting:
             return self._of_spark()
         return (*self._of_hive(), parameters)
 
+    def reads(self) -> frozenset[tuple[str, str]]:
+        if self._is_trinos:
+            found = _decoded(self._original or "")
+            sql, catalog, schema = (str(found.get(key) or "") for key in ("originalSql", "catalog", "schema"))
+            context = SqlContext(
+                dialect="trino", catalogs=frozenset({catalog.lower()} - {""}), database=schema.lower()
+            )
+            return tables_read(sql, context)
+        if not self._is_sparks:
+            return tables_read(self._expanded or "", SqlContext(dialect="hive"))
+        self._check_spark(self._expanded or "")
+        return tables_read(self._expanded or "", self._sparks_context())
+
     # -- Hive ------------------------------------------------------------------------------------------
 
     def _of_hive(self) -> tuple[str | None, str | None]:
@@ -165,11 +188,7 @@ class _Rewriting:
 
     def _of_spark(self) -> tuple[str | None, str | None, dict[str, str]]:
         parameters = dict(self._parameters)
-        where = self._namespace()
-        database = where[1] if where[0] == _SPARKS_CATALOG and len(where) == 2 else ""
-        context = SqlContext(
-            dialect="spark", catalogs=frozenset({_SPARKS_CATALOG}), database=database.lower()
-        )
+        context = self._sparks_context()
         made: dict[str | None, str | None] = {}
         # Spark writes the same text twice.
         for text in {self._expanded, self._original}:
@@ -179,6 +198,11 @@ class _Rewriting:
             key = _DEFAULT_DATABASE if _DEFAULT_DATABASE in parameters else f"{_NAMESPACE}part.1"
             parameters[key] = self._renaming.target_database
         return made[self._expanded], made[self._original], parameters
+
+    def _sparks_context(self) -> SqlContext:
+        where = self._namespace()
+        database = where[1] if where[0] == _SPARKS_CATALOG and len(where) == 2 else ""
+        return SqlContext(dialect="spark", catalogs=frozenset({_SPARKS_CATALOG}), database=database.lower())
 
     def _namespace(self) -> list[str]:
         """Catalog and database that names without them mean."""

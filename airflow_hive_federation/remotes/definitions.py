@@ -18,6 +18,8 @@ from airflow_hive_federation.metastore.calls.base import ENGINE
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.side_parameters import without_side_parameters
+from airflow_hive_federation.model.view_text import Renaming, UnreadableViewError
+from airflow_hive_federation.model.views import reads, reason_to_leave_out, rewrite_view, text_claim
 from airflow_hive_federation.remotes.links import DEFINITION, EVENT, MEMBER, NAME, PATH, PREFIX, READ_BY
 
 #: The name is what engines show when they fail on it.
@@ -25,6 +27,8 @@ UNREADABLE = "airflow_hive_federation.RemoteAcidTable_ReadItWith_read_remote_tab
 #: A class of Hive's own that cannot be made without arguments: whoever is about to write by it fails before
 #: anything is touched. Readers do not ask for it.
 READ_ONLY = "org.apache.hadoop.hive.ql.io.HivePassThroughOutputFormat"
+#: Values of :data:`.links.READ_BY`: how engines come to the rows.
+READ_AS_FILES, READ_BY_US, READ_AS_VIEW = "files", "read_table", "view"
 #: Its schema is the metastore's in Hive and Spark alike, so that DESCRIBE works.
 _PLAIN_SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 FORMAT = f"{PREFIX}format"
@@ -57,7 +61,9 @@ def why_not(table: Any) -> str | None:
 
     :param table: wire ``Table``.
     """
-    if table.tableType in {"VIRTUAL_VIEW", "MATERIALIZED_VIEW"}:
+    if table.tableType == "MATERIALIZED_VIEW":
+        return "it is a materialized view, whose rows belong to the remote's transactions"
+    if is_view(table):
         return "it is a view, whose text names databases of the remote"
     handler = _lower(table.parameters).get("storage_handler")
     if handler and not is_iceberg(table):
@@ -75,6 +81,59 @@ def _one_to_hive(table: Any) -> str:
     for column in (*(table.sd.cols or []), *(table.partitionKeys or [])):
         seen.setdefault(column.name.lower(), []).append(column.name)
     return ", ".join(" and ".join(names) for names in seen.values() if len(names) > 1)
+
+
+def is_view(table: Any) -> bool:
+    """Whether a wire ``Table`` is a view that is not materialized."""
+    return bool(table.tableType == "VIRTUAL_VIEW")
+
+
+def why_not_view(view: Any, names: Renaming, linked: Mapping[str, str]) -> str | None:
+    """Say why a view of a remote database cannot be linked; ``None`` if it can.
+
+    :param view: wire ``Table`` of the remote.
+    :param names: the remote's database, and the local one.
+    :param linked: how engines read what is linked of the database, by name there (:data:`.links.READ_BY`).
+    """
+    if view.partitionKeys:
+        return "it is a view with partitions"
+    try:
+        found = reads(view)
+    except UnreadableViewError as error:
+        return str(error)
+    for database, table in sorted(found):
+        if database != names.source_database:
+            return f"it reads {database}.{table}, which is of another database"
+        if table not in linked:
+            return f"it reads {table}, which is not linked"
+        if linked[table] == READ_BY_US:
+            return f"it reads {table}, which is transactional and read by read_remote_table only"
+    return reason_to_leave_out(view, names)
+
+
+def local_view(view: Any, names: Renaming, *, name: str, owner: str, link: Mapping[str, str]) -> Any:
+    """The local view that stands for a remote's: its text reads the linked tables.
+
+    :param view: wire ``Table`` of the remote, which :func:`why_not_view` has nothing against.
+    :param names: the remote's database, and the local one.
+    :param name: local name.
+    :param owner: who makes the link.
+    :param link: parameters of the link.
+    """
+    made = type(view)(
+        dbName=names.target_database,
+        tableName=name,
+        owner=owner,
+        tableType=view.tableType,
+        sd=_storage(view.sd),
+        partitionKeys=[],
+        parameters=_kept(view.parameters),
+        viewExpandedText=view.viewExpandedText,
+        viewOriginalText=view.viewOriginalText,
+    )
+    rewrite_view(made, names)
+    made.parameters = {**made.parameters, READ_BY: READ_AS_VIEW, **link}
+    return made
 
 
 def is_iceberg(table: Any) -> bool:
@@ -112,7 +171,7 @@ def local_table(table: Any, *, database: str, name: str, owner: str, link: Mappi
         "external.table.purge": "false",
         # Hive refuses INSERT INTO by it, at once.
         "immutable": "true",
-        READ_BY: "read_table" if is_acid(table) else "files",
+        READ_BY: READ_BY_US if is_acid(table) else READ_AS_FILES,
         **link,
     }
     if not is_iceberg(table):
@@ -189,6 +248,8 @@ def digest(made: Any, table: Any) -> str:
         "parameters": parameters,
         "statistics": (table.parameters or {}).get(ACCURATE, ""),
     }
+    if is_view(made):
+        told["text"] = text_claim(made)
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +41,13 @@ def describe_table(table: Any, link: Link, owner: Link, *, extended: bool, down:
     return Answer(columns=_DESCRIBED, rows=tuple(rows))
 
 
-def describe_database(database: Any, link: Link, *, extended: bool, down: str = "") -> Answer:
-    """Describe a remote database; parameters as for :func:`describe_table`."""
+def describe_database(
+    database: Any, link: Link, *, extended: bool, down: str = "", left_out: Mapping[str, str] | None = None
+) -> Answer:
+    """Describe a remote database; parameters as for :func:`describe_table`.
+
+    :param left_out: tables and views of the remote that are not linked, each with the reason.
+    """
     rows: list[Row] = [
         ("Database:", str(database.name), ""),
         ("Comment:", database.description or "", ""),
@@ -52,6 +57,8 @@ def describe_database(database: Any, link: Link, *, extended: bool, down: str = 
     if extended:
         rows += _parameters(database.parameters)
     rows += _remote_rows(link, link, down)
+    if left_out:
+        rows += [_title("Left Out"), *((name, "", why) for name, why in sorted(left_out.items()))]
     return Answer(columns=_DESCRIBED, rows=tuple(rows))
 
 

@@ -28,7 +28,7 @@ PATH = f"{PREFIX}path"
 EVENT = f"{PREFIX}event"
 #: Digest of the definition that was taken over.
 DEFINITION = f"{PREFIX}definition"
-#: In which way an engine may read it: ``files``, or ``read_table`` for ACID tables.
+#: In which way an engine may read it: ``files``, ``view``, or ``read_table`` for ACID tables.
 READ_BY = f"{PREFIX}read-by"
 #: Of a database: Hive refuses statements that write into it, where its ``EnforceReadOnlyDatabaseHook`` is
 #: configured.

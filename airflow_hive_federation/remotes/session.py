@@ -32,6 +32,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes import describe
 from airflow_hive_federation.remotes.describe import Answer
 from airflow_hive_federation.remotes.ends import Ends, drop_link
+from airflow_hive_federation.remotes.left_out import find_left_out
 from airflow_hive_federation.remotes.links import (
     NO_EVENT,
     READ_ONLY_DATABASE,
@@ -257,7 +258,10 @@ class Remotes:
         opened = self.open(kind, name)
         found, down = self._described(opened)
         if kind is Kind.DATABASE:
-            return describe.describe_database(found, opened.link, extended=extended, down=down)
+            left_out = {} if down else find_left_out(self._local, opened.catalog, opened.link, opened.breaker)
+            return describe.describe_database(
+                found, opened.link, extended=extended, down=down, left_out=left_out
+            )
         return describe.describe_table(found, opened.link, opened.owner, extended=extended, down=down)
 
     def links(self, database: str | None = None) -> list[Link]:

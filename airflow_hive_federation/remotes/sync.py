@@ -26,7 +26,8 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.calls.base import batches
-from airflow_hive_federation.remotes import definitions, partitions
+from airflow_hive_federation.model.view_text import Renaming
+from airflow_hive_federation.remotes import definitions, partitions, views
 from airflow_hive_federation.remotes.changes import TableChange, fold
 from airflow_hive_federation.remotes.ends import KEEP_STATISTICS, Ends, drop_link, names_of
 from airflow_hive_federation.remotes.links import NO_EVENT, READ_BY, Link, link_of, path_behind, refuse_cycle
@@ -38,6 +39,8 @@ TABLES_A_CALL = 100
 #: While some are read from the remote, as many others are written here.
 _TABLES_AT_ONCE = 2 * POOL_SIZE
 _EVERYTHING = TableChange(all_partitions=True)
+#: Name, the remote's table, local tables by name, and what changed.
+_Found = tuple[str, Any, Mapping[str, Any], TableChange]
 
 
 class OnDropped(StrEnum):
@@ -197,14 +200,56 @@ class _Work:
                 remote=str(self.link.local),
             )
         if changes is None:
-            return self._side_by_side(self._everything(database))
+            return self._tables_then_views(self._everything(database))
         present = self._local_tables(list(changes))
-        return self._side_by_side(
+        return self._tables_then_views(
             (name, self._ask(lambda name=name: self.ends.remote.get_table(database, name)), present, change)  # type: ignore[misc]
             for name, change in sorted(changes.items())
         )
 
-    def _everything(self, database: str) -> Iterator[tuple[str, Any, Mapping[str, Any], TableChange]]:
+    def _tables_then_views(self, found: Iterable[_Found]) -> list[_Outcome]:
+        """A view is judged by what is linked of that which it reads, other views among it."""
+        waiting: dict[str, _Found] = {}
+
+        def tables() -> Iterator[_Found]:
+            for one in found:
+                if one[1] is not None and definitions.is_view(one[1]):
+                    waiting[one[0]] = one
+                else:
+                    yield one
+
+        outcomes = self._side_by_side(tables())
+        while waiting:
+            read = {table for one in waiting.values() for table in views.names_read(one[1])}
+            linked = views.linked(self._local_tables(sorted(read - waiting.keys())), self.link)
+            reasons = {
+                name: definitions.why_not_view(one[1], self._names, linked) for name, one in waiting.items()
+            }
+            ready = [name for name, reason in reasons.items() if reason is None]
+            outcomes += [self._member(*waiting.pop(name)) for name in ready]
+            if not ready:
+                outcomes += [self._left_out(one, reasons[name] or "") for name, one in waiting.items()]
+                break
+        return outcomes
+
+    def _left_out(self, found: _Found, reason: str) -> _Outcome:
+        """Leave a table out; a link that stands for what it was before would show other rows."""
+        name, _, present, _ = found
+        table = present.get(name)
+        link = table and link_of(Kind.TABLE, self._local(name), table.parameters)
+        if link and link.member:
+            with self.ends.local.client() as client:
+                drop_link(client, link.local)
+        return _Outcome(name=name, why_skipped=reason, action="dropped" if link and link.member else "")
+
+    def _local(self, name: str) -> Name:
+        return Name(database=self.link.local.database, table=name)
+
+    @property
+    def _names(self) -> Renaming:
+        return views.renaming(self.link)
+
+    def _everything(self, database: str) -> Iterator[_Found]:
         with self.ends.breaker.guard():
             names = sorted(name.lower() for name in self.ends.remote.list_tables(database))
         with self.ends.local.client() as client:
@@ -220,9 +265,7 @@ class _Work:
             present = self._local_tables([name for name in some if name in here])
             yield from ((name, found.get(name), present, _EVERYTHING) for name in some)
 
-    def _side_by_side(
-        self, tables: Iterable[tuple[str, Any, Mapping[str, Any], TableChange]]
-    ) -> list[_Outcome]:
+    def _side_by_side(self, tables: Iterable[_Found]) -> list[_Outcome]:
         with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="remote") as threads:
             running = [threads.submit(self._member, *one) for one in tables]
             try:
@@ -234,7 +277,7 @@ class _Work:
     def _member(self, name: str, remote: Any, present: Mapping[str, Any], change: TableChange) -> _Outcome:
         link = Link(
             kind=Kind.TABLE,
-            local=Name(database=self.link.local.database, table=name),
+            local=self._local(name),
             remote=Name(database=self.link.remote.database, table=name),
             member=True,
         )
@@ -246,7 +289,9 @@ class _Work:
             link = found
         try:
             return self._apply(link, remote, table, change)
-        except (RemoteUnsupportedError, CyclicRemoteError, InvalidObjectError) as error:
+        except RemoteUnsupportedError as error:
+            return self._left_out((name, remote, present, change), error.message)
+        except (CyclicRemoteError, InvalidObjectError) as error:
             # The last is the local metastore's: a type that it lacks, a name that it does not allow.
             return _Outcome(name=name, why_skipped=error.message)
 
@@ -255,7 +300,8 @@ class _Work:
     def _apply(self, link: Link, remote: Any, table: Any, change: TableChange) -> _Outcome:
         if remote is None:
             return self._gone(link, table)
-        if reason := definitions.why_not(remote):
+        is_view = link.member and definitions.is_view(remote)
+        if not is_view and (reason := definitions.why_not(remote)):
             raise RemoteUnsupportedError(
                 f"{link.remote} cannot be linked: {reason}.",
                 remedy="Link the tables that it reads." if "view" in reason else "",
@@ -270,6 +316,14 @@ class _Work:
 
     def _made(self, link: Link, remote: Any) -> tuple[Any, Link]:
         def make(link: Link) -> Any:
+            if definitions.is_view(remote):
+                return definitions.local_view(
+                    remote,
+                    self._names,
+                    name=link.local.table or "",
+                    owner=self.ends.owner,
+                    link=link.parameters(),
+                )
             return definitions.local_table(
                 remote,
                 database=link.local.database or "",

@@ -37,6 +37,7 @@ from airflow_hive_federation.remotes import partitions
 from airflow_hive_federation.remotes.ends import drop_link
 from airflow_hive_federation.remotes.session import Remotes
 from airflow_hive_federation.remotes.statement import Kind, Name
+from airflow_hive_federation.remotes.sync import SyncReport
 from airflow_hive_federation.storage.filesystem import local_path
 from tests import catalog_contract
 from tests.integration.small_source import connected
@@ -53,18 +54,7 @@ def far(source: EmbeddedMetastore) -> EmbeddedMetastore:
         client.create_database(types.Database(name=FAR, description="far away"))
         text_table(source, FAR, "city", rows={"": "1,Berlin\n2,Wien\n"})
         text_table(source, FAR, "visit", rows={"p=a": "1,x\n1,y\n", "p=b": "2,z\n"})
-        view = types.Table(
-            dbName=FAR,
-            tableName="seen",
-            owner="root",
-            sd=storage(None),
-            partitionKeys=[],
-            parameters={},
-            tableType="VIRTUAL_VIEW",
-            viewOriginalText=f"SELECT id FROM {FAR}.city",
-            viewExpandedText=f"SELECT `city`.`id` FROM `{FAR}`.`city`",
-        )
-        client.create_table(view)
+    add_view(source, "seen", f"SELECT `city`.`id` FROM `{FAR}`.`city`")
     return source
 
 
@@ -98,6 +88,23 @@ def storage(location: str | None) -> types.StorageDescriptor:
         sortCols=[],
         parameters={},
     )
+
+
+def add_view(metastore: EmbeddedMetastore, name: str, text: str) -> None:
+    with connected(metastore) as client:
+        client.create_table(
+            types.Table(
+                dbName=FAR,
+                tableName=name,
+                owner="root",
+                sd=storage(None),
+                partitionKeys=[],
+                parameters={},
+                tableType="VIRTUAL_VIEW",
+                viewOriginalText=text,
+                viewExpandedText=text,
+            )
+        )
 
 
 def text_table(metastore: EmbeddedMetastore, database: str, name: str, *, rows: dict[str, str]) -> Path:
@@ -347,9 +354,25 @@ def test_a_refresh_applies_what_changed(
 def test_a_remote_database_carries_all_tables(
     remotes: Remotes, far: EmbeddedMetastore, near: EmbeddedMetastore
 ) -> None:
+    add_view(far, "abroad", "SELECT `n`.`id` FROM `elsewhere`.`n`")
+    text_table(far, FAR, "kept", rows={"": ""})
+    with connected(far) as client:
+        kept: Any = client.get_table(FAR, "kept")
+        kept.parameters = {**kept.parameters, "storage_handler": "x.JdbcStorageHandler"}
+        client.alter_table(FAR, "kept", kept)
     (answer,) = remotes.run(f"CREATE REMOTE DATABASE mirror CONNECTED TO {FAR} {via(far)}")
-    assert "2 table(s)" in answer.rows[0][0]
-    assert "seen (remote_far.seen cannot be linked: it is a view" in answer.rows[0][0]
+    assert "3 table(s)" in answer.rows[0][0]
+    assert "abroad (it reads elsewhere.n, which is of another database)" in answer.rows[0][0]
+    assert "kept (remote_far.kept cannot be linked: it is kept by x.JdbcStorageHandler" in answer.rows[0][0]
+    described = remotes.describe(Kind.DATABASE, Name(database="mirror"))
+    assert described.rows[-3:] == (
+        ("# Left Out", "", ""),
+        ("abroad", "", "it reads elsewhere.n, which is of another database"),
+        ("kept", "", "it is kept by x.JdbcStorageHandler, not in files"),
+    )
+    with connected(far) as client:
+        for name in ("abroad", "kept"):
+            client.drop_table(FAR, name, delete_data=False)
     text_table(far, FAR, "late", rows={"": "7,late\n"})
     report = remotes.refresh(Kind.DATABASE, Name(database="mirror"))
     assert (report.whole, report.created) == (False, ["late"])
@@ -630,3 +653,35 @@ def test_several_remotes_fail_by_their_own_names(
     remotes.run("DROP REMOTE TABLE there")
     with connected(near) as client:
         assert "dead" not in client.list_tables(NEAR)
+
+
+def test_views_of_a_remote_database(
+    remotes: Remotes, far: EmbeddedMetastore, near: EmbeddedMetastore, hive_sql_target: HiveSql
+) -> None:
+    add_view(far, "onview", f"SELECT `seen`.`id` FROM `{FAR}`.`seen` WHERE `seen`.`id` > 1")
+    remotes.run(f"CREATE REMOTE DATABASE viewed CONNECTED TO {FAR} {via(far)}")
+    assert sorted(hive_sql_target.execute("SELECT * FROM viewed.seen")) == [("1",), ("2",)]
+    assert hive_sql_target.execute("SELECT * FROM viewed.onview") == [("2",)]
+    assert "viewed" in str(table(near, "viewed", "onview").viewExpandedText)
+    report = remotes.refresh(Kind.DATABASE, Name(database="viewed"), whole=True)
+    assert not report.changed
+
+    def change(text: str) -> SyncReport:
+        with connected(far) as client:
+            there: Any = client.get_table(FAR, "onview")
+            there.viewExpandedText = there.viewOriginalText = text
+            client.alter_table(FAR, "onview", there)
+        return remotes.refresh(Kind.DATABASE, Name(database="viewed"))
+
+    assert change(f"SELECT `seen`.`id` FROM `{FAR}`.`seen` WHERE `seen`.`id` = 1").altered == ["onview"]
+    assert hive_sql_target.execute("SELECT * FROM viewed.onview") == [("1",)]
+    # What it was before would show other rows than the remote.
+    report = change("SELECT `n`.`id` FROM `elsewhere`.`n`")
+    assert (report.dropped, report.skipped) == (
+        ["onview"],
+        {"onview": "it reads elsewhere.n, which is of another database"},
+    )
+    assert change(f"SELECT `city`.`id` FROM `{FAR}`.`city`").created == ["onview"]
+    remotes.run("DROP REMOTE DATABASE viewed")
+    with connected(far) as client:
+        client.drop_table(FAR, "onview", delete_data=False)

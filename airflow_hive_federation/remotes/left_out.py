@@ -1,0 +1,40 @@
+"""Tables and views of a remote database that are not linked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_hive_federation.catalog.breaker import CircuitBreaker
+from airflow_hive_federation.catalog.hive import HiveCatalog
+from airflow_hive_federation.catalog.roles import Catalog
+from airflow_hive_federation.metastore.calls.base import batches
+from airflow_hive_federation.remotes import definitions, views
+from airflow_hive_federation.remotes.links import Link
+from airflow_hive_federation.remotes.sync import TABLES_A_CALL
+
+_LATER = "it came after the last refresh, or that could not link it: REFRESH REMOTE DATABASE says why"
+
+
+def find_left_out(local: HiveCatalog, remote: Catalog, link: Link, breaker: CircuitBreaker) -> dict[str, str]:
+    """Return the tables and views of a remote database that have no link, each with the reason.
+
+    :param link: the link of the database.
+    :raises RemoteUnavailableError: if the remote does not answer.
+    """
+    name, database = link.local.database or "", link.remote.database or ""
+    with local.client() as client:
+        here = {str(one.tableName).lower(): one for one in client.get_tables(name, client.list_tables(name))}
+    linked = views.linked(here, link)
+    with breaker.guard():
+        missing = sorted({one.lower() for one in remote.list_tables(database)} - linked.keys())
+        found = [one for some in batches(missing, TABLES_A_CALL) for one in remote.get_tables(database, some)]
+    return {str(one.tableName).lower(): _reason(one, link, here, linked) for one in found}
+
+
+def _reason(one: Any, link: Link, here: Mapping[str, Any], linked: Mapping[str, str]) -> str:
+    if str(one.tableName).lower() in here:
+        return "the local name belongs to another table"
+    if definitions.is_view(one):
+        return definitions.why_not_view(one, views.renaming(link), linked) or _LATER
+    return definitions.why_not(one) or _LATER
