@@ -19,6 +19,7 @@ from typing import Any
 
 from tests.fuzz.mutations import Mutator
 from tests.fuzz.targets import Target, target
+from tests.process_memory import peak_memory_bytes
 
 #: Of addresses (allocators take more than they use), and of memory in use.
 ADDRESS_BYTES, MEMORY_BYTES = 8 << 30, 1 << 30
@@ -110,7 +111,10 @@ def main(argv: list[str]) -> int:
             corpus.append(data)
         if asked.input:
             break
-    print(json.dumps({"inputs": number, "kept": len(corpus), "megabytes": _memory_bytes() >> 20}), flush=True)
+    print(
+        json.dumps({"inputs": number, "kept": len(corpus), "megabytes": peak_memory_bytes() >> 20}),
+        flush=True,
+    )
     return 0
 
 
@@ -118,14 +122,10 @@ def _is_in_order(one: Target, error: Exception | None) -> bool:
     if error is not None and not isinstance(error, one.ALLOWED):
         traceback.print_exception(error)
         return False
-    if _memory_bytes() > MEMORY_BYTES:
-        print(f"{_memory_bytes()} bytes of memory are in use", file=sys.stderr)
+    if peak_memory_bytes() > MEMORY_BYTES:
+        print(f"{peak_memory_bytes()} bytes of memory are in use", file=sys.stderr)
         return False
     return True
-
-
-def _memory_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
 def _digest(data: bytes) -> str:

@@ -1,22 +1,17 @@
-"""A process that reads a table of a database as ingestion does, and tells how much memory that took."""
+"""A process that reads a table of a database as ingestion does, and prints how much memory that took."""
 
 from __future__ import annotations
 
 import json
-import resource
 import sys
 from contextlib import closing
 
 from airflow_hive_federation.ingest.queries import QueryRequest, _fetched, keyset_query
 from airflow_hive_federation.model.types import Column
 from tests.integration.databases import mariadb_connection, postgresql_connection
+from tests.process_memory import peak_memory_bytes
 
 _CONNECTIONS = {"postgresql": postgresql_connection, "mariadb": mariadb_connection}
-
-
-def peak_bytes() -> int:
-    """The most memory this process has had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def main() -> None:
@@ -26,10 +21,10 @@ def main() -> None:
     columns = [Column.of("a", "int"), Column.of("b", "string")]
     query, parameters = keyset_query(request.sql, request.order_by, None, "%s")
     with closing(_CONNECTIONS[kind](int(port))) as connection:
-        before, count = peak_bytes(), 0
+        before, count = peak_memory_bytes(), 0
         for _names, rows in _fetched(connection, query, parameters, request, columns):
             count += len(rows)
-    print(json.dumps({"rows": count, "taken_bytes": peak_bytes() - before}))
+    print(json.dumps({"rows": count, "taken_bytes": peak_memory_bytes() - before}))
 
 
 if __name__ == "__main__":

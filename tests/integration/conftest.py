@@ -40,7 +40,13 @@ def no_databases_left(shared_metastores: list[EmbeddedMetastore]) -> Iterator[No
     yield
     for metastore in shared_metastores:
         with MetastoreClient(MetastoreSettings(uris=(metastore.uri,))) as client:
-            for name in sorted(set(client.list_databases()) - KEPT):
+            left = sorted(set(client.list_databases()) - KEPT)
+            # First what keeps tables from being dropped, perhaps those of other databases.
+            for name in left:
+                for table in client.get_tables(name, client.list_tables(name)):
+                    if table.tableType == "MATERIALIZED_VIEW":
+                        client.drop_table(name, str(table.tableName), delete_data=True)
+            for name in left:
                 client.drop_database(name, delete_data=True, cascade=True)
 
 

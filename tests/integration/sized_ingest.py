@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pyarrow as pa
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.ingest.builder import StreamingConnectionBuilder
 from airflow_hive_federation.metastore import MetastoreSettings
+from tests.process_memory import peak_memory_bytes
 
 PARTITIONS, ROWS, BATCH_ROWS = 10_000, 1_000_000, 100_000
 RECORD_BYTES = 100_000_000
@@ -35,12 +35,6 @@ def record(builder: StreamingConnectionBuilder) -> None:
             connection.write(one)
 
 
-def peak_bytes() -> int:
-    """The most memory that the process has had."""
-    (line,) = (one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith("VmHWM"))
-    return int(line.split()[1]) * 1024
-
-
 def main(kind: str, uri: str, database: str, table: str) -> None:
     """Stream, and print by how many bytes the process has grown."""
     builder = (
@@ -50,9 +44,9 @@ def main(kind: str, uri: str, database: str, table: str) -> None:
         .with_record_writer(StrictDelimitedInputWriter(field_delimiter=","))
         .with_conf(MetastoreSettings(uris=(uri,)))
     )
-    before = peak_bytes()
+    before = peak_memory_bytes()
     {"partitions": partitions, "record": record}[kind](builder)
-    print(peak_bytes() - before)
+    print(peak_memory_bytes() - before)
 
 
 if __name__ == "__main__":

@@ -76,6 +76,7 @@ print(json.dumps([hook.hook_name, hook.hook_class_name, hook.connection_testable
     assert {field for field in fields if fields[field]["sensitive"]} == {
         "tls_key_password",
         "http_bearer_token",
+        "grpc_token",
         "ssh_passphrase",
         "secret_storage_options",
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,11 +36,13 @@ PLANTED = {
 @pytest.fixture
 def site(source: EmbeddedMetastore, target: EmbeddedMetastore, tmp_path: Path) -> Iterator[Site]:
     make_small_source(source, DATABASE)
-    yield Site(source, target, tmp_path)
+    site = Site(source, target, tmp_path)
+    yield site
     for one in (source, target):
         with connected(one) as client:
             for name in (DATABASE, "far_side"):
                 client.drop_database(name, delete_data=True, cascade=True, if_exists=True)
+    shutil.rmtree(site.external, ignore_errors=True)
 
 
 def plant(client: MetastoreClient, *, text: str = "planted") -> None:

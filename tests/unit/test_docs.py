@@ -187,6 +187,12 @@ def _subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.Argument
     return None
 
 
+def test_tests_that_are_named_exist() -> None:
+    named = {path for text in BY_NAME.values() for path in re.findall(r"`(tests/[\w/]+\.py)`", text)}
+    assert "tests/unit/test_secrets.py" in named
+    assert not [path for path in sorted(named) if not (ROOT / path).is_file()]
+
+
 def test_make_targets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))

@@ -199,7 +199,8 @@ def definition(table: Any) -> dict[str, str]:
         **{f"parameters.{name}": parameters[name] for name in parameters if _lasts(name)},
     }
     if serde := storage.get("serdeInfo"):
-        properties = spark_tables.comparable_properties(serde.get("parameters") or {})
+        lasting = without_side_parameters(serde.get("parameters"))
+        properties = spark_tables.comparable_properties(lasting)
         found["storage.serdeInfo"] = {**serde, "parameters": properties}
     if location := spark_tables.data_location(table):
         found["storage.location"] = canonical(location)

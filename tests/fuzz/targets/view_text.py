@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_hive_federation.replication.metadata.view_text import (
+from airflow_hive_federation.model.view_text import (
     Renaming,
     SqlContext,
     UnreadableViewError,
@@ -12,8 +12,8 @@ from airflow_hive_federation.replication.metadata.view_text import (
 
 ALLOWED = (UnreadableViewError,)
 TRACED = (
-    "airflow_hive_federation.replication.metadata.view_text",
-    "airflow_hive_federation.replication.metadata.reference_scan",
+    "airflow_hive_federation.model.view_text",
+    "airflow_hive_federation.model.reference_scan",
 )
 INPUTS = 700
 SEEDS = [

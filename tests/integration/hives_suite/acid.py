@@ -374,8 +374,11 @@ MATERIALIZED = Scenario(
             ALTER TABLE {t}plain RENAME TO {t}renamed""",
             {"SELECT * FROM {t}t1": "1 2 3"},
         ),
+        # Under another name Hive finds no note of the view to forget (ObjectStore.dropCreationMetadata),
+        # and the table could never be dropped.
         Step(
             """ALTER MATERIALIZED VIEW {t}view DISABLE REWRITE;
+            ALTER TABLE {t}renamed RENAME TO {t}plain;
             CREATE MATERIALIZED VIEW {t}another DISABLE REWRITE AS SELECT a FROM {t}t1""",
             {"SELECT * FROM {t}t1": "1 2 3"},
             checks=[lambda scene: only_tables(scene, "t1")],

@@ -24,6 +24,7 @@ from airflow_hive_federation.ingest.regex_records import StrictRegexWriter
 from airflow_hive_federation.ingest.streams import records_of
 from airflow_hive_federation.ingest.writers import MAX_RECORD_BYTES, AbstractRecordWriter, Malformed
 from airflow_hive_federation.model.types import Column, parse_type
+from tests.process_memory import peak_memory_bytes
 
 ZONED = "timestamp with local time zone"
 
@@ -110,7 +111,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
     for what, attack in ATTACKS.items():
         rows, bad = outcome(attack)
-        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        used = peak_memory_bytes()
         print(json.dumps({"what": what, "rows": rows, "bad": bad, "bytes": used}), flush=True)
 
 
