@@ -395,7 +395,13 @@ def test_a_remote_database_carries_all_tables(
         client.drop_table(FAR, "ours", delete_data=False)
         client.drop_table(FAR, "later", delete_data=False)
     shown = remotes.run("SHOW REMOTES IN mirror")[0].rows
-    assert [row[1] for row in shown] == ["mirror", "mirror.city", "mirror.later", "mirror.visit"]
+    assert [row[1] for row in shown] == [
+        "mirror",
+        "mirror.city",
+        "mirror.later",
+        "mirror.seen",
+        "mirror.visit",
+    ]
     report = remotes.refresh(Kind.DATABASE, Name(database="mirror"), whole=True)
     assert (report.whole, report.dropped, report.created, report.altered) == (True, ["later"], [], [])
     remotes.run("DROP REMOTE DATABASE mirror")
