@@ -113,7 +113,7 @@ def _location_problem(uri: str) -> str | None:
 
 
 def _location_or_none(value: Any) -> None:
-    if value not in {"", None}:
+    if value is not None and value != "":
         _location(value)
 
 
@@ -369,6 +369,10 @@ check_manifest = _fields(
     mend=_fields(
         {}, tables=_list(_table_name), replaced=_list(_table_name), files=_list(_location), database=_flag
     ),
+)
+
+check_external_entry = _fields(
+    {"table": _table_name, "location": _location, "partition": _partition_or_table}
 )
 
 check_finished_load = _fields({"database": _name})

@@ -14,6 +14,7 @@ from airflow_hive_federation.replication.dump import documents
 from airflow_hive_federation.replication.dump.bootstrap import dumped_files
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.ends import ENDS, writes_file
+from airflow_hive_federation.replication.dump.external_entries import listed_entries
 from airflow_hive_federation.replication.dump.increment_plan import TableWork
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.definitions import TableKind
@@ -37,7 +38,7 @@ def check_dump(directory: DumpDirectory) -> None:
             _read_through(directory.read_lines(writes_file(facts["name"])))
         if facts["kind"] == TableKind.EXTERNAL.value:
             external.add(facts["name"])
-    for entry in external_tables.parse(directory.read_text(external_tables.FILE_NAME)):
+    for entry in listed_entries(directory):
         if entry.table not in external:
             directory.refuse(external_tables.FILE_NAME, f"the dump has no external table {entry.table!r}")
     if "previous" in manifest:
