@@ -96,7 +96,7 @@ def test_a_policy_narrows_what_the_administrator_allows(
     if roots is not None:
         assert found() == roots
         return
-    with pytest.raises(ConfigurationError, match=r"allowed_source_roots|a name '\.\.'"):
+    with pytest.raises(ConfigurationError, match=r"allowed_source_roots|has a name"):
         found()
 
 
