@@ -9,6 +9,7 @@ import pytest
 
 from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.embedded.configuration import metastore_settings, site_xml, sql_settings
+from airflow_hive_federation.embedded.environment import without_secrets
 from airflow_hive_federation.embedded.java import Java
 from airflow_hive_federation.embedded.jvm import clean_environment, java_command
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore, telling_line
@@ -62,6 +63,19 @@ def test_foreign_hadoop_settings_do_not_leak_in(monkeypatch: pytest.MonkeyPatch)
     assert "HADOOP_CONF_DIR" not in environment
     assert "CLASSPATH" not in environment
     assert environment["LANG"] == "C.UTF-8"
+
+
+SECRETS = ("AIRFLOW_CONN_A", "AIRFLOW_VAR_B", "AIRFLOW__CORE__FERNET_KEY", "PYICEBERG_CATALOG__PROD__TOKEN")
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_no_child_gets_secrets_that_it_has_no_use_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("AIRFLOW_HIVE_FEDERATION_CACHE", "c")
+    assert name not in clean_environment()
+    kept = {"AIRFLOW_HOME": "/h", "AIRFLOW_CTX_DAG_ID": "d", "AWS_PROFILE": "p"}
+    assert without_secrets({**kept, name: "x"}) == kept
+    assert clean_environment()["AIRFLOW_HIVE_FEDERATION_CACHE"] == "c"
 
 
 @pytest.mark.parametrize(
