@@ -6,7 +6,7 @@ import argparse
 import json
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from airflow_hive_federation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from airflow_hive_federation.gateway.config import GatewayConfig
+    from airflow_hive_federation.gateway.properties import GrpcSection
 
 
 def add_parser(subparsers: Any) -> None:
@@ -26,7 +27,7 @@ def add_parser(subparsers: Any) -> None:
     common.add_argument("--upstream", help="URIs of the metastore, or the id of an Airflow connection")
 
     serve = actions.add_parser("serve", parents=[common], help="serve until it is stopped")
-    serve.add_argument("--host", help="address of the Thrift front (default: 127.0.0.1)")
+    serve.add_argument("--host", help="address of the fronts (default: 127.0.0.1)")
     serve.add_argument("--port", type=int, help="port of the Thrift front (default: 9083)")
     serve.add_argument("--grpc-port", type=int, help="port of the gRPC front (default: none)")
     serve.add_argument("--metrics-port", type=int, help="port of Prometheus' metrics (default: none)")
@@ -130,8 +131,8 @@ def _with_options(config: GatewayConfig, args: argparse.Namespace) -> GatewayCon
         changes["thrift"] = replace(config.thrift, **taken)
     elif taken:
         changes["thrift"] = ThriftSettings(**taken)
-    if args.grpc_port is not None:
-        changes["grpc"] = _grpc(config.grpc or {}, args)
+    if args.grpc_port is not None or (taken and config.grpc is not None):
+        changes["grpc"] = _grpc(config.grpc, args)
     if args.metrics_port is not None:
         changes["metrics"] = replace(config.metrics or MetricsSection(), port=args.metrics_port)
     if args.access_log is not None:
@@ -139,15 +140,20 @@ def _with_options(config: GatewayConfig, args: argparse.Namespace) -> GatewayCon
     return replace(config, **changes)
 
 
-def _grpc(section: Mapping[str, Any], args: argparse.Namespace) -> dict[str, Any]:
-    given = {name: getattr(args, name) for name in ("host", "cert_file", "key_file", "client_ca_file")}
-    taken = {name: value for name, value in given.items() if value is not None}
-    return {
-        **section,
-        **taken,
-        **({"allow_plain": True} if args.allow_plain else {}),
-        "port": args.grpc_port,
-    }
+def _grpc(section: GrpcSection | None, args: argparse.Namespace) -> GrpcSection:
+    from airflow_hive_federation.gateway.certificates import ServerTls
+    from airflow_hive_federation.gateway.grpc.settings import GrpcFrontSettings
+    from airflow_hive_federation.gateway.properties import GrpcSection
+
+    taken: dict[str, Any] = {} if args.grpc_port is None else {"port": args.grpc_port}
+    taken |= {} if args.host is None else {"host": args.host}
+    taken |= {"allow_plain": True} if args.allow_plain else {}
+    if args.cert_file is not None:
+        taken["tls"] = ServerTls(
+            cert_file=args.cert_file, key_file=args.key_file, client_ca_file=args.client_ca_file
+        )
+    section = section or GrpcSection(settings=GrpcFrontSettings())
+    return replace(section, settings=replace(section.settings, **taken))
 
 
 def _check(args: argparse.Namespace) -> int:
