@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import socket
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -67,20 +68,34 @@ def _serve(args: argparse.Namespace) -> int:
     serving = start(config, settings_for, worker=args.worker)
     for front in serving.fronts:
         print(f"serving {front.uri}", flush=True)
+    if serving.metrics is not None and args.worker is None and config.metrics is not None:
+        print(f"metrics: http://{config.metrics.host}:{serving.metrics.port}/metrics", flush=True)
     run_until_told(serving, parent=args.worker is not None)
     return 0
 
 
 def _serve_by_several(args: argparse.Namespace, config: GatewayConfig) -> int:
-    from airflow_hive_federation.gateway.workers import Workers, reserve_port
+    from airflow_hive_federation.gateway.workers import Workers, reserve_ports
 
     command = [sys.executable, "-m", "airflow_hive_federation.cli.main", *_argv(args)]
-    holders = []
+    holders: list[socket.socket] = []
+
+    def reserve(option: str, host: str, port: int, count: int = 1) -> int:
+        held, first = reserve_ports(host, port, count)
+        holders.extend(held)
+        command.extend([option, str(first)])
+        return first
+
     try:
         if config.thrift is not None:
-            holder, port = reserve_port(config.thrift.host, config.thrift.port)
-            holders.append(holder)
-            command += ["--port", str(port)]
+            reserve("--port", config.thrift.host, config.thrift.port)
+        if config.grpc is not None:
+            reserve("--grpc-port", config.grpc.settings.host, config.grpc.settings.port)
+        if config.metrics is not None:
+            host = config.metrics.host
+            first = reserve("--metrics-port", host, config.metrics.port, args.workers)
+            for number in range(args.workers):
+                print(f"metrics of worker {number}: http://{host}:{first + number}/metrics", flush=True)
         patience = 10.0 + (config.thrift.drain_timeout_s if config.thrift else 30.0)
         commands = [[*command, "--worker", str(number)] for number in range(args.workers)]
         return Workers(commands, stop_timeout_s=patience).run()

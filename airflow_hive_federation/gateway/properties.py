@@ -126,7 +126,7 @@ def _refuse_twice(section: Mapping[str, Any], given: Mapping[str, str]) -> None:
 
 
 def _port_of_uris(text: str) -> int | None:
-    """The port of ``metastore.uris``; a server takes nothing else, for the hosts are those that clients see."""
+    """The port of ``metastore.uris``; a server takes nothing else: the hosts are those that clients see."""
     uris = tuple(one.strip() for one in text.split(",") if one.strip())
     if not uris:
         return None

@@ -76,7 +76,7 @@ def start(config: GatewayConfig, resolve: Resolve, *, worker: int | None = None)
         _measure(metrics, serving)
         if config.metrics is not None:
             port = config.metrics.port and config.metrics.port + (worker or 0)
-            serving.metrics = _metrics_server(metrics, config.metrics.host, port)
+            serving.metrics = _metrics_server(metrics, config.metrics.host, port, worker is not None)
     except BaseException:
         serving.stop()
         raise
@@ -161,9 +161,9 @@ def _measure(metrics: Metrics, serving: Serving) -> None:
     metrics.gauge("upstream_connections", "Connections to metastores.", "upstream", upstream)
 
 
-def _metrics_server(metrics: Metrics, host: str, port: int) -> MetricsServer:
+def _metrics_server(metrics: Metrics, host: str, port: int, reserved: bool) -> MetricsServer:
     try:
-        return MetricsServer(metrics, host, port)
+        return MetricsServer(metrics, host, port, reserved=reserved)
     except OSError as error:
         raise ConfigurationError(
             f"Metrics cannot be served at {host}:{port}: {error}", remedy="Give a free port."
