@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from airflow_hive_federation.errors import HiveFederationError
+from airflow_hive_federation.gateway.certificates import ServerTls
 from airflow_hive_federation.gateway.config import GatewayConfig, Resolve
 from airflow_hive_federation.gateway.dispatch import Gateway
 from airflow_hive_federation.gateway.handler import Caller, Deadline
@@ -71,13 +72,18 @@ def _look(config: GatewayConfig, gateway: Gateway, caller: Caller) -> Iterator[S
 def _fronts(config: GatewayConfig) -> Iterator[Sight]:
     front = config.thrift
     if front is not None:
-        how = "plain text" if front.tls is None else "TLS"
-        if front.tls is not None and front.tls.client_ca_file:
-            how += ", clients need a certificate"
-        yield Sight(name="Thrift front", state="ok", detail=f"{front.host}:{front.port}, {how}")
+        yield Sight(name="Thrift front", state="ok", detail=f"{front.host}:{front.port}, {_how(front.tls)}")
     if config.grpc is not None:
-        where = f"{config.grpc.get('host', '127.0.0.1')}:{config.grpc.get('port', '')}"
-        yield Sight(name="gRPC front", state="ok", detail=where)
+        settings = config.grpc.settings
+        yield Sight(
+            name="gRPC front", state="ok", detail=f"{settings.host}:{settings.port}, {_how(settings.tls)}"
+        )
+
+
+def _how(tls: ServerTls | None) -> str:
+    if tls is None:
+        return "plain text"
+    return "TLS, clients need a certificate" if tls.client_ca_file else "TLS"
 
 
 def _access(config: GatewayConfig, caller: Caller) -> Sight:

@@ -6,7 +6,6 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
 from types import FrameType
@@ -18,7 +17,7 @@ from airflow_hive_federation.gateway.dispatch import Gateway, access_log
 from airflow_hive_federation.gateway.federation.target import Federation
 from airflow_hive_federation.gateway.handler import Handler
 from airflow_hive_federation.gateway.metrics import Metrics, MetricsServer
-from airflow_hive_federation.gateway.sections import read_section
+from airflow_hive_federation.gateway.properties import GrpcSection
 from airflow_hive_federation.gateway.thrift_front import ThriftFront
 
 log = logging.getLogger(__name__)
@@ -77,7 +76,7 @@ def start(config: GatewayConfig, resolve: Resolve, *, worker: int | None = None)
         _measure(metrics, serving)
         if config.metrics is not None:
             port = config.metrics.port and config.metrics.port + (worker or 0)
-            serving.metrics = _metrics_server(metrics, config.metrics.host, port)
+            serving.metrics = _metrics_server(metrics, config.metrics.host, port, worker is not None)
     except BaseException:
         serving.stop()
         raise
@@ -121,19 +120,17 @@ class _GrpcFront:
         return self.server.stop(drain_timeout_s)
 
 
-def _grpc_front(handler: Handler, section: Mapping[str, Any], *, shared: bool) -> Front:
+def _grpc_front(handler: Handler, section: GrpcSection, *, shared: bool) -> Front:
     try:
         server = import_module("airflow_hive_federation.gateway.grpc.server")
-        settings = import_module("airflow_hive_federation.gateway.grpc.settings")
         services = _services(handler)
     except ImportError as error:
         raise ConfigurationError(
             f"The gRPC front cannot be started: {error}.",
             remedy="pip install 'airflow-hive-federation[grpc]', or take [grpc] out of the file.",
         ) from error
-    read = read_section(settings.GrpcFrontSettings, "grpc", section)
-    read = replace(read, reuse_port=shared or read.reuse_port)
-    front = server.GrpcFront(handler, read, services)
+    read = replace(section.settings, reuse_port=shared or section.settings.reuse_port)
+    front = server.server_class(section.server_class)(handler, read, services)
     front.start()
     host = f"[{read.host}]" if ":" in read.host else read.host
     return _GrpcFront(front, f"grpc{'' if read.tls is None else '+tls'}://{host}:{front.port}")
@@ -164,9 +161,9 @@ def _measure(metrics: Metrics, serving: Serving) -> None:
     metrics.gauge("upstream_connections", "Connections to metastores.", "upstream", upstream)
 
 
-def _metrics_server(metrics: Metrics, host: str, port: int) -> MetricsServer:
+def _metrics_server(metrics: Metrics, host: str, port: int, reserved: bool) -> MetricsServer:
     try:
-        return MetricsServer(metrics, host, port)
+        return MetricsServer(metrics, host, port, reserved=reserved)
     except OSError as error:
         raise ConfigurationError(
             f"Metrics cannot be served at {host}:{port}: {error}", remedy="Give a free port."

@@ -5,12 +5,22 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.gateway.certificates import subject_of
-from airflow_hive_federation.gateway.handler import Caller, Deadline, Handler, Status, refusal, refused
+from airflow_hive_federation.gateway.handler import (
+    Caller,
+    Cancellation,
+    Deadline,
+    Handler,
+    Status,
+    refusal,
+    refused,
+)
+from airflow_hive_federation.gateway.hangups import Hangups
 from airflow_hive_federation.gateway.messages import CALL, ONEWAY, REPLY, Head, MessageReader, head_bytes
 from airflow_hive_federation.gateway.upstream import ClientGone
 from airflow_hive_federation.metastore.connection import message_types
@@ -33,12 +43,21 @@ class ThriftConnection:
     """A client's connection; :meth:`serve` runs in a thread of its own.
 
     :param believed: the name that ``set_ugi`` gives is believed.
+    :param hangups: cancels the call under way if the client leaves.
     """
 
     def __init__(
-        self, handler: Handler, settings: ThriftSettings, sock: socket.socket, peer: str, believed: bool
+        self,
+        handler: Handler,
+        settings: ThriftSettings,
+        sock: socket.socket,
+        peer: str,
+        *,
+        believed: bool,
+        hangups: Hangups,
     ) -> None:
         self.peer = peer
+        self._hangups = hangups
         self._handler = handler
         self._settings = settings
         self._sock = sock
@@ -46,6 +65,7 @@ class ThriftConnection:
         self._caller = Caller(peer=peer)
         self._lock = threading.Lock()
         self._draining = False
+        self._busy = False
         self._framed = False
         self._deadline = Deadline(settings.handshake_timeout_s)
         self._reader = MessageReader(self._receive, max_bytes=settings.max_request_bytes)
@@ -72,11 +92,20 @@ class ThriftConnection:
                 # Where the message ends is unknown: this is the last answer.
                 self._refuse_malformed(error)
                 return
-            self._answer(head, message)
+            with self._lock:
+                self._busy = True
+                # Draining that began before has ended this side's reading: that looks like a client who left.
+                readable = not self._draining
+            self._answer(head, message, watched=readable)
+            with self._lock:
+                self._busy = False
 
     def drain(self) -> None:
         """Let the call under way be the last one; a client that waits is let go now."""
-        self._draining = True
+        with self._lock:
+            self._draining = True
+            if self._busy:
+                return
         self._shutdown(socket.SHUT_RD)
 
     def interrupt(self) -> None:
@@ -130,7 +159,7 @@ class ThriftConnection:
             raise MalformedMessage(f"a frame of {size} bytes holds a message of {len(message)}")
         return head, message
 
-    def _answer(self, head: Head, message: bytes) -> None:
+    def _answer(self, head: Head, message: bytes, *, watched: bool) -> None:
         if head.kind == ONEWAY:
             # Only fb303's shutdown is one; nobody waits for an answer.
             return
@@ -139,10 +168,17 @@ class ThriftConnection:
         if head.method == "set_ugi":
             self._send(self._greet(head, message))
             return
-        deadline = Deadline(self._settings.call_timeout_s)
-        if self._framed:
-            self._send(self._handler.answer(head.method, message, self._caller, deadline))
-            return
+        deadline, cancellation = Deadline(self._settings.call_timeout_s), Cancellation()
+        with self._hangups.watching(self._sock, cancellation) if watched else nullcontext():
+            if self._framed:
+                caller = self._caller
+                self._send(
+                    self._handler.answer(head.method, message, caller, deadline, cancellation=cancellation)
+                )
+            else:
+                self._relay(head, message, deadline, cancellation)
+
+    def _relay(self, head: Head, message: bytes, deadline: Deadline, cancellation: Cancellation) -> None:
         passed = False
 
         def emit(piece: bytes) -> None:
@@ -151,7 +187,9 @@ class ThriftConnection:
             self._send(piece, deadline)
 
         try:
-            self._handler.relay(head.method, message, self._caller, deadline, emit=emit)
+            self._handler.relay(
+                head.method, message, self._caller, deadline, emit=emit, cancellation=cancellation
+            )
         except HiveFederationError as error:
             if passed:
                 raise Gone(f"half an answer was sent: {error}") from error
