@@ -39,8 +39,6 @@ NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,9}", fullmatch=True)
 COPIES = st.builds(
     Secondary, location=st.text(min_size=1), source=st.just(MARK), former=st.none() | st.text(min_size=1)
 )
-    Secondary, location=st.text(min_size=1), source=st.just(MARK), former=st.none() | st.text(min_size=1)
-)
 
 
 @given(
