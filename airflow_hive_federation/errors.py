@@ -4,7 +4,8 @@
 
     HiveFederationError
     ├── ConfigurationError            what the caller asked for cannot be: fix the arguments
-    │   └── HiddenLocationError           Hive's readers would hide everything below a directory
+    │   ├── HiddenLocationError           Hive's readers would hide everything below a directory
+    │   └── ClusterRegistryError          the registry of clusters is malformed; ``reason`` says how
     ├── MetastoreError                a metastore answered with an error, or did not answer
     │   ├── MetastoreUnreachableError     no server behind any URI             (retryable)
     │   ├── MetastoreTimeoutError         no answer within the deadline        (retryable)
@@ -46,6 +47,11 @@
     │   ├── RemoteUnsupportedError        a table that cannot be linked, with the reason
     │   ├── RemoteDroppedError            the table or database is gone at the remote
     │   └── RemoteUnavailableError        the remote does not answer               (retryable)
+    ├── ClusterError                  clusters of one metastore; ``cluster`` names one
+    │   ├── UnknownClusterError           no cluster of that name is configured
+    │   ├── ClusterMetadataError          a table's or partition's cluster parameters contradict each other
+    │   ├── CopyRefusedError              what cannot be copied to a cluster, with the reason
+    │   └── CopySourceChangedError        the primary changed while it was copied  (retryable)
     ├── TunnelError                   an SSH route; ``hop`` names where it failed
     │   ├── HostKeyError                  a host whose key is unknown, or another than the known one
     │   ├── TunnelAuthenticationError     a hop refuses the user and key
@@ -109,6 +115,10 @@ class ConfigurationError(HiveFederationError):
 
 class HiddenLocationError(ConfigurationError):
     """Hive's readers hide a directory that is to hold tables; ``path`` names it."""
+
+
+class ClusterRegistryError(ConfigurationError):
+    """The registry of clusters is malformed; ``reason`` says how."""
 
 
 class MetastoreError(HiveFederationError):
@@ -318,6 +328,28 @@ class RemoteDroppedError(RemoteError):
 
 class RemoteUnavailableError(RemoteError):
     """The remote does not answer, or did not a moment ago."""
+
+    retryable = True
+
+
+class ClusterError(HiveFederationError):
+    """Base of the errors of clusters; ``cluster`` names the cluster where there is one."""
+
+
+class UnknownClusterError(ClusterError):
+    """No cluster of that name is configured."""
+
+
+class ClusterMetadataError(ClusterError):
+    """Parameters ``hive.cluster.*`` that contradict each other; ``table``, ``partition`` name the object."""
+
+
+class CopyRefusedError(ClusterError):
+    """A table or partition that cannot be copied to a cluster; ``table`` and ``partition`` name it."""
+
+
+class CopySourceChangedError(ClusterError):
+    """The primary changed while it was copied; ``table`` and ``partition`` name the object."""
 
     retryable = True
 
