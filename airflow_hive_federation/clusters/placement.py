@@ -1,6 +1,6 @@
-"""Clusters, and where tables and partitions have their copies: the facts that routing decides by. Pure.
+"""Clusters, and the copies of tables and partitions: the facts that routing decides by. Pure.
 
-Names of databases, tables and partition keys are in lower case, as the metastore keeps them. Names of clusters
+Names of databases, tables and partition keys are in lower case, as the metastore keeps them. Cluster names
 are as they were configured.
 """
 
@@ -79,7 +79,7 @@ class TableFacts:
     """A table or view of the metastore.
 
     :param placement: its own copies. A partitioned table's tells where the table is updated; each of its
-        partitions has copies of its own. ``None`` if it has no cluster metadata: it is in the default cluster.
+        partitions has copies of its own. ``None`` without cluster metadata: it is in the default cluster.
     :param partition_keys: names and Hive types of its partition keys.
     :param view_text: the expanded text, if it is a view.
     :param view_database: the database of names in the view's text without one; the view's own by default.
