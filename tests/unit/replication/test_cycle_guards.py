@@ -228,8 +228,9 @@ def test_of_claims_that_meet_at_least_one_is_refused(site: Site, monkeypatch: py
         with pytest.raises(KeyboardInterrupt):
             claim_dumps("two", site.policy)
     claim_dumps("one", site.policy)
+    with pytest.raises(LocationConflictError, match="id one"):
+        claim_dumps("two", site.policy)
     # A damaged claim is somebody's all the same; its owner writes it anew.
-    (claims / "two.json").unlink()
     (claims / "one.json").write_text("{", encoding="utf-8")
     with pytest.raises(LocationConflictError, match="id unknown"):
         claim_dumps("two", site.policy)
