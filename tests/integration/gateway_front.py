@@ -62,6 +62,10 @@ class Behind:
     def jdbc_url(self) -> str:
         return self.metastore.jdbc_url
 
+    @property
+    def jdbc_password(self) -> str:
+        return self.metastore.jdbc_password
+
 
 def spark_says(uri: str, home: Path, statements: list[str]) -> list[str]:
     """Run statements in a Spark of their own, with its built-in client of Hive 2.3; return their rows."""
