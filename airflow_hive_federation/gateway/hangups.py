@@ -1,8 +1,8 @@
 """Clients that leave while their call is under way: one thread looks after all of them.
 
 A thread that waits for a metastore does not read from its client. The kernel knows at once that the client
-has closed its connection (``EPOLLRDHUP``, ``epoll_ctl(2)``). A client that closes only its sending side counts as
-gone, too: no client of Thrift does that and still reads.
+has closed its connection (``EPOLLRDHUP``, ``epoll_ctl(2)``). A client that closes only its sending side
+counts as gone, too: no client of Thrift does that and still reads.
 """
 
 from __future__ import annotations
