@@ -128,7 +128,7 @@ def bare_database(text: str) -> str:
 
 
 def identifier(text: str) -> str:
-    """Return a name as the metastore looks it up: trimmed, in lower case (``StringUtils.normalizeIdentifier``).
+    """Return a name as the metastore looks it up: trimmed, in lower case (Hive's ``normalizeIdentifier``).
 
     Java's ``trim()`` takes away every character up to the blank. A rule that does not is got round by one.
     """

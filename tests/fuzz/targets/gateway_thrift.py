@@ -187,7 +187,10 @@ def _database(call: Call) -> str:
         named = named.dbName
     # As ``MetaStoreUtils.parseDbName`` and ``StringUtils.normalizeIdentifier`` have it; Java's trim() takes
     # away all up to the blank.
-    return named.rpartition("#")[2].strip(_TRIMMED).lower() if isinstance(named, str) else ""
+    if not isinstance(named, str):
+        return ""
+    bare = named.partition("#")[2] if named.startswith("@") else named
+    return bare.strip(_TRIMMED).lower()
 
 
 class _Bytes:
