@@ -12,6 +12,7 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.dispatch import Metastore
 from airflow_hive_federation.gateway.federation.owners import RemoteNames
 from airflow_hive_federation.gateway.federation.target import Federation, OnMissing, Remote
+from airflow_hive_federation.gateway.health import HealthSection
 from airflow_hive_federation.gateway.methods import Access
 from airflow_hive_federation.gateway.properties import (
     GrpcSection,
@@ -38,7 +39,7 @@ from airflow_hive_federation.tunnel.tunnel import Tunnel
 Resolve = Callable[[str], MetastoreSettings]
 _SECTIONS = (
     *("thrift", "grpc", "upstream", "federated", "federation"),
-    *("rule", "expose", "aliases", "metrics", "log", "properties"),
+    *("rule", "expose", "aliases", "metrics", "log", "properties", "health"),
 )
 
 
@@ -280,6 +281,7 @@ class GatewayConfig:
     aliases: Mapping[str, str] = field(default_factory=dict)
     metrics: MetricsSection | None = None
     log: LogSection = field(default_factory=LogSection)
+    health: HealthSection = field(default_factory=HealthSection)
 
     def target(self, resolve: Resolve) -> Metastore | Federation:
         """Make the way to the metastores; nothing is connected yet.
@@ -344,6 +346,7 @@ def config_of(values: Mapping[str, Any]) -> GatewayConfig:
         aliases=_aliases(values.get("aliases", {})),
         metrics=read_section(MetricsSection, "metrics", values["metrics"]) if "metrics" in values else None,
         log=read_section(LogSection, "log", values.get("log", {})),
+        health=read_section(HealthSection, "health", values.get("health", {})),
     )
 
 

@@ -16,6 +16,7 @@ from airflow_hive_federation.gateway.config import GatewayConfig, Resolve
 from airflow_hive_federation.gateway.dispatch import Gateway, access_log
 from airflow_hive_federation.gateway.federation.target import Federation
 from airflow_hive_federation.gateway.handler import Handler
+from airflow_hive_federation.gateway.health import Health
 from airflow_hive_federation.gateway.metrics import Metrics, MetricsServer
 from airflow_hive_federation.gateway.properties import GrpcSection
 from airflow_hive_federation.gateway.thrift_front import ThriftFront
@@ -42,9 +43,12 @@ class Serving:
     target: Any
     fronts: list[Front]
     metrics: MetricsServer | None
+    health: Health | None = None
 
     def stop(self) -> None:
         """Drain all fronts at once, then close what is behind them."""
+        if self.health is not None:
+            self.health.stop()
         threads = [threading.Thread(target=front.stop) for front in self.fronts]
         for thread in threads:
             thread.start()
@@ -53,6 +57,12 @@ class Serving:
         if self.metrics is not None:
             self.metrics.close()
         self.target.close()
+
+    def tell_health(self, name: str, up: bool) -> None:
+        """Tell the fronts whether a metastore answers."""
+        for front in self.fronts:
+            if isinstance(front, _GrpcFront):
+                front.tell_health(name, up)
 
 
 def start(config: GatewayConfig, resolve: Resolve, *, worker: int | None = None) -> Serving:
@@ -73,6 +83,7 @@ def start(config: GatewayConfig, resolve: Resolve, *, worker: int | None = None)
             serving.fronts.append(ThriftFront(handler, settings).start())
         if config.grpc is not None:
             serving.fronts.append(_grpc_front(handler, config.grpc, shared=worker is not None))
+        serving.health = Health(target.upstreams, config.health, serving.tell_health).start()
         _measure(metrics, serving)
         if config.metrics is not None:
             port = config.metrics.port and config.metrics.port + (worker or 0)
@@ -119,6 +130,11 @@ class _GrpcFront:
     def stop(self, drain_timeout_s: float | None = None) -> object:
         return self.server.stop(drain_timeout_s)
 
+    def tell_health(self, name: str, up: bool) -> None:
+        # A class of somebody's own need not know it.
+        if callable(told := getattr(self.server, "set_health", None)):
+            told(name, up)
+
 
 def _grpc_front(handler: Handler, section: GrpcSection, *, shared: bool) -> Front:
     try:
@@ -152,12 +168,16 @@ def _measure(metrics: Metrics, serving: Serving) -> None:
     def upstream() -> dict[str, float]:
         return {one.name: one.open_connections for one in serving.target.upstreams}
 
+    def up() -> dict[str, float]:
+        return {} if serving.health is None else serving.health.states()
+
     def missing() -> dict[str, float]:
         return dict(serving.target.missing.counts) if isinstance(serving.target, Federation) else {}
 
     metrics.gauge("missing_parts_total", "Parts left out of lists.", "upstream", missing, total=True)
     metrics.gauge("client_connections", "Clients connected.", "front", clients)
     metrics.gauge("refused_connections_total", "Clients refused at the limit.", "front", refused, total=True)
+    metrics.gauge("upstream_up", "Whether metastores answer.", "upstream", up)
     metrics.gauge("upstream_connections", "Connections to metastores.", "upstream", upstream)
 
 

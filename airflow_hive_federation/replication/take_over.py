@@ -111,7 +111,6 @@ def take_over(
             removed += _remove_invisible(client, removing)
             on_step("abort")
             Replay(client, policy).sweep(())
-            lock.prove()
             event_id = int((client.get_database(policy.target_database).parameters or {})[markers.LAST_ID])
             on_step("let go")
             # Removing took its time: a source that has come back may be written.

@@ -94,6 +94,14 @@ class GrpcFront:
         self._threads.shutdown(wait=True)
         self._calls.close()
 
+    def set_health(self, name: str, serves: bool) -> None:
+        """Have health checking say whether a metastore behind the gateway answers.
+
+        :param name: the metastore's name, which health checks give as their service.
+        """
+        states = health_pb2.HealthCheckResponse
+        self._health.set(name, states.SERVING if serves else states.NOT_SERVING)
+
     def _make_server(self, services: list[Service]) -> grpc.Server:
         names = [name for service in services for name in service.names]
         server = grpc.server(

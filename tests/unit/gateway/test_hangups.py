@@ -62,7 +62,10 @@ def test_a_client_that_leaves_ends_its_call(
     assert run.upstream.open_connections == 1
     one.close()
     assert served.left.acquire(timeout=20)
-    # The connection was thrown away: the only one there may be is a new one.
+    # The connection was thrown away, and not kept for the next call.
+    with run.front._lock:
+        assert run.front._lock.wait_for(lambda: not run.front.connections, timeout=20)
+    assert run.upstream.open_connections == 0
     served.answers = True
     assert raw(run).ask("get_all_databases") == {"success": ["a"]}
 

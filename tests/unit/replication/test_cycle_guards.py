@@ -22,7 +22,7 @@ from airflow_hive_federation.errors import (
     UnsupportedMethodError,
 )
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
-from airflow_hive_federation.replication import cycle
+from airflow_hive_federation.replication import cycle, take_over
 from airflow_hive_federation.replication.dump.directory import DumpDirectory
 from airflow_hive_federation.replication.load.bootstrap import LoadSummary
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -134,6 +134,22 @@ def test_a_cycle_that_has_lost_its_lock_takes_no_step(site: Site) -> None:
     assert steps == ["both refused"]
 
 
+@pytest.mark.parametrize("callback", ["check", "on_step"])
+def test_a_take_over_that_has_lost_its_lock_takes_no_step_of_a_load(
+    site: Site, monkeypatch: pytest.MonkeyPatch, callback: str
+) -> None:
+    def losing(*_: object, **given: Any) -> None:
+        given[callback](*["step"] * (callback == "on_step"))
+        site.lose_the_lock()
+        given[callback](*["step"] * (callback == "on_step"))
+
+    monkeypatch.setattr(take_over, "load_increment", losing)
+    monkeypatch.setattr(take_over, "loaded_dump", lambda *_: "file:/dumps/p/6-7-8")
+    dump = DumpDirectory(site.dump)
+    with cycle_lock.CycleLock(site.pool, site.policy) as lock, pytest.raises(CycleLostError):
+        take_over._end_load(site.pool, lock, site.policy, dump, quiet)
+
+
 def test_a_cycle_that_was_overtaken_at_its_end_says_so_and_removes_no_dump(site: Site) -> None:
     site.during = lambda _: site.lose_the_lock()
     with pytest.raises(CycleLostError):
@@ -228,8 +244,9 @@ def test_of_claims_that_meet_at_least_one_is_refused(site: Site, monkeypatch: py
         with pytest.raises(KeyboardInterrupt):
             claim_dumps("two", site.policy)
     claim_dumps("one", site.policy)
+    with pytest.raises(LocationConflictError, match="id one"):
+        claim_dumps("two", site.policy)
     # A damaged claim is somebody's all the same; its owner writes it anew.
-    (claims / "two.json").unlink()
     (claims / "one.json").write_text("{", encoding="utf-8")
     with pytest.raises(LocationConflictError, match="id unknown"):
         claim_dumps("two", site.policy)

@@ -75,7 +75,7 @@ def test_dumps_that_describe_nothing_any_more_go(tmp_path: Path) -> None:
         directory = DumpDirectory(f"{policy.directory}/{name}")
         directory.write_text("something", "x")
         facts = [
-            {"name": f"t{number}", "dump": f"{policy.directory}/{home}", "work": "nothing"}
+            {"name": f"t{number}", "dump": f"{policy.directory}/{home}", "work": "nothing", "kind": "managed"}
             for number, home in enumerate(homes)
         ]
         directory.finish_dump({"tables": facts})
