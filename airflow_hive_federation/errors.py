@@ -46,6 +46,9 @@
     │   ├── RemoteUnsupportedError        a table that cannot be linked, with the reason
     │   ├── RemoteDroppedError            the table or database is gone at the remote
     │   └── RemoteUnavailableError        the remote does not answer               (retryable)
+    ├── RoutingError                  no cluster can run a statement; ``decision`` says why
+    │   ├── UnanalysableError             the tables of a statement are not known for certain
+    │   └── UnknownClusterError           no cluster of that name is configured
     ├── TunnelError                   an SSH route; ``hop`` names where it failed
     │   ├── HostKeyError                  a host whose key is unknown, or another than the known one
     │   ├── TunnelAuthenticationError     a hop refuses the user and key
@@ -319,6 +322,18 @@ class RemoteUnavailableError(RemoteError):
     """The remote does not answer, or did not a moment ago."""
 
     retryable = True
+
+
+class RoutingError(HiveFederationError):
+    """No cluster can run a statement; ``decision`` holds every table and what was tried."""
+
+
+class UnanalysableError(RoutingError):
+    """The tables of a statement are not known for certain; ``line`` and ``column`` say where."""
+
+
+class UnknownClusterError(RoutingError):
+    """No cluster of that name is configured; ``cluster`` names it."""
 
 
 class TunnelError(HiveFederationError):
