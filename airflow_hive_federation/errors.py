@@ -49,6 +49,8 @@
     │   └── RemoteUnavailableError        the remote does not answer               (retryable)
     ├── ClusterError                  clusters of one metastore; ``cluster`` names one
     │   ├── UnknownClusterError           no cluster of that name is configured
+    │   ├── RoutingError                  no cluster can run a statement; ``decision`` says why
+    │   │   └── UnanalysableError             the tables of a statement are not known for certain
     │   ├── ClusterMetadataError          a table's or partition's cluster parameters contradict each other
     │   ├── CopyRefusedError              what cannot be copied to a cluster, with the reason
     │   └── CopySourceChangedError        the primary changed while it was copied  (retryable)
@@ -338,6 +340,14 @@ class ClusterError(HiveFederationError):
 
 class UnknownClusterError(ClusterError):
     """No cluster of that name is configured."""
+
+
+class RoutingError(ClusterError):
+    """No cluster can run a statement; ``decision`` holds every table and what was tried."""
+
+
+class UnanalysableError(RoutingError):
+    """The tables of a statement are not known for certain; ``line`` and ``column`` say where."""
 
 
 class ClusterMetadataError(ClusterError):
