@@ -15,6 +15,7 @@ from airflow_hive_federation.errors import HiveFederationError
 COMMANDS = {
     "demo": "airflow_hive_federation.cli.demo",
     "metastore": "airflow_hive_federation.cli.metastore",
+    "cluster": "airflow_hive_federation.cli.cluster",
     "compact": "airflow_hive_federation.cli.compact",
     "doctor": "airflow_hive_federation.cli.doctor",
     "gateway": "airflow_hive_federation.cli.gateway",
