@@ -1,7 +1,7 @@
 """Clusters, and where tables and partitions have their copies: the facts that routing decides by. Pure.
 
-Names of databases, tables and partition keys are in lower case, as the metastore keeps them. Names of clusters
-are as they were configured.
+Names of databases, tables, columns and partition keys are in lower case, as the metastore keeps them. Names
+of clusters are as they were configured.
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ class TableFacts:
     """A table or view of the metastore.
 
     :param placement: its own copies. A partitioned table's tells where the table is updated; each of its
-        partitions has copies of its own. ``None`` if it has no cluster metadata: it is in the default cluster.
+        partitions has copies of its own. ``None`` without cluster metadata: it is in the default cluster.
+    :param columns: names of a view's columns, in their order. If they are unknown, predicates on the view
+        prune no partitions of the tables below it.
     :param partition_keys: names and Hive types of its partition keys.
     :param view_text: the expanded text, if it is a view.
     :param view_database: the database of names in the view's text without one; the view's own by default.
@@ -92,6 +94,7 @@ class TableFacts:
     name: str
     placement: Placement | None = None
     partition_keys: tuple[tuple[str, str], ...] = ()
+    columns: tuple[str, ...] = ()
     view_text: str | None = None
     view_database: str | None = None
     bytes: int | None = None
