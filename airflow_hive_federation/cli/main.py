@@ -22,6 +22,7 @@ COMMANDS = {
     "ingest": "airflow_hive_federation.cli.ingest",
     "replicate": "airflow_hive_federation.cli.replicate",
     "remote": "airflow_hive_federation.cli.remote",
+    "route": "airflow_hive_federation.cli.route",
     "sql": "airflow_hive_federation.cli.sql",
 }
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.sdk import BaseOperator
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_hive_federation.clusters.registry import ClusterRegistry
+    from airflow_hive_federation.clusters.running import RoutedStatement
     from airflow_hive_federation.metastore import MetastoreClient
 
 
@@ -164,3 +165,103 @@ class CopyToClusterOperator(_ClusterOperator):
         """Kill the copy job."""
         if self._spark is not None:
             self._spark.on_kill()
+
+
+class RoutedSqlOperator(_ClusterOperator):
+    """Runs statements by Spark, each in the cluster that has all that it needs.
+
+    A statement is routed when it begins, after those before it have ended. Spark reads every table at its
+    place in that cluster, and new tables are created there. ``USE CLUSTER name`` fixes the cluster for the
+    statements that follow, ``USE CLUSTER`` routes again. Returns one route per statement: ``cluster``,
+    ``rule``, ``reason``, and ``columns`` and ``rows``.
+
+    :param sql: the statements, or a file of them. (templated)
+    :param cluster: the cluster to begin with, as ``USE CLUSTER`` does. (templated)
+    :param database: the database to begin with. (templated)
+    :param policy: ``strict`` refuses statements whose tables are not known for certain; ``default`` runs
+        them in the default cluster.
+    :param check_files: list files before a copy is used; see :class:`.clusters.running.LiveRouter`.
+    :param max_rows: rows of each query that are returned.
+    """
+
+    template_fields: Sequence[str] = (*_ClusterOperator.template_fields, "sql", "cluster", "database")
+    template_ext: Sequence[str] = (".sql", ".hql")
+    template_fields_renderers = {"sql": "sql"}
+
+    def __init__(
+        self,
+        *,
+        sql: str,
+        cluster: str | None = None,
+        database: str = "default",
+        policy: Literal["strict", "default"] = "strict",
+        check_files: bool = True,
+        max_rows: int = 100,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.sql = sql
+        self.cluster = cluster
+        self.database = database
+        self.policy = policy
+        self.check_files = check_files
+        self.max_rows = max_rows
+        self._spark: SparkPipelineHook | None = None
+        self._killed = False
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        from airflow_hive_federation.clusters.routing import Policy
+        from airflow_hive_federation.clusters.running import LiveRouter, first_session
+
+        with self._open() as (client, registry, options):
+            router = LiveRouter(
+                client=client,
+                registry=registry,
+                policy=Policy(self.policy),
+                check_files=self.check_files,
+                options=options,
+            )
+            session = first_session(registry, database=self.database, cluster=self.cluster)
+            routes = []
+            for routed in router.script(self.sql, session):
+                self.log.info("%s", routed.explained())
+                answer = self._run(routed, client, registry, options) if routed.runs else {}
+                routes.append({**routed.to_json(), **answer})
+            return routes
+
+    def on_kill(self) -> None:
+        """Kill the running Spark job."""
+        self._killed = True
+        if self._spark is not None:
+            self._spark.on_kill()
+
+    def _run(
+        self,
+        routed: RoutedStatement,
+        client: MetastoreClient,
+        registry: ClusterRegistry,
+        options: dict[str, Any],
+    ) -> dict[str, Any]:
+        cluster = registry.cluster(routed.cluster)
+        with ExitStack() as stack:
+            uri = cluster.metastore
+            if uri is None:
+                from airflow_hive_federation.gateway.view_front import serving_view
+
+                uri = stack.enter_context(serving_view(client.settings, registry, cluster))
+            script = stack.enter_context(routed.written(cluster, options))
+            self._spark = SparkPipelineHook(cluster.spark_conn_id, storage_options=options)
+            if self._killed:
+                self._spark.on_kill()
+            return self._spark.submit(
+                "run-sql",
+                ["--statement", script, "--max-rows", str(self.max_rows)],
+                name=f"hive-federation {self.task_id}",
+                conf={
+                    "spark.sql.catalogImplementation": "hive",
+                    "spark.hadoop.hive.metastore.uris": uri,
+                    "spark.hadoop.hive.exec.dynamic.partition.mode": "nonstrict",
+                    "spark.sql.warehouse.dir": cluster.root,
+                },
+                report_uri=f"{script.rpartition('/')[0]}/_report.json",
+            )

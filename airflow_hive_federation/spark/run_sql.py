@@ -1,7 +1,7 @@
 """The job that runs one statement of SQL on the tables of a metastore.
 
-The statement comes in a file, for process lists show command lines. The metastore is the one that the properties
-of the job name (``spark.hadoop.hive.metastore.uris``).
+The statement comes in a file, for process lists show command lines. The metastore is the one that the
+properties of the job name (``spark.hadoop.hive.metastore.uris``).
 """
 
 from __future__ import annotations

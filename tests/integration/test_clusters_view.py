@@ -9,15 +9,18 @@ from typing import Any
 
 import pytest
 
+from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.clusters.copies import copy_to_cluster
 from airflow_hive_federation.clusters.metadata import read_metadata
 from airflow_hive_federation.clusters.registry import ClusterRegistry, read_registry
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import InvalidOperationError, MetastoreError, UnknownClusterError
 from airflow_hive_federation.gateway.config import config_of
+from airflow_hive_federation.hooks.compat import AirflowFailException
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.operators.clusters import RoutedSqlOperator
 from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_plan
@@ -184,3 +187,53 @@ def test_a_cluster_that_is_not_configured_is_refused(source: EmbeddedMetastore, 
     config = config_of({"upstream": {"uris": [source.uri]}, "cluster": section})
     with pytest.raises(UnknownClusterError):
         config.target(lambda _: MetastoreSettings(uris=(source.uri,)))
+
+
+@pytest.mark.slow
+def test_statements_run_in_the_cluster_that_has_what_they_need(
+    source: EmbeddedMetastore,
+    client: MetastoreClient,
+    registry_file: Path,
+    registry: ClusterRegistry,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    host, port = source.uri.removeprefix("thrift://").split(":")
+    connection = {"conn_type": "hive_federation", "host": host, "port": int(port)}
+    monkeypatch.setenv("AIRFLOW_CONN_HERE", json.dumps(connection))
+    for name in ("C1", "C2"):
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps({"conn_type": "spark", "host": "local[1]"}))
+    common = ["--metastore", source.uri, "--clusters", str(registry_file)]
+    # The copies were written over, so their lists of files are not those of the primaries.
+    in_c2 = f"use cluster c2; select id from {DATABASE}.parted"
+    assert main(["route", in_c2, *common]) == 1
+    assert "stale there" in capsys.readouterr().out
+    assert main(["route", in_c2, "--explain", "--no-file-check", *common]) == 0
+    assert "parted" in capsys.readouterr().out
+    assert main(["route", f"select id from {DATABASE}.parted", *common]) == 0
+    assert capsys.readouterr().out == "C1\n"
+    assert main(["route", "use cluster c9", *common]) == 1
+    context: Any = {}
+    given: dict[str, Any] = {"metastore_conn_id": "here", "clusters": str(registry_file)}
+    script = """
+        select id from parted where p = 'a';
+        use cluster c2;
+        create table routed_new using parquet as select id from parted;
+        select max(id) from routed_new;
+        use cluster;
+        select count(*) from parted
+    """
+    task = RoutedSqlOperator(task_id="routed", sql=script, database=DATABASE, check_files=False, **given)
+    routes = task.execute(context)
+    assert [(one["cluster"], one.get("rows")) for one in routes if one.get("rows")] == [
+        ("C1", [["1"]]),
+        ("C2", [["200"]]),
+        ("C1", [["2"]]),
+    ]
+    made = client.get_table(DATABASE, "routed_new")
+    assert read_metadata(made.parameters, "made").primary == "C2"
+    left = Path(str(local_path(registry.cluster("C2").root))) / "_hive_federation"
+    assert not list(left.glob("sql-*"))
+    task = RoutedSqlOperator(task_id="refused", sql=f"select * from {DATABASE}.parted", cluster="C2", **given)
+    with pytest.raises(AirflowFailException, match="stale there"):
+        task.execute(context)
