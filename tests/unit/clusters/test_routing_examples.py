@@ -99,7 +99,8 @@ def test_a_multi_table_insert_with_tables_of_different_primary_clusters_will_alw
 def test_use_cluster() -> None:
     made = catalog(("C1", "C2"))
     plain = Session()
-    session = next_session("use cluster C2", plain, CLUSTERS, route("use cluster C2", made, CLUSTERS, plain))
+    decision = route("use cluster C2", made, CLUSTERS, plain)
+    session = next_session("use cluster C2", plain, CLUSTERS, decision)
     # The system will only try to figure out if the query can be run in the cluster.
     assert route("select * from T11", made, CLUSTERS, session).cluster == "C2"
     with pytest.raises(
