@@ -27,6 +27,7 @@ IDS = (
     *BOOTSTRAPS,
     *INCREMENTS,
     "external",
+    "durability",
     "grpc-services",
     "gateway",
     "grpc",
@@ -118,6 +119,13 @@ def _later_parts(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -
         with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
             bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
             yield from external.run(bench)
+    if "durability" in parts:
+        from benchmarks import durability
+
+        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
+            yield from durability.run(
+                durability.Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
+            )
     if "gateway" in parts:
         from benchmarks import gateway
         from benchmarks.remotes import Setting as Federated

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import threading
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -198,3 +199,28 @@ def test_an_endpoint_of_glue_has_to_be_allowed(fake: Any, monkeypatch: pytest.Mo
     monkeypatch.delenv("HIVE_FEDERATION_REMOTE_ENDPOINTS")
     ask(Known({"endpoint_url": fake.uri}), **by_connection)
     assert len(fake.heard) == 2
+
+
+@pytest.mark.parametrize("property_name", ["token", "credential"])
+def test_a_server_that_repeats_a_token_puts_it_into_no_error(
+    property_name: str, fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Any) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+        text = f"not you: {self.headers.get('Authorization')} {body}"
+        answer = json.dumps({"error": {"message": text, "type": "NotAuthorizedException", "code": 401}})
+        self.send_response(401)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer.encode())
+
+    for name in ("do_GET", "do_POST"):
+        monkeypatch.setattr(fake, name, refuse, raising=False)
+    secret = {"token": "sesame-7261", "credential": "me:sesame-7261"}[property_name]
+    connections = Known({"type": "rest", "uri": fake.uri, property_name: secret})
+    with (
+        Catalogs(connections) as catalogs,
+        pytest.raises(HiveFederationError, match="not you") as caught,
+    ):
+        catalogs.open("iceberg", {"hive.federation.connection": "lake"}, remote="r")[0].list_tables("d")
+    assert "sesame-7261" not in "".join(traceback.format_exception(caught.value))
