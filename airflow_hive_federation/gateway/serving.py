@@ -23,8 +23,8 @@ from airflow_hive_federation.gateway.thrift_front import ThriftFront
 
 log = logging.getLogger(__name__)
 
-#: Seconds that a thread may go on while others wait for the interpreter; Python's own 5 ms would be what one long
-#: message adds to everybody's calls.
+#: Seconds that a thread may go on while others wait for the interpreter; Python's own 5 ms would be what one
+#: long message adds to everybody's calls.
 _SWITCH_S = 0.001
 
 
