@@ -36,8 +36,9 @@ FIRST = 1_000_000
 #: Connections of the flood; the fronts let a thousand in.
 FLOOD = min(10_000, resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 200)
 LIMIT = 1000
-#: Bytes that a gateway may grow by, whatever passes: pieces on their way, and the allocator's waste.
-GROWTH_BYTES = 48 << 20
+#: Bytes that a gateway may grow by, whatever passes: pieces on their way, and for streams the names of all
+#: partitions, some 400 bytes each.
+GROWTH_BYTES = 64 << 20
 
 
 @dataclass
