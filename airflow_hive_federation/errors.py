@@ -48,10 +48,12 @@
     │   ├── RemoteDroppedError            the table or database is gone at the remote
     │   └── RemoteUnavailableError        the remote does not answer               (retryable)
     ├── ClusterError                  clusters of one metastore; ``cluster`` names one
-    │   ├── UnknownClusterError           no cluster of that name is configured
     │   ├── ClusterMetadataError          a table's or partition's cluster parameters contradict each other
     │   ├── CopyRefusedError              what cannot be copied to a cluster, with the reason
-    │   └── CopySourceChangedError        the primary changed while it was copied  (retryable)
+    │   ├── CopySourceChangedError        the primary changed while it was copied  (retryable)
+    │   └── RoutingError                  no cluster can run a statement; ``decision`` says why
+    │       ├── UnanalysableError             the tables of a statement are not known for certain
+    │       └── UnknownClusterError           no cluster of that name is configured
     ├── TunnelError                   an SSH route; ``hop`` names where it failed
     │   ├── HostKeyError                  a host whose key is unknown, or another than the known one
     │   ├── TunnelAuthenticationError     a hop refuses the user and key
@@ -336,10 +338,6 @@ class ClusterError(HiveFederationError):
     """Base of the errors of clusters; ``cluster`` names the cluster where there is one."""
 
 
-class UnknownClusterError(ClusterError):
-    """No cluster of that name is configured."""
-
-
 class ClusterMetadataError(ClusterError):
     """Parameters ``hive.cluster.*`` that contradict each other; ``table``, ``partition`` name the object."""
 
@@ -352,6 +350,18 @@ class CopySourceChangedError(ClusterError):
     """The primary changed while it was copied; ``table`` and ``partition`` name the object."""
 
     retryable = True
+
+
+class RoutingError(ClusterError):
+    """No cluster can run a statement; ``decision`` holds every table and what was tried."""
+
+
+class UnanalysableError(RoutingError):
+    """The tables of a statement are not known for certain; ``line`` and ``column`` say where."""
+
+
+class UnknownClusterError(RoutingError):
+    """No cluster of that name is configured; ``cluster`` names it."""
 
 
 class TunnelError(HiveFederationError):

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from airflow_hive_federation.errors import ClusterMetadataError
-from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.model.files import FileEntry, hidden_name
 
 PRIMARY = "hive.cluster.primary"
 _SECONDARY = "hive.cluster.secondary."
@@ -150,7 +150,7 @@ def source_mark(described: Any, files: Iterable[FileEntry]) -> SourceMark:
     :param described: wire ``Table`` or ``Partition``.
     :param files: the listing of its directory.
     """
-    listed = sorted(files, key=lambda one: one.path)
+    listed = sorted(visible_files(files), key=lambda one: one.path)
     return SourceMark(
         metadata=metadata_mark(described),
         files=len(listed),
@@ -162,7 +162,12 @@ def source_mark(described: Any, files: Iterable[FileEntry]) -> SourceMark:
 
 def content_mark(files: Iterable[FileEntry]) -> str:
     """Digest of the paths and sizes of files, in any order; a copy's is that of its primary."""
-    return _digest(sorted(f"{one.path}\0{one.size_bytes}" for one in files))
+    return _digest(sorted(f"{one.path}\0{one.size_bytes}" for one in visible_files(files)))
+
+
+def visible_files(files: Iterable[FileEntry]) -> list[FileEntry]:
+    """The files that readers of a table see; names of a writer at work begin with ``.`` or ``_``."""
+    return [one for one in files if hidden_name(one.path) is None]
 
 
 def _digest(parts: Iterable[str]) -> str:
@@ -198,7 +203,7 @@ def _refuse(what: str, why: str, cluster: str | None) -> NoReturn:
     table, _, partition = what.partition("/")
     raise ClusterMetadataError(
         f"The cluster metadata of {what} is damaged: {why}.",
-        remedy="Remove the copy's parameters (hive-federation cluster drop-copy), and copy it again.",
+        remedy=f"Unset the parameters {_SECONDARY}<cluster>.* of that copy, and copy it again.",
         table=table,
         partition=partition or None,
         cluster=cluster,

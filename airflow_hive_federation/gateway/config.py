@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from airflow_hive_federation.clusters.registry import registry_of_file
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.gateway.cluster_view import ClusterView
 from airflow_hive_federation.gateway.dispatch import Metastore
 from airflow_hive_federation.gateway.federation.owners import RemoteNames
 from airflow_hive_federation.gateway.federation.target import Federation, OnMissing, Remote
@@ -39,7 +41,7 @@ from airflow_hive_federation.tunnel.tunnel import Tunnel
 Resolve = Callable[[str], MetastoreSettings]
 _SECTIONS = (
     *("thrift", "grpc", "upstream", "federated", "federation"),
-    *("rule", "expose", "aliases", "metrics", "log", "properties", "health"),
+    *("rule", "expose", "aliases", "cluster", "metrics", "log", "properties", "health"),
 )
 
 
@@ -255,6 +257,28 @@ class ExposeSection:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClusterSection:
+    """The cluster whose engines this gateway serves (``[cluster]``).
+
+    :param name: its name.
+    :param registry: path or URI of the JSON file with the registry of clusters.
+    """
+
+    name: str
+    registry: str
+
+    def view(self, target: Metastore | Federation) -> ClusterView:
+        """Return the cluster's view of a metastore.
+
+        :raises ClusterRegistryError: the file holds no registry.
+        :raises UnknownClusterError: there is no such cluster.
+        :raises StorageError: the file cannot be read.
+        """
+        registry = registry_of_file(self.registry)
+        return ClusterView(target, registry, registry.cluster(self.name))
+
+
+@dataclass(frozen=True, kw_only=True)
 class MetricsSection:
     """Where Prometheus asks (``[metrics]``); further worker processes take the ports behind it."""
 
@@ -286,15 +310,21 @@ class GatewayConfig:
     rules: tuple[Rule, ...] = (EVERYTHING,)
     expose: ExposeSection = field(default_factory=ExposeSection)
     aliases: Mapping[str, str] = field(default_factory=dict)
+    cluster: ClusterSection | None = None
     metrics: MetricsSection | None = None
     log: LogSection = field(default_factory=LogSection)
     health: HealthSection = field(default_factory=HealthSection)
 
-    def target(self, resolve: Resolve) -> Metastore | Federation:
+    def target(self, resolve: Resolve) -> Metastore | Federation | ClusterView:
         """Make the way to the metastores; nothing is connected yet.
 
         :raises ConfigurationError: one cannot be reached as the file has it.
+        :raises ClusterError: there is no such cluster.
         """
+        target = self._metastores(resolve)
+        return target if self.cluster is None else self.cluster.view(target)
+
+    def _metastores(self, resolve: Resolve) -> Metastore | Federation:
         primary = self.upstream.metastore("main", resolve)
         if not self.federated:
             return primary
@@ -351,6 +381,7 @@ def config_of(values: Mapping[str, Any]) -> GatewayConfig:
         rules=tuple(read_section(Rule, "rule", one) for one in rules) or (EVERYTHING,),
         expose=read_section(ExposeSection, "expose", values.get("expose", {})),
         aliases=_aliases(values.get("aliases", {})),
+        cluster=read_section(ClusterSection, "cluster", values["cluster"]) if "cluster" in values else None,
         metrics=read_section(MetricsSection, "metrics", values["metrics"]) if "metrics" in values else None,
         log=read_section(LogSection, "log", values.get("log", {})),
         health=read_section(HealthSection, "health", values.get("health", {})),

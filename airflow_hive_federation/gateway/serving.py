@@ -23,6 +23,10 @@ from airflow_hive_federation.gateway.thrift_front import ThriftFront
 
 log = logging.getLogger(__name__)
 
+#: Seconds that a thread may go on while others wait for the interpreter; Python's own 5 ms would be what one
+#: long message adds to everybody's calls.
+_SWITCH_S = 0.001
+
 
 class Front(Protocol):
     """A server of the gateway."""
@@ -100,6 +104,7 @@ def run_until_told(serving: Serving, *, parent: bool = False) -> None:
     :param parent: end, too, when standard input ends, which a parent process holds open.
     """
     told = threading.Event()
+    sys.setswitchinterval(_SWITCH_S)
 
     def tell(_number: int, _frame: FrameType | None) -> None:
         told.set()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 import threading
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.gateway.certificates import subject_of
@@ -30,6 +31,8 @@ from airflow_hive_federation.metastore.wire import WireFormatError, from_bytes
 
 if TYPE_CHECKING:
     from airflow_hive_federation.gateway.thrift_front import ThriftSettings
+
+log = logging.getLogger(__name__)
 
 _FRAME_HEAD = 4
 _VERSION_BIT = 0x80
@@ -66,6 +69,7 @@ class ThriftConnection:
         self._lock = threading.Lock()
         self._draining = False
         self._busy = False
+        self._passed = False
         self._framed = False
         self._deadline = Deadline(settings.handshake_timeout_s)
         self._reader = MessageReader(self._receive, max_bytes=settings.max_request_bytes)
@@ -96,9 +100,23 @@ class ThriftConnection:
                 self._busy = True
                 # Draining that began before has ended this side's reading: that looks like a client who left.
                 readable = not self._draining
-            self._answer(head, message, watched=readable)
+            self._passed = False
+            try:
+                self._answer(head, message, watched=readable)
+            except (OSError, Gone):
+                raise
+            except Exception as error:  # noqa: BLE001 - the edge: the client gets no text of a defect
+                self._end_with_defect(head, error)
             with self._lock:
                 self._busy = False
+
+    def _end_with_defect(self, head: Head, error: Exception) -> NoReturn:
+        log.error("a call failed for a reason that is no refusal", exc_info=error)
+        if not self._passed:
+            # Its text is for the log: it may hold what is not for clients.
+            fault = refused(Status.OUTCOME_UNKNOWN, "The gateway failed; its log says why.")
+            self._send(refusal(head.method, head.sequence_id, fault))
+        raise Gone("a call failed") from error
 
     def drain(self) -> None:
         """Let the call under way be the last one; a client that waits is let go now."""
@@ -179,11 +197,8 @@ class ThriftConnection:
                 self._relay(head, message, deadline, cancellation)
 
     def _relay(self, head: Head, message: bytes, deadline: Deadline, cancellation: Cancellation) -> None:
-        passed = False
 
         def emit(piece: bytes) -> None:
-            nonlocal passed
-            passed = True
             self._send(piece, deadline)
 
         try:
@@ -191,7 +206,7 @@ class ThriftConnection:
                 head.method, message, self._caller, deadline, emit=emit, cancellation=cancellation
             )
         except HiveFederationError as error:
-            if passed:
+            if self._passed:
                 raise Gone(f"half an answer was sent: {error}") from error
             self._send(refusal(head.method, head.sequence_id, error))
         except ClientGone as error:
@@ -215,6 +230,7 @@ class ThriftConnection:
         self._send(refusal("", 0, fault))
 
     def _send(self, data: bytes, deadline: Deadline | None = None) -> None:
+        self._passed = True
         if self._framed:
             data = len(data).to_bytes(_FRAME_HEAD, "big") + data
         patience = self._settings.write_timeout_s

@@ -137,8 +137,10 @@ class Message:
     def _size(self, position: int) -> int:
         size = self.i32(position)
         # No value takes less than a byte.
-        if not 0 <= size <= self._max_bytes:
+        if size < 0:
             raise MalformedMessage(f"a length of {size} at byte {position}")
+        if size > self._max_bytes:
+            raise MessageTooLong(f"a length of {size} at byte {position}, and {self._max_bytes} are accepted")
         return size
 
     def _struct(self, position: int, spec: Spec, depth: int) -> int:

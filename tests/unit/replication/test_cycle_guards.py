@@ -7,7 +7,7 @@ a load is what the test says.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.errors import (
+    ConfigurationError,
     CycleLostError,
     CycleRunningError,
     LocationConflictError,
@@ -195,6 +196,23 @@ def test_a_dump_that_was_overtaken_is_not_loaded(site: Site) -> None:
         site.run()
     assert not site.loads
     assert not site.server.locks
+
+
+def test_a_policy_that_has_changed_since_the_dump_loads_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.policy = replace(site.policy, external_base="file:/elsewhere")
+    with pytest.raises(ConfigurationError, match="was written: external_base"):
+        site.run()
+    monkeypatch.setattr(take_over, "load_increment", never)
+    monkeypatch.setattr(take_over, "loaded_dump", lambda *_: "file:/dumps/p/6-7-8")
+    dump = DumpDirectory(site.dump)
+    with (
+        cycle_lock.CycleLock(site.pool, site.policy) as lock,
+        pytest.raises(ConfigurationError, match="was written: external_base"),
+    ):
+        take_over._end_load(site.pool, lock, site.policy, dump, quiet)
+    assert not site.loads
 
 
 def test_write_ids_of_others_stop_a_dump(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
