@@ -246,7 +246,8 @@ class TargetChangedError(ReplicationError):
 class LocationConflictError(ReplicationError):
     """Two tables would share or nest directories of the target; ``tables`` and ``paths`` name them.
 
-    ``other`` names the other policy where there are two.
+    So would targets of two metastores with one directory of dumps. ``other`` names the other policy where
+    there are two.
     """
 
 

@@ -1,9 +1,9 @@
 """
 ## Keep copies in a secondary cluster current
 
-Copies the latest partitions of a table to another cluster every hour. Partitions whose copy is current are listed
-and not copied. Partitions that fall out of the window keep their copies until these are dropped; once the primary
-changes, the router no longer uses them.
+Copies the latest partitions of a table to another cluster every hour. Partitions whose copy is current are
+listed and not copied. Partitions that fall out of the window keep their copies until these are dropped;
+once the primary changes, the router no longer uses them.
 
 It needs the registry of clusters in the Airflow variable `hive_federation_clusters`, a connection of type
 `hive_federation`, and the cluster's connection of the apache-spark provider.
@@ -16,6 +16,9 @@ from datetime import timedelta
 from airflow.sdk import DAG, Param
 
 from airflow_hive_federation.operators.clusters import CopyToClusterOperator
+
+#: The condition, of the moment at which the run is due.
+FIRST_DAY = "{{ params.key }} >= '{{ macros.ds_add(dag_run.run_after.date().isoformat(), -params.days) }}'"
 
 with DAG(
     dag_id="keep_secondaries_current",
@@ -41,5 +44,5 @@ with DAG(
         metastore_conn_id="{{ params.metastore_conn_id }}",
         table="{{ params.table }}",
         cluster="{{ params.cluster }}",
-        where="{{ params.key }} >= '{{ macros.ds_add(dag_run.run_after.strftime('%Y-%m-%d'), -params.days) }}'",
+        where=FIRST_DAY,
     )

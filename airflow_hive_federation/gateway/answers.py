@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from airflow_hive_federation.gateway.messages import REPLY, STRING, Walk, read_fields, read_head, text_bytes
+from airflow_hive_federation.gateway.messages import (
+    REPLY,
+    STRING,
+    STRUCT,
+    Walk,
+    read_fields,
+    read_head,
+    text_bytes,
+)
 from airflow_hive_federation.gateway.names import Reference, references, renamed
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
@@ -59,7 +67,7 @@ def filtered(method: str, answer: bytes, named: list[Reference], keep: Keep) -> 
         return answer
     start, end = place
     database = named[0].database if named else ""
-    ttype, kept = answer[start], []
+    ttype, kept = _element_type(answer, start, listing), []
     for first, last in elements(answer, start):
         if listing.element is not None:
             found = references(answer, first, listing.element)
@@ -87,9 +95,25 @@ def with_names(method: str, answer: bytes, rename: Rename) -> bytes:
     if listing.of_tables or (place := _find(answer, listing.path)) is None:
         return answer
     start, end = place
-    names = [answer[first + 4 : last].decode() for first, last in elements(answer, start)]
-    data = b"".join(text_bytes(rename(one.lower())) for one in names)
+    _element_type(answer, start, listing)
+    data = b"".join(_renamed(answer[first:last], rename) for first, last in elements(answer, start))
     return answer[: start + 5] + data + answer[end:]
+
+
+def _renamed(text: bytes, rename: Rename) -> bytes:
+    try:
+        return text_bytes(rename(text[4:].decode().lower()))
+    except UnicodeDecodeError:
+        # No database of ours is called so: it is passed on as it came.
+        return text
+
+
+def _element_type(answer: bytes, start: int, listing: Listing) -> int:
+    """The type of a list's elements, which has to be the expected one: others would be taken for names."""
+    wanted = STRING if listing.element is None else STRUCT
+    if (ttype := answer[start]) != wanted and answer[start + 1 : start + 5] != b"\0\0\0\0":
+        raise MalformedMessage(f"a list of elements of the type {ttype}, not {wanted}")
+    return ttype
 
 
 def elements(data: bytes, position: int) -> list[tuple[int, int]]:

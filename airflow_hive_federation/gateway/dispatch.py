@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from airflow_hive_federation.errors import HiveFederationError
+from airflow_hive_federation.errors import HiveFederationError, MetastoreUnreachableError
 from airflow_hive_federation.gateway.answers import LISTINGS, filtered, with_names
 from airflow_hive_federation.gateway.handler import (
     Caller,
@@ -25,7 +25,10 @@ from airflow_hive_federation.gateway.methods import ACCESS, OF_NO_DATABASE, Acce
 from airflow_hive_federation.gateway.metrics import Metrics
 from airflow_hive_federation.gateway.names import Reference, references, renamed
 from airflow_hive_federation.gateway.old_clients import (
+    BY_EXPRESSION,
     SUBSTITUTES,
+    answer_with_all_partitions,
+    call_for_all_partitions,
     is_unknown_method,
     substituted_answer,
     substituted_call,
@@ -34,6 +37,7 @@ from airflow_hive_federation.gateway.rules import Rules
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+from airflow_hive_federation.metastore.transport import NotSent
 from airflow_hive_federation.metastore.wire import WireFormatError
 
 access_log = logging.getLogger("airflow_hive_federation.gateway.access")
@@ -98,6 +102,9 @@ class Metastore:
 
     def relay(self, call: Call, emit: Emit) -> None:
         """See :meth:`Target.relay`; calls of old clients are asked as the server knows them."""
+        if call.method == BY_EXPRESSION:
+            self._by_expression(call, emit)
+            return
         if call.method not in SUBSTITUTES:
             self._exchange(call.method, call.message, call, emit)
             return
@@ -119,6 +126,25 @@ class Metastore:
         """Close all connections."""
         for upstream in self.upstreams:
             upstream.close()
+
+    def _by_expression(self, call: Call, emit: Emit) -> None:
+        held = _HoldFaults(emit)
+        try:
+            self._exchange(call.method, call.message, call, held)
+        except MetastoreUnreachableError as error:
+            broke = isinstance(error.__cause__, ConnectionError) and not isinstance(error.__cause__, NotSent)
+            # So Hive 4 refuses an expression of an old client; a server that went away does not answer this
+            # call either.
+            if held.began or not broke or (asked := call_for_all_partitions(call.message)) is None:
+                raise
+            parts: list[bytes] = []
+            self._exchange(*asked, call, parts.append)
+            if (answer := answer_with_all_partitions(b"".join(parts))) is None:
+                raise
+            emit(answer)
+        else:
+            if held.fault:
+                emit(held.fault)
 
     def _exchange(self, method: str, message: bytes, call: Call, emit: Emit) -> None:
         upstream = self.upstream
@@ -255,15 +281,15 @@ class _HoldFaults:
     def __init__(self, emit: Emit) -> None:
         self.fault = b""
         self._emit = emit
-        self._began = False
+        self.began = False
 
     def __call__(self, piece: bytes) -> None:
-        if not self._began and not self.fault and read_head(piece).kind == EXCEPTION:
+        if not self.began and not self.fault and read_head(piece).kind == EXCEPTION:
             self.fault = piece
         elif self.fault:
             self.fault += piece
         else:
-            self._began = True
+            self.began = True
             self._emit(piece)
 
 

@@ -2,6 +2,10 @@
 
 Hive 4 dropped ``get_table`` and ``get_table_objects_by_name`` (HIVE-26537). Each is asked by its ``_req``
 method, whose answer holds the same structs: their bytes are taken over undecoded, so that nothing is lost.
+
+Hive 4 cannot read the expressions by which Hive 2.3 and 3.1 ask for partitions: it closes the connection
+(``PartitionExpressionForMetastore``, since Kryo 5). All partitions are an answer that those clients
+understand where it is marked so, for they filter the rows anyway (``PartitionPruner``).
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_hive_federation.gateway.messages import (
+    BOOL,
     CALL,
     EXCEPTION,
     REPLY,
@@ -30,6 +35,8 @@ from airflow_hive_federation.metastore.struct import Struct
 from airflow_hive_federation.metastore.wire import from_bytes
 
 UNKNOWN_METHOD = 1
+BY_EXPRESSION = "get_partitions_by_expr"
+_WHOLE = "get_partitions_req"
 
 
 @dataclass(frozen=True)
@@ -117,6 +124,48 @@ def substituted_answer(method: str, answer: bytes) -> bytes:
             if inner.number == substitute.field:
                 body += field_bytes(0, inner.ttype, answer[inner.start : inner.end])
     return begin + body + bytes([STOP])
+
+
+def call_for_all_partitions(message: bytes) -> tuple[str, bytes] | None:
+    """Return the call that asks for all partitions instead of those of an expression, and its method.
+
+    :return: ``None`` where the caller wants a number of partitions at most: those could be wrong ones.
+    :raises WireFormatError: the call's arguments cannot be read.
+    """
+    head = read_head(message)
+    request = from_bytes(message_types(BY_EXPRESSION)[0], message[head.body :]).req  # type: ignore[attr-defined]
+    if request.maxParts is not None and request.maxParts >= 0:
+        return None
+    asked = types.PartitionsRequest(
+        catName=request.catName,
+        dbName=request.dbName,
+        tblName=request.tblName,
+        maxParts=-1,
+        validWriteIdList=request.validWriteIdList,
+        id=request.id,
+    )
+    body = encode(message_types(_WHOLE)[0](req=asked))
+    return _WHOLE, head_bytes(_WHOLE, CALL, head.sequence_id) + body
+
+
+def answer_with_all_partitions(answer: bytes) -> bytes | None:
+    """Turn the answer to :func:`call_for_all_partitions` into one that says the expression was not applied.
+
+    :return: ``None`` if it holds no partitions.
+    """
+    head = read_head(answer)
+    if head.kind != REPLY:
+        return None
+    for field in read_fields(answer, head.body):
+        if field.number:
+            return None
+        for inner in read_fields(answer, field.start):
+            if inner.number == 1:
+                partitions = field_bytes(1, inner.ttype, answer[inner.start : inner.end])
+                value = partitions + field_bytes(2, BOOL, b"\1") + bytes([STOP])
+                begin = head_bytes(BY_EXPRESSION, REPLY, head.sequence_id)
+                return begin + field_bytes(0, STRUCT, value) + bytes([STOP])
+    return None
 
 
 def _fault_number(method: str, other: str, number: int) -> int:

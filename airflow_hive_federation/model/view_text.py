@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
@@ -22,8 +21,8 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from airflow_hive_federation.model.reference_scan import scanned_tables
+from airflow_hive_federation.model.view_tree import ViewTree, lower
 
-_Kind = TypeVar("_Kind", exp.Table, exp.Column, exp.Dot)
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE)
 _LITERALS = frozenset({TokenType.STRING, TokenType.NUMBER, TokenType.RAW_STRING})
 #: Engines that accept ``database.table.column``; Hive 4.2 refuses it (``TypeCheckProcFactory``).
@@ -57,11 +56,19 @@ class SqlContext:
     :param dialect: ``hive``, ``spark`` or ``trino``.
     :param catalogs: names of the catalog that stands for the metastore, in lower case.
     :param database: the database of names without one; ``None`` where each reader's session gives it.
+    :param elsewhere: the catalog of names without one, where that is not the metastore's; in lower case.
     """
 
     dialect: str
     catalogs: frozenset[str] = frozenset()
     database: str | None = None
+    elsewhere: str = ""
+
+    def foreign(self, catalog: str) -> str:
+        """Return the catalog of a name (in lower case) if it is not the metastore's; else nothing."""
+        if not catalog:
+            return self.elsewhere
+        return "" if catalog in self.catalogs else catalog
 
     @property
     def quote(self) -> str:
@@ -80,43 +87,65 @@ def rewritten(sql: str, renaming: Renaming, context: SqlContext) -> str:
         return sql
     text = _Text(sql, tokens, renaming, context)
     made = text.rewritten()
-    if _references(_parsed(made, context.dialect)) != text.expected:
+    if ViewTree(_parsed(made, context.dialect)).references != text.expected:
         raise UnreadableViewError("its text means other tables once the names in it are replaced")
     return made
 
 
-def tables_read(sql: str, context: SqlContext) -> frozenset[tuple[str, str]]:
-    """Databases and names, in lower case, of the tables that a text reads.
+@dataclass(frozen=True, kw_only=True)
+class NamesRead:
+    """The names that a text reads, in lower case.
 
-    :raises UnreadableViewError: the text cannot be parsed for certain, names a table that may be of several
-        databases, or calls a function of a database.
+    :param tables: databases of the metastore, and tables.
+    :param functions: databases, and functions of theirs.
+    :param of_session: tables whose database each reader's session gives.
+    :param elsewhere: catalogs that are not the metastore's, and tables.
+    :param table_functions: there is a function whose result is read as a table.
     """
-    tokens, tree = _tokens(sql, context.dialect), _parsed(sql, context.dialect)
-    tables = list(_all(tree, exp.Table))
-    found = {read for table in tables if (read := _table_read(table, context)) is not None}
-    for dot in _all(tree, exp.Dot):
-        if isinstance(dot.expression, exp.Func) and isinstance(dot.this, exp.Identifier | exp.Dot):
-            raise UnreadableViewError(f"it calls {dot.sql()}, a function of a database")
+
+    tables: frozenset[tuple[str, str]]
+    functions: frozenset[tuple[str, str]]
+    of_session: frozenset[str]
+    elsewhere: frozenset[tuple[str, str]]
+    table_functions: bool
+
+
+def names_read(sql: str, context: SqlContext) -> NamesRead:
+    """Return the names that a text reads.
+
+    :raises UnreadableViewError: the text cannot be parsed, or its two readings disagree.
+    """
+    tokens = _tokens(sql, context.dialect)
+    tree = ViewTree(_parsed(sql, context.dialect))
     at = {token.start: token for token in tokens}
-    parsed = {_start(table.parts[0]) for table in tables}
+    parsed = {_start(table.parts[0]) for table in tree.tables if isinstance(table.this, exp.Identifier)}
     for start in parsed ^ {parts[0].start for parts in scanned_tables(tokens)}:
         raise _disagreement(sql, at[start])
-    return frozenset(found)
-
-
-def _table_read(table: exp.Table, context: SqlContext) -> tuple[str, str] | None:
-    """Database and name of a reference; ``None`` for a common table expression."""
-    catalog, database, name = (table.args.get(part) for part in ("catalog", "db", "this"))
-    if not isinstance(name, exp.Identifier):
-        raise UnreadableViewError("it reads what a function returns, as a table")
-    if catalog is not None and _lower(catalog) not in context.catalogs:
-        raise UnreadableViewError(f"it reads {name.name} of the catalog {catalog.name}")
-    if database is None and _is_common(table):
-        return None
-    home = _lower(database) or context.database
-    if not home:
-        raise UnreadableViewError(f"it reads {name.name} without saying of which database")
-    return home, _lower(name)
+    tables, functions, of_session, elsewhere = set(), set(), set(), set()
+    for table in tree.tables:
+        catalog, database, name = (lower(table.args.get(part)) for part in ("catalog", "db", "this"))
+        if not isinstance(table.this, exp.Identifier):
+            if database:
+                functions.add((database, table.this.name.lower()))
+        elif not database and tree.is_common(table):
+            continue
+        elif foreign := context.foreign(catalog):
+            elsewhere.add((foreign, name))
+        elif database or context.database:
+            tables.add((database or str(context.database), name))
+        else:
+            of_session.add(name)
+    for dot in tree.dots:
+        owner = dot.this.expression if isinstance(dot.this, exp.Dot) else dot.this
+        if isinstance(dot.expression, exp.Func) and isinstance(owner, exp.Identifier):
+            functions.add((lower(owner), dot.expression.name.lower()))
+    return NamesRead(
+        tables=frozenset(tables),
+        functions=frozenset(functions),
+        of_session=frozenset(of_session),
+        elsewhere=frozenset(elsewhere),
+        table_functions=any(not isinstance(table.this, exp.Identifier) for table in tree.tables),
+    )
 
 
 def normal_form(sql: str, dialect: str) -> str:
@@ -128,26 +157,6 @@ def normal_form(sql: str, dialect: str) -> str:
     return " ".join(
         repr(token.text) if token.token_type in _LITERALS else token.text.lower() for token in tokens
     )
-
-
-def named_in(sql: str, context: SqlContext) -> set[tuple[str, str | None]]:
-    """Return the databases that a text names, each with a table, or ``None`` beside a function; lower case.
-
-    :raises UnreadableViewError: the text cannot be parsed.
-    """
-    tree = _parsed(sql, context.dialect)
-    found: set[tuple[str, str | None]] = set()
-    for table in _all(tree, exp.Table):
-        database = _lower(table.args.get("db"))
-        if not database and context.database is not None and not _is_common(table):
-            database = context.database
-        if database:
-            found.add((database, _lower(table.this) if isinstance(table.this, exp.Identifier) else None))
-    for dot in _all(tree, exp.Dot):
-        owner = dot.this.expression if isinstance(dot.this, exp.Dot) else dot.this
-        if isinstance(dot.expression, exp.Func) and isinstance(owner, exp.Identifier):
-            found.add((_lower(owner), None))
-    return found
 
 
 @dataclass(frozen=True)
@@ -168,7 +177,7 @@ class _Text:
         self._at = {token.start: number for number, token in enumerate(tokens)}
         self._renaming = renaming
         self._context = context
-        self._tree = _parsed(sql, context.dialect)
+        self._tree = ViewTree(_parsed(sql, context.dialect))
         self._edits: dict[int, _Edit] = {}
         self._judged: set[int] = set()
         #: Names under which the text's tables may qualify columns, by whether they are tables of ours.
@@ -178,12 +187,12 @@ class _Text:
         self.expected: list[tuple[str, ...]] = []
 
     def rewritten(self) -> str:
-        self._aliases = {_lower(one.this) for one in self._tree.find_all(exp.TableAlias) if one.this}
-        for table in _all(self._tree, exp.Table):
+        self._aliases = {lower(one.this) for one in self._tree.aliases if one.this}
+        for table in self._tree.tables:
             self._table(table)
-        for column in _all(self._tree, exp.Column):
+        for column in self._tree.columns:
             self._column(column)
-        for dot in _all(self._tree, exp.Dot):
+        for dot in self._tree.dots:
             self._function(dot)
         self._cross_check()
         made, at = [], 0
@@ -197,7 +206,7 @@ class _Text:
     def _table(self, table: exp.Table) -> None:
         name, database, catalog = (table.args.get(part) for part in ("this", "db", "catalog"))
         self._judged.update(_starts(name, database, catalog))
-        parts = [_lower(one) for one in (catalog, database, name)]
+        parts = [lower(one) for one in (catalog, database, name)]
         if not isinstance(name, exp.Identifier):
             # A table function, or more parts than a table has.
             if database is not None and self._is_ours(catalog, database):
@@ -230,8 +239,10 @@ class _Text:
         if database is not None:
             return self._is_ours(catalog, database)
         if self._context.database is not None:
-            return self._context.database == self._renaming.source_database and not _is_common(table)
-        if _lower(name) in self._renaming.tables and not _is_common(table):
+            return self._context.database == self._renaming.source_database and not self._tree.is_common(
+                table
+            )
+        if lower(name) in self._renaming.tables and not self._tree.is_common(table):
             raise UnreadableViewError(
                 f"its text names {name.name} without a database, and a table of that name has another on "
                 "the target; create the view anew with the database in its text"
@@ -240,11 +251,12 @@ class _Text:
 
     def _is_ours(self, catalog: exp.Expr | None, database: exp.Expr) -> bool:
         ours = self._renaming.source_database
-        if catalog is None or _lower(catalog) in self._context.catalogs:
-            return _lower(database) == ours
-        if ours in {_lower(catalog), _lower(database)}:
+        foreign = self._context.foreign(lower(catalog))
+        if not foreign:
+            return lower(database) == ours
+        if ours in {foreign, lower(database)}:
             raise UnreadableViewError(
-                f"its text names {catalog.name}.{database.name}, and whether that is in the same metastore "
+                f"its text names {foreign}.{database.name}, and whether that is in the same metastore "
                 "is not known; create the view anew with names of two parts"
             )
         return False
@@ -294,16 +306,16 @@ class _Text:
         self._judged.update(_starts(*parts))
         if self._context.dialect not in _QUALIFIES_BY_DATABASE or len(parts) < 3:
             return
-        with_catalog = len(parts) > 3 and _lower(parts[0]) in self._context.catalogs
+        with_catalog = len(parts) > 3 and lower(parts[0]) in self._context.catalogs
         database, table = parts[1:3] if with_catalog else parts[:2]
-        if _lower(database) != self._renaming.source_database or _lower(table) not in self._unaliased:
+        if lower(database) != self._renaming.source_database or lower(table) not in self._unaliased:
             return  # a field of a column
-        if not with_catalog and _lower(database) in self._aliases:
+        if not with_catalog and lower(database) in self._aliases:
             raise UnreadableViewError(
                 f"in its text, {column.sql()} may begin with the database or with a table of the same name; "
                 "give that table an alias in the view"
             )
-        if _lower(table) in self._renaming.tables:
+        if lower(table) in self._renaming.tables:
             raise UnreadableViewError(
                 f"its text names the column {column.sql()} by the database and a table that has another "
                 "name on the target; give the table an alias in the view"
@@ -326,7 +338,7 @@ class _Text:
 
     def _replace(self, identifier: exp.Expr, new: str) -> None:
         """Write another name in an identifier's place, quoted as it was, or where it must be."""
-        if _lower(identifier) == new:
+        if lower(identifier) == new:
             return
         token = self._tokens[self._number_of(identifier)]
         start, end = token.start, token.end + 1
@@ -341,7 +353,7 @@ class _Text:
         """
         start = _start(identifier)
         number = self._at.get(start)
-        if number is None or self._tokens[number].text.lower() != _lower(identifier):
+        if number is None or self._tokens[number].text.lower() != lower(identifier):
             raise UnreadableViewError(f"the place of {identifier.name} in its text is not certain")
         return number
 
@@ -359,8 +371,8 @@ class _Text:
             if qualifies and not known and _is_name(token) and token.text.lower() == ours:
                 raise _disagreement(self._sql, token)
         parsed = {
-            _start(table.parts[0]): [_lower(part) for part in table.parts]
-            for table in _all(self._tree, exp.Table)
+            _start(table.parts[0]): [lower(part) for part in table.parts]
+            for table in self._tree.tables
             if isinstance(table.this, exp.Identifier)
         }
         scanned = {
@@ -420,46 +432,6 @@ def _is_plain(name: str, dialect: str) -> bool:
         return False
     (token,) = _tokens(name, dialect)
     return token.token_type is TokenType.VAR
-
-
-def _is_common(table: exp.Table) -> bool:
-    """Whether a name without a database is that of a common table expression in whose scope it stands."""
-    name = _lower(table.this)
-    inside: exp.Expr = table
-    outer = table.parent
-    while outer is not None:
-        common = outer.args.get("with_") or outer.args.get("with")
-        if isinstance(common, exp.With) and common is not inside:
-            if name in _common_names(common.expressions):
-                return True
-        elif isinstance(outer, exp.With):
-            # One sees those before it; itself and later ones only if the list is recursive.
-            before = outer.expressions if outer.recursive else outer.expressions[: inside.index or 0]
-            if name in _common_names(before):
-                return True
-        inside, outer = outer, outer.parent
-    return False
-
-
-def _common_names(expressions: Sequence[exp.Expr]) -> set[str]:
-    return {one.alias.lower() for one in expressions}
-
-
-def _all(tree: exp.Expr, kind: type[_Kind]) -> Iterator[_Kind]:
-    """Every expression of a kind, but for those in hints: a name there that is nobody's changes no rows."""
-    return (one for one in tree.find_all(kind) if one.find_ancestor(exp.Hint) is None)
-
-
-def _references(tree: exp.Expr) -> list[tuple[str, ...]]:
-    return [
-        tuple(_lower(table.args.get(part)) for part in ("catalog", "db", "this"))
-        for table in _all(tree, exp.Table)
-        if isinstance(table.this, exp.Identifier)
-    ]
-
-
-def _lower(one: exp.Expr | None) -> str:
-    return one.name.lower() if one is not None else ""
 
 
 def _start(identifier: exp.Expr) -> int:

@@ -18,13 +18,13 @@ from typing import Any
 from airflow_hive_federation.errors import DumpCorruptError
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.view_text import (
+    NamesRead,
     Renaming,
     SqlContext,
     UnreadableViewError,
-    named_in,
+    names_read,
     normal_form,
     rewritten,
-    tables_read,
 )
 
 _NAMESPACE = "view.catalogAndNamespace."
@@ -76,25 +76,13 @@ def rename_in_view(view: Any, renaming: Renaming) -> None:
     view.viewExpandedText, view.viewOriginalText, view.parameters = found
 
 
-def read_by_view(view: Any) -> set[tuple[str, str | None]]:
-    """Return the databases that a view's text names, each with a table, or ``None`` beside a function.
-
-    Tables without a database count to the one that the view's own settings give; where each reader's session
-    gives it, they are left out.
-
-    :param view: wire ``Table``.
-    :raises UnreadableViewError: its text cannot be parsed.
-    """
-    return _Rewriting(view, Renaming(source_database="", target_database="")).names()
-
-
-def reads(view: Any) -> frozenset[tuple[str, str]]:
-    """Databases and names, in lower case, of the tables that a view reads.
+def read_by_view(view: Any) -> NamesRead:
+    """Return the names that a view's text reads.
 
     :param view: wire ``Table``.
     :raises UnreadableViewError: which those are is not certain.
     """
-    return _Rewriting(view, Renaming(source_database="", target_database="")).reads()
+    return _Rewriting(view, Renaming(source_database="", target_database="")).names()
 
 
 def text_claim(view: Any) -> str:
@@ -133,20 +121,20 @@ class _Rewriting:
         else:
             self.result()
 
-    def names(self) -> set[tuple[str, str | None]]:
+    def names(self) -> NamesRead:
         if self._is_trinos:
             found = _decoded(self._original or "")
-            schema = found.get("schema")
+            sql, catalog, schema = (str(found.get(key) or "") for key in ("originalSql", "catalog", "schema"))
             context = SqlContext(
-                dialect="trino", database=schema.lower() if isinstance(schema, str) else None
+                dialect="trino",
+                catalogs=frozenset({catalog.lower()} - {""}),
+                database=schema.lower() or None,
             )
-            return named_in(str(found.get("originalSql")), context)
+            return names_read(sql, context)
         if not self._is_sparks:
-            return named_in(self._expanded or "", SqlContext(dialect="hive"))
-        where = self._namespace()
+            return names_read(self._expanded or "", SqlContext(dialect="hive"))
         self._check_spark(self._expanded or "")
-        database = where[1].lower() if len(where) == 2 else None
-        return named_in(self._expanded or "", SqlContext(dialect="spark", database=database))
+        return names_read(self._expanded or "", self._sparks_context())
 
     def result(self) -> tuple[str | None, str | None, dict[str, str]]:
         parameters = dict(self._parameters)
@@ -157,19 +145,6 @@ class _Rewriting:
         if self._is_sparks:
             return self._of_spark()
         return (*self._of_hive(), parameters)
-
-    def reads(self) -> frozenset[tuple[str, str]]:
-        if self._is_trinos:
-            found = _decoded(self._original or "")
-            sql, catalog, schema = (str(found.get(key) or "") for key in ("originalSql", "catalog", "schema"))
-            context = SqlContext(
-                dialect="trino", catalogs=frozenset({catalog.lower()} - {""}), database=schema.lower()
-            )
-            return tables_read(sql, context)
-        if not self._is_sparks:
-            return tables_read(self._expanded or "", SqlContext(dialect="hive"))
-        self._check_spark(self._expanded or "")
-        return tables_read(self._expanded or "", self._sparks_context())
 
     # -- Hive ------------------------------------------------------------------------------------------
 
@@ -201,8 +176,15 @@ class _Rewriting:
 
     def _sparks_context(self) -> SqlContext:
         where = self._namespace()
-        database = where[1] if where[0] == _SPARKS_CATALOG and len(where) == 2 else ""
-        return SqlContext(dialect="spark", catalogs=frozenset({_SPARKS_CATALOG}), database=database.lower())
+        here = where[0].lower() == _SPARKS_CATALOG
+        database = where[1] if here and len(where) == 2 else ""
+        return SqlContext(
+            dialect="spark",
+            catalogs=frozenset({_SPARKS_CATALOG}),
+            database=database.lower(),
+            # Names of two parts are of the catalog that was current, too.
+            elsewhere="" if here else where[0].lower(),
+        )
 
     def _namespace(self) -> list[str]:
         """Catalog and database that names without them mean."""

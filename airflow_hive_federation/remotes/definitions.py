@@ -11,15 +11,20 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from airflow_hive_federation.metastore.calls.base import ENGINE
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.side_parameters import without_side_parameters
-from airflow_hive_federation.model.view_text import Renaming, UnreadableViewError
-from airflow_hive_federation.model.views import reads, reason_to_leave_out, rewrite_view, text_claim
+from airflow_hive_federation.model.view_text import NamesRead, Renaming, UnreadableViewError
+from airflow_hive_federation.model.views import (
+    read_by_view,
+    reason_to_leave_out,
+    rewrite_view,
+    text_claim,
+)
 from airflow_hive_federation.remotes.links import DEFINITION, EVENT, MEMBER, NAME, PATH, PREFIX, READ_BY
 
 #: The name is what engines show when they fail on it.
@@ -27,6 +32,9 @@ UNREADABLE = "airflow_hive_federation.RemoteAcidTable_ReadItWith_read_remote_tab
 #: A class of Hive's own that cannot be made without arguments: whoever is about to write by it fails before
 #: anything is touched. Readers do not ask for it.
 READ_ONLY = "org.apache.hadoop.hive.ql.io.HivePassThroughOutputFormat"
+#: A property of the SerDe that Spark passes to its own writers as an option; they refuse this value of it
+#: before they touch anything (``InsertIntoHadoopFsRelationCommand``), and show it. Readers do not ask for it.
+SPARKS_MODE, SPARKS_REFUSAL = "partitionOverwriteMode", "NONE: A LINK TO A REMOTE TABLE IS FOR READING"
 #: Values of :data:`.links.READ_BY`: how engines come to the rows.
 READ_AS_FILES, READ_BY_US, READ_AS_VIEW = "files", "read_table", "view"
 #: Its schema is the metastore's in Hive and Spark alike, so that DESCRIBE works.
@@ -98,17 +106,37 @@ def why_not_view(view: Any, names: Renaming, linked: Mapping[str, str]) -> str |
     if view.partitionKeys:
         return "it is a view with partitions"
     try:
-        found = reads(view)
+        found = read_by_view(view)
     except UnreadableViewError as error:
         return str(error)
-    for database, table in sorted(found):
-        if database != names.source_database:
-            return f"it reads {database}.{table}, which is of another database"
-        if table not in linked:
-            return f"it reads {table}, which is not linked"
-        if linked[table] == READ_BY_US:
-            return f"it reads {table}, which is transactional and read by read_remote_table only"
-    return reason_to_leave_out(view, names)
+    reasons = (
+        *_read_from_no_table(found),
+        *(_why_not_read(database, table, names, linked) for database, table in sorted(found.tables)),
+        reason_to_leave_out(view, names),
+    )
+    return next((reason for reason in reasons if reason is not None), None)
+
+
+def _read_from_no_table(found: NamesRead) -> Iterator[str]:
+    """What a view reads that is in no table of this metastore."""
+    for catalog, table in sorted(found.elsewhere):
+        yield f"it reads {table} of the catalog {catalog}"
+    for table in sorted(found.of_session):
+        yield f"it reads {table} without saying of which database"
+    for database, function in sorted(found.functions):
+        yield f"it calls {database}.{function}, a function of a database"
+    if found.table_functions:
+        yield "it reads what a function returns, as a table"
+
+
+def _why_not_read(database: str, table: str, names: Renaming, linked: Mapping[str, str]) -> str | None:
+    if database != names.source_database:
+        return f"it reads {database}.{table}, which is of another database"
+    if table not in linked:
+        return f"it reads {table}, which is not linked"
+    if linked[table] == READ_BY_US:
+        return f"it reads {table}, which is transactional and read by read_remote_table only"
+    return None
 
 
 def local_view(view: Any, names: Renaming, *, name: str, owner: str, link: Mapping[str, str]) -> Any:
@@ -149,6 +177,9 @@ def is_acid(table: Any) -> bool:
 def local_table(table: Any, *, database: str, name: str, owner: str, link: Mapping[str, str]) -> Any:
     """The local table that stands for a remote's.
 
+    Partitions say themselves where they are. The directory of their table is then the local metastore's
+    choice (``sd.location`` is ``None``): new partitions, and those of ``EXCHANGE PARTITION``, go below it.
+
     :param table: wire ``Table`` of the remote, column statistics included where it has them.
     :param database: local database.
     :param name: local name.
@@ -178,6 +209,11 @@ def local_table(table: Any, *, database: str, name: str, owner: str, link: Mappi
         # Hive refuses LOAD DATA by it, which would move files there (LoadSemanticAnalyzer). Readers ask for
         # it only where hive.optimize.listbucketing is set, and find no skewed column.
         made.sd.storedAsSubDirectories = True
+        if made.partitionKeys:
+            made.sd.location = None
+        if made.sd.serdeInfo is not None:
+            given = made.sd.serdeInfo.parameters or {}
+            made.sd.serdeInfo.parameters = {**given, SPARKS_MODE: SPARKS_REFUSAL}
     if is_acid(table):
         _make_unreadable(made.sd)
         made.parameters[FORMAT] = str(table.sd.inputFormat)

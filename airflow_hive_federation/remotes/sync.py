@@ -371,7 +371,11 @@ class _Work:
         before = link_of(Kind.TABLE, link.local, table.parameters)
         same = before is not None and before.definition == link.definition and before.path == link.path
         turned = table.parameters.get(READ_BY) != made.parameters[READ_BY]
-        if turned or definitions.keys_changed(made, table):
+        # Links of earlier versions to partitioned tables have the remote's directory.
+        theirs = bool(
+            remote.partitionKeys and not made.sd.location and table.sd.location == remote.sd.location
+        )
+        if turned or theirs or definitions.keys_changed(made, table):
             return self._make_anew(link, remote, made)
         outcome = _Outcome(name=link.local.table or "", action="" if same else "altered")
         if remote.partitionKeys:
@@ -393,6 +397,8 @@ class _Work:
         self._with_statistics(made, remote, link)
         statistics, made.colStats = made.colStats, None
         made.createTime = table.createTime
+        if made.sd.location is None:
+            made.sd.location = table.sd.location
         with self.ends.local.client() as client:
             try:
                 _alter(client, made)

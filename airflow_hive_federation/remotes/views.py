@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_hive_federation.model.view_text import Renaming, UnreadableViewError
-from airflow_hive_federation.model.views import reads
+from airflow_hive_federation.model.views import read_by_view
 from airflow_hive_federation.remotes.links import READ_BY, Link, link_of
 from airflow_hive_federation.remotes.statement import Kind, Name
 
@@ -19,7 +19,7 @@ def renaming(link: Link) -> Renaming:
 def names_read(view: Any) -> set[str]:
     """Names of the tables that a wire view reads, of whatever database; none if it cannot be parsed."""
     try:
-        return {table for _, table in reads(view)}
+        return {table for _, table in read_by_view(view).tables}
     except UnreadableViewError:
         return set()
 

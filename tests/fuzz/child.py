@@ -85,6 +85,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--inputs", type=int, default=1 << 62)
     parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--memory-bytes", type=int, default=MEMORY_BYTES)
     parser.add_argument("--input", type=Path, help="try this one and no other")
     asked = parser.parse_args(argv)
     faulthandler.enable()
@@ -104,7 +105,7 @@ def main(argv: list[str]) -> int:
         number += 1
         note.write(number, data)
         fresh, error = lines.reached(one, data)
-        if not _is_in_order(one, error):
+        if not _is_in_order(one, error, asked.memory_bytes):
             print(json.dumps({"inputs": number, "kept": len(corpus), "digest": _digest(data)}), flush=True)
             return 1
         if fresh and len(data) < 1 << 16:
@@ -118,11 +119,11 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _is_in_order(one: Target, error: Exception | None) -> bool:
+def _is_in_order(one: Target, error: Exception | None, memory_bytes: int) -> bool:
     if error is not None and not isinstance(error, one.ALLOWED):
         traceback.print_exception(error)
         return False
-    if peak_memory_bytes() > MEMORY_BYTES:
+    if peak_memory_bytes() > memory_bytes:
         print(f"{peak_memory_bytes()} bytes of memory are in use", file=sys.stderr)
         return False
     return True

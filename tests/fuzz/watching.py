@@ -28,13 +28,19 @@ class Finding:
     told: str
 
 
-def watched(name: str, seed: int, folder: Path, more: Sequence[str]) -> Finding | dict[str, Any]:
-    """Run a target in a process of its own; return the finding, or what was done."""
+def watched(
+    name: str, seed: int, folder: Path, more: Sequence[str], *, hang_s: int = HANG_S
+) -> Finding | dict[str, Any]:
+    """Run a target in a process of its own; return the finding, or what was done.
+
+    :param more: further arguments of the process.
+    :param hang_s: seconds for one input.
+    """
     place, errors = folder / f"{name}.note", folder / f"{name}.errors"
     command = [sys.executable, "-m", "tests.fuzz.child", name, "--note", str(place), "--seed", str(seed)]
     with errors.open("wb") as stderr:
         process = subprocess.Popen([*command, *more], cwd=ROOT, stdout=subprocess.PIPE, stderr=stderr)
-        ended = _until_it_ends(process, place)
+        ended = _until_it_ends(process, place, hang_s)
     said = (process.stdout.read() if process.stdout else b"").decode()
     if process.stdout:
         process.stdout.close()
@@ -42,12 +48,12 @@ def watched(name: str, seed: int, folder: Path, more: Sequence[str]) -> Finding 
         return dict(json.loads(said.splitlines()[-1]))
     number, data = Note(place).read() if place.exists() else (0, b"")
     what = f"{name}, input {number}: " + (
-        f"no answer within {HANG_S} s" if ended is None else f"it ended with {ended}"
+        f"no answer within {hang_s} s" if ended is None else f"it ended with {ended}"
     )
     return Finding(number, data, what, errors.read_text(encoding="utf-8", errors="replace")[-4000:])
 
 
-def _until_it_ends(process: subprocess.Popen[bytes], place: Path) -> int | None:
+def _until_it_ends(process: subprocess.Popen[bytes], place: Path, hang_s: int) -> int | None:
     """Wait for a process; ``None`` if it was ended for standing still."""
     last, still_s = -1, 0
     while True:
@@ -57,7 +63,8 @@ def _until_it_ends(process: subprocess.Popen[bytes], place: Path) -> int | None:
             now = Note(place).read()[0] if place.exists() and place.stat().st_size else 0
             still_s = 0 if now != last else still_s + _POLL_S
             last = now
-            if still_s >= HANG_S:
+            # Its start takes as long as that of the modules that it imports.
+            if still_s >= (hang_s if now else HANG_S):
                 process.kill()
                 process.wait()
                 return None

@@ -34,6 +34,7 @@ class Behind:
 
     uri: str
     jdbc_url: str
+    jdbc_password: str
     directory: Path
 
 
@@ -93,7 +94,7 @@ def stack() -> Iterator[ExitStack]:
 
 def sql(stack: ExitStack, uri: str, metastore: EmbeddedMetastore, directory: Path) -> HiveSql:
     """Hive's SQL engine that knows the gateway only."""
-    return stack.enter_context(HiveSql(Behind(uri, metastore.jdbc_url, directory)))
+    return stack.enter_context(HiveSql(Behind(uri, metastore.jdbc_url, metastore.jdbc_password, directory)))
 
 
 @pytest.mark.slow

@@ -44,12 +44,17 @@ def _rename(view: Any, naming: Naming) -> None:
     name = f"{view.dbName}.{view.tableName}"
     try:
         databases = {}
-        for database, table in sorted(read_by_view(view), key=str):
+        found = read_by_view(view)
+        for catalog, table in sorted(found.elsewhere):
+            raise UnreadableViewError(
+                f"it reads {table} of the catalog {catalog}, which the gateway does not know; "
+                "create the view anew with names of two parts"
+            )
+        for database, one in sorted(found.tables | found.functions):
             local = naming.database(database)
             if local is None:
-                what = database if table is None else f"{database}.{table}"
                 raise UnreadableViewError(
-                    f"it reads {what}, whose database has no local name; give the gateway one"
+                    f"it reads {database}.{one}, whose database has no local name; give the gateway one"
                 )
             databases[database] = local
         _rename_all(view, {there: local for there, local in databases.items() if there != local})

@@ -30,5 +30,5 @@ NAMES = sorted(one.name for one in pkgutil.iter_modules(__path__))
 
 
 def target(name: str) -> Target:
-    """Import a target."""
-    return cast("Target", importlib.import_module(f"{__name__}.{name}"))
+    """Import a target, of this package or, by a name with dots, of another one."""
+    return cast("Target", importlib.import_module(name if "." in name else f"{__name__}.{name}"))

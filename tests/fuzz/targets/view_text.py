@@ -6,6 +6,7 @@ from airflow_hive_federation.model.view_text import (
     Renaming,
     SqlContext,
     UnreadableViewError,
+    names_read,
     normal_form,
     rewritten,
 )
@@ -13,6 +14,7 @@ from airflow_hive_federation.model.view_text import (
 ALLOWED = (UnreadableViewError,)
 TRACED = (
     "airflow_hive_federation.model.view_text",
+    "airflow_hive_federation.model.view_tree",
     "airflow_hive_federation.model.reference_scan",
 )
 INPUTS = 700
@@ -53,3 +55,4 @@ def run(data: bytes) -> None:
     )
     normal_form(text, dialect)
     rewritten(text, _RENAMING, context)
+    names_read(text, context)

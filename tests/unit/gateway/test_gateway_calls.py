@@ -73,6 +73,42 @@ def test_old_clients_get_what_new_servers_lack(
         assert served.calls == ["get_table", "get_table"]
 
 
+@pytest.mark.parametrize("knows", [True, False], ids=["answers", "lacks the other call"])
+def test_partitions_by_an_expression_that_the_server_cannot_read(
+    peer: Peers, gateway: Gateways, raw: Raws, knows: bool
+) -> None:
+    """Hive 4 closes the connection where an expression is of Hive 2.3 or 3.1."""
+    parts = [types.Partition(values=["a"], parameters={"é": ""}), types.Partition(values=["b"])]
+
+    def answer(method: str, args: Any) -> Any:
+        if method == "get_partitions_by_expr":
+            if args.req.expr == b"new":
+                return types.PartitionsByExprResult(partitions=parts[:1], hasUnknownPartitions=False)
+            raise HangUp
+        assert (args.req.dbName, args.req.tblName, args.req.maxParts) == ("d", "t", -1)
+        return types.PartitionsResponse(partitions=parts)
+
+    served = Thrift(answer, set() if knows else {"get_partitions_req"})
+    one = raw(gateway(peer(served).uri))
+
+    def ask(expression: bytes, most: int = -1) -> dict[str, Any]:
+        request = types.PartitionsByExprRequest(dbName="d", tblName="t", expr=expression, maxParts=most)
+        return one.ask("get_partitions_by_expr", 3, req=request)
+
+    read = types.PartitionsByExprResult(partitions=parts[:1], hasUnknownPartitions=False)
+    assert ask(b"new") == {"success": read}
+    if knows:
+        # All of them, and it is said that they need not match.
+        every = types.PartitionsByExprResult(partitions=parts, hasUnknownPartitions=True)
+        assert ask(b"old") == {"success": every}
+    else:
+        assert "broke" in ask(b"old")["o1"].message
+    asked = len(served.calls)
+    # The first two of all would not be the first two that match.
+    assert "broke" in ask(b"old", 2)["o1"].message
+    assert "get_partitions_req" not in served.calls[asked:]
+
+
 def test_methods_of_indexes_and_unknown_ones_are_refused_and_the_next_call_works(
     peer: Peers, gateway: Gateways, raw: Raws
 ) -> None:

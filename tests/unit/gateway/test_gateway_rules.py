@@ -146,6 +146,25 @@ def test_names_are_replaced_and_nothing_else(method: str) -> None:
     assert type(from_bytes(kind, changed)) is kind
 
 
+@pytest.mark.parametrize(
+    "name", [" payroll", "payroll\t", "\0PayRoll\r\n", "@hive#payroll ", "@hive# payroll"],
+    ids=["before", "behind", "control", "catalog", "catalog_before"],
+)  # fmt: skip
+def test_blanks_around_a_name_get_round_no_rule(name: str, peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    # The metastore trims names, as Java does.
+    served = Thrift(lambda *_: None)
+    rules = Rules((Rule(databases=("*", "!payroll")),))
+    one = raw(gateway(peer(served).uri, rules=rules))
+    answer = one.ask("get_table", dbname=name, tbl_name="t")
+    assert "payroll" in answer["o1"].message
+    assert one.ask("get_valid_write_ids", rqst=types.GetValidWriteIdsRequest(fullTableNames=["payroll .t"]))
+    assert served.calls == []
+    hidden = Rules(exposure=Exposure(tables=("*", "!sales.secret")))
+    other = raw(gateway(peer(served).uri, rules=hidden))
+    assert "secret" in other.ask("get_table", dbname="sales", tbl_name="secret ")["o1"].message
+    assert served.calls == []
+
+
 def ref(database: str, table: str | None = None) -> Reference:
     from airflow_hive_federation.gateway.names import Text
 

@@ -44,6 +44,9 @@ def test_an_external_table_over_the_same_place() -> None:
     made.sd.outputFormat = table.sd.outputFormat
     assert made.sd.storedAsSubDirectories
     made.sd.storedAsSubDirectories = table.sd.storedAsSubDirectories
+    refusal = {definitions.SPARKS_MODE: definitions.SPARKS_REFUSAL}
+    assert made.sd.serdeInfo.parameters == {**table.sd.serdeInfo.parameters, **refusal}
+    made.sd.serdeInfo.parameters = table.sd.serdeInfo.parameters
     assert made.sd == table.sd
     assert made.sd is not table.sd
     assert made.parameters == {
@@ -56,6 +59,12 @@ def test_an_external_table_over_the_same_place() -> None:
         "hive.federation.remote.read-by": "files",
         **LINK.parameters(),
     }
+
+
+def test_a_partitioned_table_has_a_directory_of_its_own() -> None:
+    table: Any = tables("file:/far")["parted"][0]
+    assert table.sd.location
+    assert made_of(table).sd.location is None
 
 
 @pytest.mark.parametrize("properties", ["default", "insert_only"])

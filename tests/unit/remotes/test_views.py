@@ -10,16 +10,17 @@ import pytest
 
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.view_text import Renaming
-from airflow_hive_federation.model.views import reads
+from airflow_hive_federation.model.views import read_by_view
 from airflow_hive_federation.remotes import definitions
 from airflow_hive_federation.remotes.links import READ_BY
 from airflow_hive_federation.remotes.views import names_read
 
 NAMES = Renaming(source_database="far", target_database="near")
 LINKED = {"t": "files", "u": "files", "v": "view", "acid": "read_table"}
+PART_0 = "view.catalogAndNamespace.part.0"
 SPARKS = {
     "view.catalogAndNamespace.numParts": "2",
-    "view.catalogAndNamespace.part.0": "spark_catalog",
+    PART_0: "spark_catalog",
     "view.catalogAndNamespace.part.1": "far",
 }
 
@@ -78,7 +79,7 @@ def test_a_view_of_linked_tables(found: Any, text: str) -> None:
 
 def test_a_view_of_trino() -> None:
     found = of_trino('SELECT a FROM t JOIN "far".u USING (a)')
-    assert reads(found) == {("far", "t"), ("far", "u")}
+    assert read_by_view(found).tables == {("far", "t"), ("far", "u")}
     assert definitions.why_not_view(found, NAMES, LINKED) is None
     made = definitions.local_view(found, NAMES, name="v", owner="ada", link={})
     encoded = made.viewOriginalText.removeprefix("/* Presto View: ").removesuffix(" */")
@@ -104,9 +105,13 @@ def test_a_view_of_trino() -> None:
         (of_spark("SELECT * FROM elsewhere.far.t"), "catalog elsewhere"),
         (of_spark("SELECT * FROM IDENTIFIER('far.t')"), "IDENTIFIER"),
         (of_trino("SELECT * FROM lake.far.t"), "catalog lake"),
+        (view("SELECT * FROM far.t", **{**SPARKS, PART_0: "lake"}), "reads t of the catalog lake"),
+        (view("SELECT * FROM t", **{**SPARKS, PART_0: "lake"}), "reads t of the catalog lake"),
+        (of_spark("SELECT * FROM range(3)"), "what a function returns"),
+        (view("SELECT far.a" + ".a" * 3000 + ".f(1) FROM far.t"), "cannot be parsed|function of a database"),
         (view("x", original="/* Presto View: !!! */", presto_view="true"), "not a view as Trino encodes"),
     ],
-    ids=lambda one: one if isinstance(one, str) else "",
+    ids=lambda one: one if isinstance(one, str) else "view",
 )
 def test_a_view_that_is_left_out(found: Any, why: str) -> None:
     import re

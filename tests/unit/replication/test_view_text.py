@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
+from types import FrameType
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlglot import exp
 
 from airflow_hive_federation.errors import DumpCorruptError
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.model import view_text
+from airflow_hive_federation.model import reference_scan, view_text, view_tree
 from airflow_hive_federation.model.view_text import (
     Renaming,
     SqlContext,
     UnreadableViewError,
     rewritten,
 )
-from airflow_hive_federation.model.views import reason_to_leave_out, rewrite_view, text_claim
+from airflow_hive_federation.model.views import read_by_view, reason_to_leave_out, rewrite_view, text_claim
 from tests.examples import examples
 
 HIVE = SqlContext(dialect="hive")
@@ -303,3 +306,67 @@ def test_of_trino_what_is_not_certain_stays_out(one: Any, reason: str) -> None:
 def test_quotes_and_case_make_no_difference_between_views() -> None:
     assert text_claim(view("SELECT `A`.b FROM `s`.T")) == text_claim(view("select a.`b`  from s.`t`"))
     assert text_claim(view("SELECT 'A'")) != text_claim(view("SELECT 'a'"))
+
+
+@pytest.mark.parametrize(
+    ("form", "piece"),
+    [
+        ("SELECT a{} FROM sales.t", ".a"),
+        ("SELECT 1 FROM sales.t{}", " UNION ALL SELECT a FROM sales.t"),
+        ("SELECT 1 FROM sales.t WHERE a{}", " AND a"),
+        ("WITH c AS (SELECT 1 FROM sales.t){} SELECT 1 FROM c", ", c AS (SELECT 1 FROM c)"),
+    ],
+    ids=["dots", "unions", "conditions", "common tables"],
+)
+def test_the_work_grows_with_the_length_of_a_text(form: str, piece: str) -> None:
+    """Lines that run are counted, not seconds; the ancestors of each part are as many as its square."""
+    works = [lines_run(form.format(piece * number)) for number in (100, 200, 400)]
+    assert works[2] - works[1] < 2.1 * (works[1] - works[0]), works
+
+
+def lines_run(sql: str) -> int:
+    """Lines of our modules, and of the parser's trees, that run while a text is rewritten and read."""
+    files = {
+        view_text.__file__,
+        view_tree.__file__,
+        reference_scan.__file__,
+        sys.modules[exp.Expr.__module__].__file__,
+    }
+    count = 0
+
+    def of_line(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return of_line
+
+    def of_call(frame: FrameType, event: str, argument: object) -> Any:
+        return of_line if frame.f_code.co_filename in files else None
+
+    before = sys.gettrace()
+    sys.settrace(of_call)
+    try:
+        rewritten(sql, THERE, HIVE)
+        view_text.names_read(sql, HIVE)
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def test_a_call_below_many_dots_is_named() -> None:
+    found = view_text.names_read("SELECT x" + ".a" * 3000 + ", sales.f(1) FROM sales.t", HIVE)
+    assert found.functions == {("sales", "f")}
+    assert found.tables == {("sales", "t")}
+
+
+def test_names_of_another_catalog_stay_where_they_were() -> None:
+    """A view that Spark made while another catalog was current means that by names of two parts."""
+    where = {"numParts": "2", "part.0": "lake", "part.1": "sales"}
+    found = types.Table(
+        tableName="v",
+        tableType="VIRTUAL_VIEW",
+        parameters={f"view.catalogAndNamespace.{key}": value for key, value in where.items()},
+        viewExpandedText="SELECT 1 FROM sales.t",
+        viewOriginalText="SELECT 1 FROM sales.t",
+    )
+    assert "lake.sales" in (reason_to_leave_out(found, THERE) or "")
+    assert read_by_view(found).elsewhere == {("lake", "t")}

@@ -1,0 +1,102 @@
+"""The tree of a view's text: its tables, columns and functions, found in one walk. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+
+class ViewTree:
+    """The tables, columns and functions of a parsed text, found by one walk.
+
+    Hints are left out: a name there that is nobody's changes no rows. A walk of its own, for ancestors that
+    are asked for by each expression take the square of a deep text's length.
+    """
+
+    def __init__(self, tree: exp.Expr) -> None:
+        self.tables: list[exp.Table] = []
+        self.columns: list[exp.Column] = []
+        self.dots: list[exp.Dot] = []
+        self.aliases: list[exp.TableAlias] = []
+        self._common: set[int] = set()
+        waiting: list[tuple[exp.Expr, _Scope | None]] = [(tree, None)]
+        while waiting:
+            one, scope = waiting.pop()
+            if isinstance(one, exp.Hint):
+                continue
+            self._note(one, scope)
+            waiting += reversed(list(_below(one, scope)))
+
+    def is_common(self, table: exp.Table) -> bool:
+        """Whether a name without a database is that of a common table expression in whose scope it stands."""
+        return id(table) in self._common
+
+    @property
+    def references(self) -> list[tuple[str, ...]]:
+        """Catalog, database and name of each table."""
+        return [
+            tuple(lower(table.args.get(part)) for part in ("catalog", "db", "this"))
+            for table in self.tables
+            if isinstance(table.this, exp.Identifier)
+        ]
+
+    def _note(self, one: exp.Expr, scope: _Scope | None) -> None:
+        if isinstance(one, exp.Table):
+            self.tables.append(one)
+            if scope is not None and scope.has(lower(one.this)):
+                self._common.add(id(one))
+        elif isinstance(one, exp.Column):
+            self.columns.append(one)
+        elif isinstance(one, exp.Dot):
+            self.dots.append(one)
+        elif isinstance(one, exp.TableAlias):
+            self.aliases.append(one)
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """Common table expressions that a place sees: the first ones of a list, and those around it."""
+
+    places: Mapping[str, int]
+    first: int
+    around: _Scope | None
+
+    def has(self, name: str) -> bool:
+        scope: _Scope | None = self
+        while scope is not None:
+            if scope.places.get(name, scope.first) < scope.first:
+                return True
+            scope = scope.around
+        return False
+
+
+def _below(one: exp.Expr, scope: _Scope | None) -> Iterator[tuple[exp.Expr, _Scope | None]]:
+    """The expressions right below one, each with the scope that it stands in."""
+    if isinstance(one, exp.With):
+        places = _places(one)
+        for number, common in enumerate(one.expressions):
+            # One sees those before it; itself and later ones only if the list is recursive.
+            yield common, _Scope(places, len(one.expressions) if one.recursive else number, scope)
+        return
+    common = one.args.get("with_") or one.args.get("with")
+    inside = scope
+    if isinstance(common, exp.With):
+        places = _places(common)
+        inside = _Scope(places, len(common.expressions), scope)
+    for child in one.iter_expressions():
+        yield child, scope if child is common else inside
+
+
+def _places(common: exp.With) -> dict[str, int]:
+    """Where each name of a list of common table expressions first stands."""
+    found: dict[str, int] = {}
+    for number, one in enumerate(common.expressions):
+        found.setdefault(one.alias.lower(), number)
+    return found
+
+
+def lower(one: exp.Expr | None) -> str:
+    """Return an identifier's name in lower case; nothing for none."""
+    return one.name.lower() if one is not None else ""

@@ -1,0 +1,19 @@
+"""An input that ends the process."""
+
+from __future__ import annotations
+
+import os
+
+from tests.fuzz.planted import SEEDS, TOKENS, met
+
+__all__ = ["SEEDS", "TOKENS"]
+ALLOWED = (ValueError,)
+TRACED = ("tests.fuzz.planted",)
+INPUTS = 100_000
+
+
+def run(data: bytes) -> None:
+    """Meet the fault, or refuse the input."""
+    if met(data):
+        os.abort()
+    raise ValueError(data)

@@ -1,0 +1,38 @@
+"""``make fuzz`` finds faults: one of each kind, planted where only a search meets it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.planted import SEEDS, met
+from tests.fuzz.watching import Finding, watched
+
+MORE = ["--inputs", "100000", "--memory-bytes", str(200 << 20)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "what", "told"),
+    [
+        ("exception", "it ended with 1", "KeyError"),
+        ("hang", "no answer within 8 s", ""),
+        ("memory", "it ended with 1", "bytes of memory are in use"),
+        ("crash", "it ended with -6", "Aborted"),
+    ],
+)
+def test_a_planted_fault_is_found(kind: str, what: str, told: str, tmp_path: Path) -> None:
+    name = f"tests.fuzz.planted.{kind}"
+    found = watched(name, 1, tmp_path, MORE, hang_s=8)
+    assert isinstance(found, Finding), found
+    assert what in found.what
+    assert told in found.told
+    assert met(found.data)
+    assert found.number > len(SEEDS)
+    # The input that was kept finds it again.
+    kept = tmp_path / "kept"
+    kept.write_bytes(found.data)
+    again = watched(name, 2, tmp_path, [*MORE, "--input", str(kept)], hang_s=8)
+    assert isinstance(again, Finding)
+    assert (again.number, again.data) == (1, found.data)
