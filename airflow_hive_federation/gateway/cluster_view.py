@@ -76,8 +76,8 @@ class ClusterView:
     :param target: the metastore behind.
     :param registry: the clusters.
     :param cluster: that of the clients.
-    :param check_files: list the files of primaries and copies before a copy is shown. Without it, a write that
-        the metastore does not know of, as Spark's to its own tables, is not seen.
+    :param check_files: list the files of primaries and copies before a copy is shown. Without it, a write
+        that the metastore does not know of, as Spark's to its own tables, is not seen.
     :param options: storage options of all clusters.
     """
 
