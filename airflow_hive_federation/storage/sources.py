@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import errno
 import os
-import pathlib
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 from airflow_hive_federation.errors import ConfigurationError, SourceNotAllowedError
@@ -104,7 +104,7 @@ class SourceRoots:
             if path is not None:
                 folder = path.rpartition("/")[0] or "/"
                 with storage_errors(uri):
-                    if folder not in followed or pathlib.Path(path).is_symlink():
+                    if folder not in followed or Path(path).is_symlink():
                         self.check(uri, what)
                         followed[folder] = None
             yield file

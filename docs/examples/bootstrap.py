@@ -37,7 +37,6 @@ with ExitStack() as stack:
         for statement in STATEMENTS:
             sql.execute(statement)
         expected = sql.execute("SELECT ROW__ID, * FROM shop.orders")
-
     local = f"file:{ends[0].warehouse}"  # Of local disks, a policy must allow what is copied.
     policy = ReplicationPolicy(
         name="shop", source_database="shop", dump_root=f"file:{root}", allowed_source_roots=[local]

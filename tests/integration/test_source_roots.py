@@ -55,7 +55,7 @@ def test_local_disks_are_copied_from_where_a_policy_allows_it(case: Case, tmp_pa
     link = source.external_warehouse / f"{DATABASE}_ext" / "link"
     link.symlink_to(secret)
     try:
-        refused(case, "a file of table small.ext", str(link), str(secret))
+        refused(case, "A file of table small.ext", str(link), str(secret))
     finally:
         link.unlink()
     case.load()

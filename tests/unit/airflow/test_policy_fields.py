@@ -71,3 +71,25 @@ def test_refused_while_the_dag_is_parsed(policy: Any, message: str) -> None:
 
 def test_storage_options_come_from_the_connection() -> None:
     assert rendered_policy(LEAST, {"key": "k"}).storage_options == {"key": "k"}
+
+
+@pytest.mark.parametrize(
+    ("value", "roots"),
+    [
+        ("", ()),
+        ("None", ()),
+        ("[]", ()),
+        (["file:/a", "s3://b"], ("file:/a", "s3://b")),
+        ("['file:/a', 's3://b']", ("file:/a", "s3://b")),
+        ("file:/a,file:/b c", ("file:/a", "file:/b c")),
+        ("file:/a", ("file:/a",)),
+    ],
+    ids=str,
+)
+def test_roots_of_sources_are_a_list_or_a_text(value: Any, roots: tuple[str, ...]) -> None:
+    assert rendered_policy({**LEAST, "allowed_source_roots": value}, {}).allowed_source_roots == roots
+
+
+def test_roots_of_sources_that_are_no_list_are_named() -> None:
+    with pytest.raises(ConfigurationError, match="allowed_source_roots"):
+        rendered_policy({**LEAST, "allowed_source_roots": "[file:/a"}, {})

@@ -143,7 +143,8 @@ def test_a_link_out_of_the_roots_is_refused_when_listed_and_when_copied(
     else:
         file = link(table / "x", Path("../../secret/key"))
     sources = SourceRoots.of([f"file:{warehouse}"], {})
-    files = [File(f"file:{table}/p=1/a"), File(f"file:{file}")]
+    (table / "first").write_text("rows", encoding="utf-8")
+    files = [File(f"file:{table}/p=1/a"), File(f"file:{table}/first"), File(f"file:{file}")]
     with pytest.raises(SourceNotAllowedError, match="secret/key") as caught:
         list(sources.watch(files, "a file of table d.t"))
     assert caught.value.path == f"file:{file}"
@@ -153,7 +154,7 @@ def test_a_link_out_of_the_roots_is_refused_when_listed_and_when_copied(
         pass
     assert not (tmp_path / "target/x").exists()
     file.unlink(missing_ok=True) if how != "directory" else (table / "p=3").unlink()
-    list(sources.watch(files[:1], "a file of table d.t"))
+    list(sources.watch(files[:2], "a file of table d.t"))
     assert copied(table / "p=1/a", tmp_path / "target/x", settings(warehouse)) == "rows"
 
 
