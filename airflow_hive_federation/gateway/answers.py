@@ -33,11 +33,13 @@ class Listing:
     :param path: ids of the fields that lead to it.
     :param element: struct of its elements; ``None`` where they are names.
     :param of_tables: its names are those of tables of the database that the call named.
+    :param name_field: id of an element's field that holds its name; ``None`` where the element is the name.
     """
 
     path: tuple[int, ...] = (0,)
     element: type[Struct] | None = None
     of_tables: bool = False
+    name_field: int | None = None
 
 
 LISTINGS: dict[str, Listing] = {
@@ -46,11 +48,13 @@ LISTINGS: dict[str, Listing] = {
     "get_all_tables": Listing(of_tables=True),
     "get_databases": Listing(),
     "get_databases_req": Listing((0, 1), types.Database),
+    "get_materialized_views_for_rewriting": Listing(of_tables=True),
     "get_next_notification": Listing((0, 1), types.NotificationEvent),
     "get_table_meta": Listing(element=types.TableMeta),
     "get_table_names_by_filter": Listing(of_tables=True),
     "get_tables": Listing(of_tables=True),
     "get_tables_by_type": Listing(of_tables=True),
+    "get_tables_ext": Listing(of_tables=True, name_field=1),
 }
 
 
@@ -73,7 +77,7 @@ def filtered(method: str, answer: bytes, named: list[Reference], keep: Keep) -> 
             found = references(answer, first, listing.element)
             shown = bool(found) and all(keep(one.database, one.table) for one in found)
         else:
-            name = answer[first + 4 : last].decode(errors="replace")
+            name = _name(answer, first, last, listing.name_field)
             shown = keep(database, name) if listing.of_tables else keep(name, None)
         if shown:
             kept.append(answer[first:last])
@@ -148,6 +152,14 @@ def _find(answer: bytes, path: tuple[int, ...]) -> tuple[int, int] | None:
             return None
         position, end = field.start, field.end
     return position, end
+
+
+def _name(answer: bytes, start: int, end: int, field: int | None) -> str:
+    """The name of an element of a list."""
+    if field is not None:
+        found = next((one for one in read_fields(answer, start) if one.number == field), None)
+        start, end = (found.start, found.end) if found is not None else (start, start)
+    return answer[start + 4 : end].decode(errors="replace")
 
 
 def _nothing(_size: int) -> bytes:

@@ -54,6 +54,8 @@ class UpstreamSection:
     :param read_only_uris: URIs for calls that only read, transactions apart; reached in the same way.
     :param user: the gateway's own user there; the operating system's by default.
     :param impersonate: the metastore trusts the gateway: callers are passed on by ``set_ugi``.
+    :param old_client_capabilities: what Hive is to believe that clients can do whose calls to make a table do
+        not say so, as those of Hive 2 and 3; ``HIVEFULLACIDWRITE`` and the like.
     :param max_connections: connections at a time.
     :param idle_s: seconds after which an unused connection is closed.
     :param connect_timeout_s: seconds to connect to one URI.
@@ -79,6 +81,7 @@ class UpstreamSection:
     read_only_uris: tuple[str, ...] = ()
     user: str | None = None
     impersonate: bool = False
+    old_client_capabilities: tuple[str, ...] = ()
     max_connections: int = 64
     idle_s: float = 300.0
     connect_timeout_s: float = 10.0
@@ -137,7 +140,11 @@ class UpstreamSection:
         reading = None
         if self.read_only_uris:
             reading = Upstream(f"{name}, read-only", replace(settings, uris=self.read_only_uris), **options)
-        return Metastore(Upstream(name, settings, **options), reading)
+        return Metastore(
+            Upstream(name, settings, **options),
+            reading,
+            old_client_capabilities=self.old_client_capabilities,
+        )
 
     def _tls(self) -> TlsSettings | None:
         if self.ca_file is None and self.cert_file is None:
@@ -255,10 +262,12 @@ class ClusterSection:
 
     :param name: its name.
     :param registry: path or URI of the JSON file with the registry of clusters.
+    :param check_files: list the files of primaries and copies before a copy is shown.
     """
 
     name: str
     registry: str
+    check_files: bool = True
 
     def view(self, target: Metastore | Federation) -> ClusterView:
         """Return the cluster's view of a metastore.
@@ -268,7 +277,7 @@ class ClusterSection:
         :raises StorageError: the file cannot be read.
         """
         registry = registry_of_file(self.registry)
-        return ClusterView(target, registry, registry.cluster(self.name))
+        return ClusterView(target, registry, registry.cluster(self.name), self.check_files)
 
 
 @dataclass(frozen=True, kw_only=True)

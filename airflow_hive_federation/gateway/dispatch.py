@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,6 +26,7 @@ from airflow_hive_federation.gateway.metrics import Metrics
 from airflow_hive_federation.gateway.names import Reference, references, renamed
 from airflow_hive_federation.gateway.old_clients import (
     BY_EXPRESSION,
+    CREATES,
     SUBSTITUTES,
     answer_with_all_partitions,
     call_for_all_partitions,
@@ -85,12 +86,20 @@ class Metastore:
 
     :param upstream: answers every call.
     :param reading: answers calls that only read, transactions apart.
+    :param old_client_capabilities: what clients can do whose calls to make a table do not say so.
     """
 
     wants_names = False
 
-    def __init__(self, upstream: Upstream, reading: Upstream | None = None) -> None:
+    def __init__(
+        self,
+        upstream: Upstream,
+        reading: Upstream | None = None,
+        *,
+        old_client_capabilities: Sequence[str] = (),
+    ) -> None:
         self.upstream = upstream
+        self._capabilities = tuple(old_client_capabilities)
         self.reading = reading
         # Methods that the server lacks, as it has said.
         self._lacks: set[str] = set()
@@ -105,6 +114,9 @@ class Metastore:
         if call.method == BY_EXPRESSION:
             self._by_expression(call, emit)
             return
+        if call.method in CREATES and self._capabilities:
+            self._substituted(call, emit)
+            return
         if call.method not in SUBSTITUTES:
             self._exchange(call.method, call.message, call, emit)
             return
@@ -117,15 +129,18 @@ class Metastore:
                 emit(held.fault)
                 return
             self._lacks.add(call.method)
-        method, message = substituted_call(call.method, call.message)
-        parts: list[bytes] = []
-        self._exchange(method, message, call, parts.append)
-        emit(substituted_answer(call.method, b"".join(parts)))
+        self._substituted(call, emit)
 
     def close(self) -> None:
         """Close all connections."""
         for upstream in self.upstreams:
             upstream.close()
+
+    def _substituted(self, call: Call, emit: Emit) -> None:
+        method, message = substituted_call(call.method, call.message, self._capabilities)
+        parts: list[bytes] = []
+        self._exchange(method, message, call, parts.append)
+        emit(substituted_answer(call.method, b"".join(parts)))
 
     def _by_expression(self, call: Call, emit: Emit) -> None:
         held = _HoldFaults(emit)

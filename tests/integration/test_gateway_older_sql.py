@@ -20,7 +20,8 @@ ACID = "stored as orc tblproperties ('transactional'='true')"
 
 @pytest.fixture(scope="module")
 def front(source: EmbeddedMetastore) -> Iterator[Serving]:
-    with gateway({"upstream": {"uris": [source.uri]}}) as serving:
+    upstream = {"uris": [source.uri], "old_client_capabilities": ["HIVEFULLACIDREAD", "HIVEFULLACIDWRITE"]}
+    with gateway({"upstream": upstream}) as serving:
         yield serving
 
 
@@ -34,7 +35,7 @@ def plain_tables(sql: OlderSql, database: str) -> None:
     sql.execute(f"insert into {database}.t partition (p) select id + 10, n, 'b' from {database}.t")
     found = sql.execute(f"select id, n, p from {database}.t where p = 'b' order by id")
     assert found == [("11", "x", "b"), ("12", "y", "b")]
-    sql.execute(f"alter table {database}.t add columns (more int)")
+    sql.execute(f"alter table {database}.t add columns (extra int)")
     sql.execute(f"analyze table {database}.t partition (p='b') compute statistics for columns")
     sql.execute(f"create view {database}.v as select id from {database}.t where p = 'a'")
     assert sql.execute(f"select id from {database}.v where id > 1") == [("2",)]
@@ -47,12 +48,12 @@ def plain_tables(sql: OlderSql, database: str) -> None:
 
 
 def test_hive_3_1(front: Serving, hive_sql_source: HiveSql, client: MetastoreClient, tmp_path: Path) -> None:
-    hive_sql_source.execute("create database gateway_hive_3_acid")
-    hive_sql_source.execute(
-        f"create table gateway_hive_3_acid.t (id int, n string) clustered by (id) into 2 buckets {ACID}"
-    )
     with older_sql(3, front.fronts[0].uri, tmp_path / "sql") as sql:
         plain_tables(sql, "gateway_hive_3")
+        sql.execute("create database gateway_hive_3_acid")
+        sql.execute(
+            f"create table gateway_hive_3_acid.t (id int, n string) clustered by (id) into 2 buckets {ACID}"
+        )
         sql.execute("insert into gateway_hive_3_acid.t values (1, 'x'), (2, 'y'), (3, 'z')")
         sql.execute("update gateway_hive_3_acid.t set n = 'updated' where id = 1")
         sql.execute("delete from gateway_hive_3_acid.t where id = 2")

@@ -223,6 +223,8 @@ def metastore(method: str, args: Any) -> Any:
     return {
         "get_all_databases": lambda: ["public", "sales", "secret"],
         "get_all_tables": lambda: ["open_a", "b"],
+        "get_materialized_views_for_rewriting": lambda: ["open_a", "b"],
+        "get_tables_ext": lambda: [types.ExtendedTableInfo(tblName=one) for one in ("b", "open_a")],
         "get_table_meta": lambda: [
             types.TableMeta(dbName=name, tableName="t", tableType="x") for name in ("public", "secret")
         ],
@@ -244,6 +246,10 @@ def test_lists_show_what_the_caller_may_see(peer: Peers, gateway: Gateways, raw:
     one = raw(gateway(peer(Thrift(metastore)).uri, rules=rules))
     assert one.ask("get_all_databases") == {"success": ["public", "sales"]}
     assert one.ask("get_all_tables", db_name="sales") == {"success": ["open_a"]}
+    assert one.ask("get_materialized_views_for_rewriting", db_name="sales") == {"success": ["open_a"]}
+    request = types.GetTablesExtRequest(catalog="hive", database="sales", tableNamePattern="*")
+    extended = one.ask("get_tables_ext", req=request)["success"]
+    assert [item.tblName for item in extended] == ["open_a"]
     meta = one.ask("get_table_meta", db_patterns="*", tbl_patterns="*")["success"]
     assert [item.dbName for item in meta] == ["public"]
     answer = one.ask("get_next_notification", rqst=types.NotificationEventRequest(lastEvent=0))
