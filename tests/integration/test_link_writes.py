@@ -29,6 +29,7 @@ from tests.integration.link_statements import (
     FAR,
     GROUPS,
     HIVE,
+    PLAIN,
     SPARK,
     Attempt,
     Remote,
@@ -232,5 +233,10 @@ def test_settings_that_close_the_rest_in_hive(
     }
     with HiveSql(target, settings=settings) as sql, hive(sql) as engine, remote.not_writable():
         trial = Trial(target.uri, remote, engine, tmp_path / "store", source.uri)
-        stored = {(one.name, kind): trial.outcome(one, kind) for one, kind in trials}
-    assert set(stored.values()) == {REFUSED}, (stored, trial.told)
+        # It judges by the directory of the table, which a partitioned link has here.
+        plain = [(one, kind) for one, kind in trials if kind in PLAIN]
+        stored = {(one.name, kind): trial.outcome(one, kind) for one, kind in plain}
+    assert set(stored.values()) == {REFUSED}, (
+        {one: what for one, what in stored.items() if what != REFUSED},
+        trial.told,
+    )
