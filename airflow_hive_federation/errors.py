@@ -4,7 +4,8 @@
 
     HiveFederationError
     ├── ConfigurationError            what the caller asked for cannot be: fix the arguments
-    │   └── HiddenLocationError           Hive's readers would hide everything below a directory
+    │   ├── HiddenLocationError           Hive's readers would hide everything below a directory
+    │   └── ClusterRegistryError          the registry of clusters is malformed; ``reason`` says how
     ├── MetastoreError                a metastore answered with an error, or did not answer
     │   ├── MetastoreUnreachableError     no server behind any URI             (retryable)
     │   ├── MetastoreTimeoutError         no answer within the deadline        (retryable)
@@ -20,6 +21,7 @@
     ├── StorageError                  a file system refused
     │   ├── FileVanishedError             a listed file is gone                (retryable)
     │   ├── StoragePermissionError · StorageFullError
+    │   ├── SourceNotAllowedError         a source that a policy may not copy from
     │   └── DigestMismatchError           the bytes read are not the bytes promised
     ├── AcidFormatError               a directory or file that breaks Hive's ACID layout
     ├── ReplicationError
@@ -46,6 +48,13 @@
     │   ├── RemoteUnsupportedError        a table that cannot be linked, with the reason
     │   ├── RemoteDroppedError            the table or database is gone at the remote
     │   └── RemoteUnavailableError        the remote does not answer               (retryable)
+    ├── ClusterError                  clusters of one metastore; ``cluster`` names one
+    │   ├── ClusterMetadataError          a table's or partition's cluster parameters contradict each other
+    │   ├── CopyRefusedError              what cannot be copied to a cluster, with the reason
+    │   ├── CopySourceChangedError        the primary changed while it was copied  (retryable)
+    │   └── RoutingError                  no cluster can run a statement; ``decision`` says why
+    │       ├── UnanalysableError             the tables of a statement are not known for certain
+    │       └── UnknownClusterError           no cluster of that name is configured
     ├── TunnelError                   an SSH route; ``hop`` names where it failed
     │   ├── HostKeyError                  a host whose key is unknown, or another than the known one
     │   ├── TunnelAuthenticationError     a hop refuses the user and key
@@ -109,6 +118,10 @@ class ConfigurationError(HiveFederationError):
 
 class HiddenLocationError(ConfigurationError):
     """Hive's readers hide a directory that is to hold tables; ``path`` names it."""
+
+
+class ClusterRegistryError(ConfigurationError):
+    """The registry of clusters is malformed; ``reason`` says how."""
 
 
 class MetastoreError(HiveFederationError):
@@ -203,6 +216,10 @@ class StorageFullError(StorageError):
     """No space, or no quota, left."""
 
 
+class SourceNotAllowedError(StorageError):
+    """A file or directory of a source lies where its policy may not copy from; ``path`` names it."""
+
+
 class DigestMismatchError(StorageError):
     """The bytes read differ from the digest recorded for them."""
 
@@ -234,7 +251,8 @@ class TargetChangedError(ReplicationError):
 class LocationConflictError(ReplicationError):
     """Two tables would share or nest directories of the target; ``tables`` and ``paths`` name them.
 
-    ``other`` names the other policy where there are two.
+    So would targets of two metastores with one directory of dumps. ``other`` names the other policy where
+    there are two.
     """
 
 
@@ -319,6 +337,36 @@ class RemoteUnavailableError(RemoteError):
     """The remote does not answer, or did not a moment ago."""
 
     retryable = True
+
+
+class ClusterError(HiveFederationError):
+    """Base of the errors of clusters; ``cluster`` names the cluster where there is one."""
+
+
+class ClusterMetadataError(ClusterError):
+    """Parameters ``hive.cluster.*`` that contradict each other; ``table``, ``partition`` name the object."""
+
+
+class CopyRefusedError(ClusterError):
+    """A table or partition that cannot be copied to a cluster; ``table`` and ``partition`` name it."""
+
+
+class CopySourceChangedError(ClusterError):
+    """The primary changed while it was copied; ``table`` and ``partition`` name the object."""
+
+    retryable = True
+
+
+class RoutingError(ClusterError):
+    """No cluster can run a statement; ``decision`` holds every table and what was tried."""
+
+
+class UnanalysableError(RoutingError):
+    """The tables of a statement are not known for certain; ``line`` and ``column`` say where."""
+
+
+class UnknownClusterError(RoutingError):
+    """No cluster of that name is configured; ``cluster`` names it."""
 
 
 class TunnelError(HiveFederationError):

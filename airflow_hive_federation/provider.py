@@ -32,6 +32,7 @@ def get_provider_info() -> dict[str, Any]:
                 "operators.compaction",
                 "operators.remote",
                 "operators.ingest",
+                "operators.clusters",
             )
         ],
         "sensors": [_modules("sensors.transactions", "sensors.remote", "sensors.replication")],

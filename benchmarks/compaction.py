@@ -212,7 +212,8 @@ class _hives_worker:  # noqa: N801 - a context manager
         directory = self._metastore.directory
         conf = directory / "worker-conf"
         conf.mkdir()
-        settings = sql_settings(directory, self._metastore.uri, self._metastore.jdbc_url)
+        theirs = self._metastore
+        settings = sql_settings(directory, theirs.uri, theirs.jdbc_url, password=theirs.jdbc_password)
         (conf / "hive-site.xml").write_bytes(site_xml(settings).encode())
         script = directory / "worker.groovy"
         script.write_text(_WORKER, encoding="utf-8")

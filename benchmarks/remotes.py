@@ -121,7 +121,7 @@ def _federation(
     with Remotes(MetastoreSettings(uris=(near.uri,))) as remotes:
         remotes.run(f"CREATE REMOTE DATABASE federated 'hive.metastore.uris' = '{far.uri}'")
     with (
-        waggle_dance(near.uri, far.uri, setting.directory) as uri,
+        waggle_dance(near.uri, far.uri, setting.directory) as (uri, _),
         MetastoreClient(MetastoreSettings(uris=(near.uri,))) as local,
         MetastoreClient(MetastoreSettings(uris=(uri,))) as federated,
     ):

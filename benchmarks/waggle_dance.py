@@ -51,8 +51,8 @@ federated-meta-stores:
 
 
 @contextmanager
-def waggle_dance(near: str, far: str, directory: Path) -> Iterator[str]:
-    """Run it before two metastores, and yield its URI.
+def waggle_dance(near: str, far: str, directory: Path) -> Iterator[tuple[str, int]]:
+    """Run it before two metastores, and yield its URI and the id of its process.
 
     :param near: URI of the primary metastore.
     :param far: URI of the federated one, whose databases get the prefix :data:`PREFIX`.
@@ -85,7 +85,7 @@ def waggle_dance(near: str, far: str, directory: Path) -> Iterator[str]:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(log.read_text(encoding="utf-8", errors="replace")[-3000:])
             time.sleep(0.2)
-        yield f"thrift://127.0.0.1:{port}"
+        yield f"thrift://127.0.0.1:{port}", process.pid
     finally:
         process.kill()
         process.wait()

@@ -3,12 +3,14 @@
 FROM python:3.12-slim
 
 WORKDIR /src
-COPY . .
+COPY pyproject.toml README.md LICENSE NOTICE ./
+COPY dags dags
+COPY airflow_hive_federation airflow_hive_federation
 RUN pip install --no-cache-dir '.[grpc]' && useradd --system --no-create-home hive-gateway
 
 USER hive-gateway
 WORKDIR /
 EXPOSE 9083 9084 9090
-# Mount the file, and the certificates and secrets that it names.
+# Mount the file, and the certificates and secrets that it names. Its fronts need host = "0.0.0.0".
 ENTRYPOINT ["hive-federation", "gateway", "serve", "--config", "/etc/hive-federation/gateway.toml"]
 STOPSIGNAL SIGTERM

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from airflow_hive_federation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from airflow_hive_federation.gateway.config import GatewayConfig
+    from airflow_hive_federation.gateway.properties import GrpcSection
 
 
 def add_parser(subparsers: Any) -> None:
@@ -26,7 +28,7 @@ def add_parser(subparsers: Any) -> None:
     common.add_argument("--upstream", help="URIs of the metastore, or the id of an Airflow connection")
 
     serve = actions.add_parser("serve", parents=[common], help="serve until it is stopped")
-    serve.add_argument("--host", help="address of the Thrift front (default: 127.0.0.1)")
+    serve.add_argument("--host", help="address of the fronts (default: 127.0.0.1)")
     serve.add_argument("--port", type=int, help="port of the Thrift front (default: 9083)")
     serve.add_argument("--grpc-port", type=int, help="port of the gRPC front (default: none)")
     serve.add_argument("--metrics-port", type=int, help="port of Prometheus' metrics (default: none)")
@@ -66,20 +68,34 @@ def _serve(args: argparse.Namespace) -> int:
     serving = start(config, settings_for, worker=args.worker)
     for front in serving.fronts:
         print(f"serving {front.uri}", flush=True)
+    if serving.metrics is not None and args.worker is None and config.metrics is not None:
+        print(f"metrics: http://{config.metrics.host}:{serving.metrics.port}/metrics", flush=True)
     run_until_told(serving, parent=args.worker is not None)
     return 0
 
 
 def _serve_by_several(args: argparse.Namespace, config: GatewayConfig) -> int:
-    from airflow_hive_federation.gateway.workers import Workers, reserve_port
+    from airflow_hive_federation.gateway.workers import Workers, reserve_ports
 
     command = [sys.executable, "-m", "airflow_hive_federation.cli.main", *_argv(args)]
-    holders = []
+    holders: list[socket.socket] = []
+
+    def reserve(option: str, host: str, port: int, count: int = 1) -> int:
+        held, first = reserve_ports(host, port, count)
+        holders.extend(held)
+        command.extend([option, str(first)])
+        return first
+
     try:
         if config.thrift is not None:
-            holder, port = reserve_port(config.thrift.host, config.thrift.port)
-            holders.append(holder)
-            command += ["--port", str(port)]
+            reserve("--port", config.thrift.host, config.thrift.port)
+        if config.grpc is not None:
+            reserve("--grpc-port", config.grpc.settings.host, config.grpc.settings.port)
+        if config.metrics is not None:
+            host = config.metrics.host
+            first = reserve("--metrics-port", host, config.metrics.port, args.workers)
+            for number in range(args.workers):
+                print(f"metrics of worker {number}: http://{host}:{first + number}/metrics", flush=True)
         patience = 10.0 + (config.thrift.drain_timeout_s if config.thrift else 30.0)
         commands = [[*command, "--worker", str(number)] for number in range(args.workers)]
         return Workers(commands, stop_timeout_s=patience).run()
@@ -130,8 +146,8 @@ def _with_options(config: GatewayConfig, args: argparse.Namespace) -> GatewayCon
         changes["thrift"] = replace(config.thrift, **taken)
     elif taken:
         changes["thrift"] = ThriftSettings(**taken)
-    if args.grpc_port is not None:
-        changes["grpc"] = _grpc(config.grpc or {}, args)
+    if args.grpc_port is not None or (taken and config.grpc is not None):
+        changes["grpc"] = _grpc(config.grpc, args)
     if args.metrics_port is not None:
         changes["metrics"] = replace(config.metrics or MetricsSection(), port=args.metrics_port)
     if args.access_log is not None:
@@ -139,15 +155,20 @@ def _with_options(config: GatewayConfig, args: argparse.Namespace) -> GatewayCon
     return replace(config, **changes)
 
 
-def _grpc(section: Mapping[str, Any], args: argparse.Namespace) -> dict[str, Any]:
-    given = {name: getattr(args, name) for name in ("host", "cert_file", "key_file", "client_ca_file")}
-    taken = {name: value for name, value in given.items() if value is not None}
-    return {
-        **section,
-        **taken,
-        **({"allow_plain": True} if args.allow_plain else {}),
-        "port": args.grpc_port,
-    }
+def _grpc(section: GrpcSection | None, args: argparse.Namespace) -> GrpcSection:
+    from airflow_hive_federation.gateway.certificates import ServerTls
+    from airflow_hive_federation.gateway.grpc.settings import GrpcFrontSettings
+    from airflow_hive_federation.gateway.properties import GrpcSection
+
+    taken: dict[str, Any] = {} if args.grpc_port is None else {"port": args.grpc_port}
+    taken |= {} if args.host is None else {"host": args.host}
+    taken |= {"allow_plain": True} if args.allow_plain else {}
+    if args.cert_file is not None:
+        taken["tls"] = ServerTls(
+            cert_file=args.cert_file, key_file=args.key_file, client_ca_file=args.client_ca_file
+        )
+    section = section or GrpcSection(settings=GrpcFrontSettings())
+    return replace(section, settings=replace(section.settings, **taken))
 
 
 def _check(args: argparse.Namespace) -> int:

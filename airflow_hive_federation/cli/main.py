@@ -15,12 +15,14 @@ from airflow_hive_federation.errors import HiveFederationError
 COMMANDS = {
     "demo": "airflow_hive_federation.cli.demo",
     "metastore": "airflow_hive_federation.cli.metastore",
+    "cluster": "airflow_hive_federation.cli.cluster",
     "compact": "airflow_hive_federation.cli.compact",
     "doctor": "airflow_hive_federation.cli.doctor",
     "gateway": "airflow_hive_federation.cli.gateway",
     "ingest": "airflow_hive_federation.cli.ingest",
     "replicate": "airflow_hive_federation.cli.replicate",
     "remote": "airflow_hive_federation.cli.remote",
+    "route": "airflow_hive_federation.cli.route",
     "sql": "airflow_hive_federation.cli.sql",
 }
 

@@ -66,11 +66,17 @@ def is_locked(lock_path: Path) -> bool:
         return False
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Put ``content`` at ``path`` so that no reader, and no kill, ever sees half of it."""
+def write_atomically(path: Path, content: bytes, *, private: bool = False) -> None:
+    """Put ``content`` at ``path`` so that no reader, and no kill, ever sees half of it.
+
+    :param private: nobody but its owner may read the file, at no moment.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.write_bytes(content)
+    partial.unlink(missing_ok=True)
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
     partial.replace(path)
 
 

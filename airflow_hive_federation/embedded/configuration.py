@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from airflow_hive_federation.embedded.derby import USER
+
 _LISTENER = "org.apache.hive.hcatalog.listener.DbNotificationListener"
 # The defaults also name Iceberg's, whose classes hive-exec does not carry: their absence stops the thread
 # that is to start the compactor's.
@@ -90,8 +92,13 @@ def minimum_history(kept: bool) -> dict[str, str]:
     )
 
 
-def metastore_settings(directory: Path, overrides: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the settings of a metastore in ``directory``; ``overrides`` win."""
+def metastore_settings(
+    directory: Path, overrides: Mapping[str, str] | None = None, *, password: str | None = None
+) -> dict[str, str]:
+    """Return the settings of a metastore in ``directory``; ``overrides`` win.
+
+    :param password: of its database; ``None`` for one that asks for none.
+    """
     return {
         **FILE_SYSTEM,
         # Without a batch size, Derby's time grows with the square of the number of partitions asked for.
@@ -103,7 +110,7 @@ def metastore_settings(directory: Path, overrides: Mapping[str, str] | None = No
         **transaction_settings(),
         "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={directory}/metastore_db",
         "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
-        "javax.jdo.option.ConnectionUserName": "APP",
+        **_login(password),
         "metastore.thrift.bind.host": "127.0.0.1",
         "metastore.server.min.threads": "4",
         "hive.metastore.schema.verification": "true",
@@ -128,11 +135,17 @@ def metastore_settings(directory: Path, overrides: Mapping[str, str] | None = No
 
 
 def sql_settings(
-    directory: Path, metastore_uri: str, jdbc_url: str, overrides: Mapping[str, str] | None = None
+    directory: Path,
+    metastore_uri: str,
+    jdbc_url: str,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    password: str | None = None,
 ) -> dict[str, str]:
     """Return the settings of a SQL engine that runs Tez in its own JVM; ``overrides`` win.
 
     :param jdbc_url: the metastore's database, where ``ALTER TABLE … COMPACT`` enqueues.
+    :param password: of that database; ``None`` if it asks for none.
     """
     return {
         **FILE_SYSTEM,
@@ -142,7 +155,7 @@ def sql_settings(
         "metastore.thrift.uris": metastore_uri,
         "javax.jdo.option.ConnectionURL": jdbc_url,
         "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.ClientDriver",
-        "javax.jdo.option.ConnectionUserName": "APP",
+        **_login(password),
         "hive.metastore.client.capabilities": _CAPABILITIES,
         "metastore.client.capabilities": _CAPABILITIES,
         "hive.exec.dynamic.partition.mode": "nonstrict",
@@ -163,6 +176,11 @@ def sql_settings(
         "hive.tez.auto.reducer.parallelism": "false",
         **(overrides or {}),
     }
+
+
+def _login(password: str | None) -> dict[str, str]:
+    known = {} if password is None else {"javax.jdo.option.ConnectionPassword": password}
+    return {"javax.jdo.option.ConnectionUserName": USER, **known}
 
 
 def site_xml(settings: Mapping[str, str]) -> str:

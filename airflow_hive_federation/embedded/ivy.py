@@ -17,6 +17,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from airflow_hive_federation.embedded.cache import write_atomically
+from airflow_hive_federation.embedded.environment import without_secrets
 from airflow_hive_federation.embedded.java import Java
 from airflow_hive_federation.embedded.lock import Artifact
 from airflow_hive_federation.embedded.truststore import trust_flags
@@ -66,7 +67,12 @@ def start_ivy(
     ]
     with log_path.open("wb") as log:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=work
+            command,
+            env=without_secrets(),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=work,
         )
     return IvyRun(process=process, log_path=log_path)
 

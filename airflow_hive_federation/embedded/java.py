@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_hive_federation.embedded.cache import cache_directory, short_digest, write_atomically
+from airflow_hive_federation.embedded.environment import without_secrets
 from airflow_hive_federation.errors import JavaNotFoundError
 
 HIVE_VERSIONS = range(21, 24)
@@ -105,7 +106,12 @@ def probe(home: Path) -> Java | None:
     """Run ``java -version`` of a home; ``None`` when there is no working Java in it."""
     try:
         done = subprocess.run(
-            [str(home / "bin" / "java"), "-version"], capture_output=True, text=True, timeout=30, check=False
+            [str(home / "bin" / "java"), "-version"],
+            env=without_secrets(),
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
@@ -150,7 +156,12 @@ def _package_homes() -> Iterator[Path]:
 
 def _has_vector_module(java: Java) -> bool:
     done = subprocess.run(
-        [str(java.executable), "--list-modules"], capture_output=True, text=True, timeout=30, check=False
+        [str(java.executable), "--list-modules"],
+        env=without_secrets(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
     )
     return "jdk.incubator.vector@" in done.stdout
 

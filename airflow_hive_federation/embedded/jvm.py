@@ -16,6 +16,7 @@ from airflow_hive_federation.embedded.cache import (
     short_digest,
     write_atomically,
 )
+from airflow_hive_federation.embedded.environment import without_secrets
 from airflow_hive_federation.embedded.java import Java
 from airflow_hive_federation.embedded.lock import lock_text
 from airflow_hive_federation.errors import EmbeddedError
@@ -88,10 +89,10 @@ def free_port() -> int:
 
 
 def clean_environment() -> dict[str, str]:
-    """Return our environment without what would point Hive or Hadoop at another configuration."""
+    """Return our environment without secrets and without other configurations of Hive and Hadoop."""
     return {
         name: value
-        for name, value in os.environ.items()
+        for name, value in without_secrets().items()
         if not name.startswith(("HADOOP_", "HIVE_", "TEZ_", "YARN_")) and name != "CLASSPATH"
     }
 

@@ -29,6 +29,7 @@ from airflow_hive_federation.embedded.configuration import (
     site_xml,
     warehouse_settings,
 )
+from airflow_hive_federation.embedded.derby import put_password, read_password
 from airflow_hive_federation.embedded.jars import metastore_jars
 from airflow_hive_federation.embedded.java import find_java
 from airflow_hive_federation.embedded.jvm import (
@@ -75,6 +76,14 @@ class RunningMetastore:
     def jdbc_url(self) -> str:
         """JDBC URL of its database (user ``APP``)."""
         return f"jdbc:derby://127.0.0.1:{self.jdbc_port}/{self.directory}/metastore_db"
+
+    @property
+    def jdbc_password(self) -> str:
+        """Password of that user.
+
+        :raises ConfigurationError: it cannot be read, by another user of the machine for instance.
+        """
+        return read_password(self.directory)
 
     @property
     def warehouse(self) -> Path:
@@ -128,7 +137,8 @@ class EmbeddedMetastore:
         :param tied_to_parent: end the metastore when this process ends, even when it is killed.
         :param port: the Thrift port; 0 takes a free one.
         :param settings: Hive settings that replace ours.
-        :raises ConfigurationError: a name that cannot be a file name, or a directory in use.
+        :raises ConfigurationError: a name that cannot be a file name, a directory in use, or one whose
+            database's password cannot be read.
         :raises HiddenLocationError: Hive would read tables in that directory as empty.
         :raises EmbeddedError: the launchers do not compile against the jars.
         :raises JavaNotFoundError: no Java runtime that fits.
@@ -176,6 +186,14 @@ class EmbeddedMetastore:
     def jdbc_url(self) -> str:
         """JDBC URL of its database (user ``APP``)."""
         return self._running.jdbc_url
+
+    @property
+    def jdbc_password(self) -> str:
+        """Password of that user.
+
+        :raises ConfigurationError: somebody has removed it.
+        """
+        return self._running.jdbc_password
 
     @property
     def pid(self) -> int:
@@ -313,9 +331,11 @@ def _start(
     for folder in ("conf", "warehouse", "external", "repl", "cmroot", "scratch"):
         (directory / folder).mkdir(parents=True, exist_ok=True)
     put_database(java, directory / "metastore_db")
+    secured = metastore_settings(directory, options.settings, password=put_password(directory))
     write_atomically(
         directory / "conf" / "metastore-site.xml",
-        site_xml(settings).encode(),
+        site_xml(secured).encode(),
+        private=True,
     )
     announcement = _register() / f"{options.name}-{short_digest(str(directory).encode())}.json"
     announcement.parent.mkdir(parents=True, exist_ok=True)

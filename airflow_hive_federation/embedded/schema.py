@@ -29,14 +29,19 @@ _BUILD_TIMEOUT_S = 120
 def put_database(java: Java, database: Path) -> None:
     """Put an empty metastore database at ``database`` unless there is one already.
 
+    Its owner alone may read it.
+
     :raises MetastoreStartError: when Derby refuses the schema.
     :raises JarDownloadError: when Derby or the schema could not be fetched.
     """
     if database.is_dir():
+        # Earlier versions let everybody read it.
+        database.chmod(0o700)
         return
     partial = database.with_name(f"{database.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     shutil.copytree(_template(java), partial)
+    partial.chmod(0o700)
     partial.rename(database)
 
 

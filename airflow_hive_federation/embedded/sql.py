@@ -38,6 +38,10 @@ class SqlMetastore(Protocol):
         """JDBC URL of its database."""
 
     @property
+    def jdbc_password(self) -> str:
+        """Password of the database's user ``APP``."""
+
+    @property
     def directory(self) -> Path:
         """Directory with its warehouse; the engine's log and temporary files go there too."""
 
@@ -149,8 +153,14 @@ class HiveSql:
         conf = directory / "sql-conf"
         java = find_java()
         jars = sql_jars(java)
-        settings = sql_settings(directory, self._metastore.uri, self._metastore.jdbc_url, self._settings)
-        write_atomically(conf / "hive-site.xml", site_xml(settings).encode())
+        settings = sql_settings(
+            directory,
+            self._metastore.uri,
+            self._metastore.jdbc_url,
+            self._settings,
+            password=self._metastore.jdbc_password,
+        )
+        write_atomically(conf / "hive-site.xml", site_xml(settings).encode(), private=True)
         command = java_command(
             java,
             SQL_MAIN,

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from airflow_hive_federation.gateway.messages import REPLY, STRING, Walk, read_fields, read_head, text_bytes
+from airflow_hive_federation.gateway.messages import (
+    REPLY,
+    STRING,
+    STRUCT,
+    Walk,
+    read_fields,
+    read_head,
+    text_bytes,
+)
 from airflow_hive_federation.gateway.names import Reference, references, renamed
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
@@ -25,11 +33,13 @@ class Listing:
     :param path: ids of the fields that lead to it.
     :param element: struct of its elements; ``None`` where they are names.
     :param of_tables: its names are those of tables of the database that the call named.
+    :param name_field: id of an element's field that holds its name; ``None`` where the element is the name.
     """
 
     path: tuple[int, ...] = (0,)
     element: type[Struct] | None = None
     of_tables: bool = False
+    name_field: int | None = None
 
 
 LISTINGS: dict[str, Listing] = {
@@ -38,11 +48,13 @@ LISTINGS: dict[str, Listing] = {
     "get_all_tables": Listing(of_tables=True),
     "get_databases": Listing(),
     "get_databases_req": Listing((0, 1), types.Database),
+    "get_materialized_views_for_rewriting": Listing(of_tables=True),
     "get_next_notification": Listing((0, 1), types.NotificationEvent),
     "get_table_meta": Listing(element=types.TableMeta),
     "get_table_names_by_filter": Listing(of_tables=True),
     "get_tables": Listing(of_tables=True),
     "get_tables_by_type": Listing(of_tables=True),
+    "get_tables_ext": Listing(of_tables=True, name_field=1),
 }
 
 
@@ -59,13 +71,13 @@ def filtered(method: str, answer: bytes, named: list[Reference], keep: Keep) -> 
         return answer
     start, end = place
     database = named[0].database if named else ""
-    ttype, kept = answer[start], []
+    ttype, kept = _element_type(answer, start, listing), []
     for first, last in elements(answer, start):
         if listing.element is not None:
             found = references(answer, first, listing.element)
             shown = bool(found) and all(keep(one.database, one.table) for one in found)
         else:
-            name = answer[first + 4 : last].decode(errors="replace")
+            name = _name(answer, first, last, listing.name_field)
             shown = keep(database, name) if listing.of_tables else keep(name, None)
         if shown:
             kept.append(answer[first:last])
@@ -87,9 +99,25 @@ def with_names(method: str, answer: bytes, rename: Rename) -> bytes:
     if listing.of_tables or (place := _find(answer, listing.path)) is None:
         return answer
     start, end = place
-    names = [answer[first + 4 : last].decode() for first, last in elements(answer, start)]
-    data = b"".join(text_bytes(rename(one.lower())) for one in names)
+    _element_type(answer, start, listing)
+    data = b"".join(_renamed(answer[first:last], rename) for first, last in elements(answer, start))
     return answer[: start + 5] + data + answer[end:]
+
+
+def _renamed(text: bytes, rename: Rename) -> bytes:
+    try:
+        return text_bytes(rename(text[4:].decode().lower()))
+    except UnicodeDecodeError:
+        # No database of ours is called so: it is passed on as it came.
+        return text
+
+
+def _element_type(answer: bytes, start: int, listing: Listing) -> int:
+    """The type of a list's elements, which has to be the expected one: others would be taken for names."""
+    wanted = STRING if listing.element is None else STRUCT
+    if (ttype := answer[start]) != wanted and answer[start + 1 : start + 5] != b"\0\0\0\0":
+        raise MalformedMessage(f"a list of elements of the type {ttype}, not {wanted}")
+    return ttype
 
 
 def elements(data: bytes, position: int) -> list[tuple[int, int]]:
@@ -124,6 +152,14 @@ def _find(answer: bytes, path: tuple[int, ...]) -> tuple[int, int] | None:
             return None
         position, end = field.start, field.end
     return position, end
+
+
+def _name(answer: bytes, start: int, end: int, field: int | None) -> str:
+    """The name of an element of a list."""
+    if field is not None:
+        found = next((one for one in read_fields(answer, start) if one.number == field), None)
+        start, end = (found.start, found.end) if found is not None else (start, start)
+    return answer[start + 4 : end].decode(errors="replace")
 
 
 def _nothing(_size: int) -> bytes:

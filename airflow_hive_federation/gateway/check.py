@@ -8,11 +8,16 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from airflow_hive_federation.errors import HiveFederationError
+from airflow_hive_federation.gateway.certificates import ServerTls
+from airflow_hive_federation.gateway.cluster_view import ClusterView
 from airflow_hive_federation.gateway.config import GatewayConfig, Resolve
-from airflow_hive_federation.gateway.dispatch import Gateway
+from airflow_hive_federation.gateway.dispatch import Gateway, Metastore
+from airflow_hive_federation.gateway.federation.target import Federation
 from airflow_hive_federation.gateway.handler import Caller, Deadline
+from airflow_hive_federation.gateway.health import probe
 from airflow_hive_federation.gateway.messages import CALL, EXCEPTION, head_bytes, read_head
 from airflow_hive_federation.gateway.methods import ACCESS, Access
+from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.protocol import ApplicationFault, encode
 from airflow_hive_federation.metastore.struct import Fault
@@ -49,13 +54,18 @@ def examine(config: GatewayConfig, resolve: Resolve, caller: Caller) -> list[Sig
     """
     target = config.target(resolve)
     try:
-        return list(_look(config, Gateway(target, config.decisions(), aliases=config.aliases), caller))
+        gateway = Gateway(target, config.decisions(), aliases=config.aliases)
+        return list(_look(config, target, gateway, caller))
     finally:
         target.close()
 
 
-def _look(config: GatewayConfig, gateway: Gateway, caller: Caller) -> Iterator[Sight]:
+def _look(
+    config: GatewayConfig, target: Metastore | Federation | ClusterView, gateway: Gateway, caller: Caller
+) -> Iterator[Sight]:
     yield from _fronts(config)
+    for upstream in target.upstreams:
+        yield _metastore(upstream)
     yield _access(config, caller)
     asked = {"version": "getVersion", "databases": "get_all_databases", "open transactions": "get_open_txns"}
     for name, method in asked.items():
@@ -71,13 +81,28 @@ def _look(config: GatewayConfig, gateway: Gateway, caller: Caller) -> Iterator[S
 def _fronts(config: GatewayConfig) -> Iterator[Sight]:
     front = config.thrift
     if front is not None:
-        how = "plain text" if front.tls is None else "TLS"
-        if front.tls is not None and front.tls.client_ca_file:
-            how += ", clients need a certificate"
-        yield Sight(name="Thrift front", state="ok", detail=f"{front.host}:{front.port}, {how}")
+        yield Sight(name="Thrift front", state="ok", detail=f"{front.host}:{front.port}, {_how(front.tls)}")
     if config.grpc is not None:
-        where = f"{config.grpc.get('host', '127.0.0.1')}:{config.grpc.get('port', '')}"
-        yield Sight(name="gRPC front", state="ok", detail=where)
+        settings = config.grpc.settings
+        yield Sight(
+            name="gRPC front", state="ok", detail=f"{settings.host}:{settings.port}, {_how(settings.tls)}"
+        )
+
+
+def _metastore(upstream: Upstream) -> Sight:
+    name, since = f"metastore {upstream.name}", time.monotonic()
+    try:
+        probe(upstream, Deadline(_TIMEOUT_S))
+    except HiveFederationError as error:
+        return Sight(name=name, state="error", detail=error.message, remedy=error.remedy)
+    took = (time.monotonic() - since) * 1000
+    return Sight(name=name, state="ok", detail=f"answers ({took:.1f} ms)")
+
+
+def _how(tls: ServerTls | None) -> str:
+    if tls is None:
+        return "plain text"
+    return "TLS, clients need a certificate" if tls.client_ca_file else "TLS"
 
 
 def _access(config: GatewayConfig, caller: Caller) -> Sight:

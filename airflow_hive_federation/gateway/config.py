@@ -8,15 +8,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from airflow_hive_federation.clusters.registry import registry_of_file
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.gateway.cluster_view import ClusterView
 from airflow_hive_federation.gateway.dispatch import Metastore
 from airflow_hive_federation.gateway.federation.owners import RemoteNames
 from airflow_hive_federation.gateway.federation.target import Federation, OnMissing, Remote
+from airflow_hive_federation.gateway.health import HealthSection
 from airflow_hive_federation.gateway.methods import Access
+from airflow_hive_federation.gateway.properties import (
+    GrpcSection,
+    grpc_section,
+    read_properties,
+    upstream_keyfile,
+)
 from airflow_hive_federation.gateway.rules import EVERYTHING, Exposure, Rule, Rules
 from airflow_hive_federation.gateway.sections import read_section
 from airflow_hive_federation.gateway.thrift_front import ThriftSettings
 from airflow_hive_federation.gateway.upstream import Upstream
+from airflow_hive_federation.metastore.grpc_settings import DEFAULT_AUDIENCE, GrpcSettings
 from airflow_hive_federation.metastore.message_bounds import MAX_MESSAGE_BYTES
 from airflow_hive_federation.metastore.settings import (
     KerberosSettings,
@@ -31,7 +41,7 @@ from airflow_hive_federation.tunnel.tunnel import Tunnel
 Resolve = Callable[[str], MetastoreSettings]
 _SECTIONS = (
     *("thrift", "grpc", "upstream", "federated", "federation"),
-    *("rule", "expose", "aliases", "metrics", "log"),
+    *("rule", "expose", "aliases", "cluster", "metrics", "log", "properties", "health"),
 )
 
 
@@ -44,6 +54,8 @@ class UpstreamSection:
     :param read_only_uris: URIs for calls that only read, transactions apart; reached in the same way.
     :param user: the gateway's own user there; the operating system's by default.
     :param impersonate: the metastore trusts the gateway: callers are passed on by ``set_ugi``.
+    :param old_client_capabilities: what Hive is to believe that clients can do whose calls to make a table do
+        not say so, as those of Hive 2 and 3; ``HIVEFULLACIDWRITE`` and the like.
     :param max_connections: connections at a time.
     :param idle_s: seconds after which an unused connection is closed.
     :param connect_timeout_s: seconds to connect to one URI.
@@ -51,7 +63,10 @@ class UpstreamSection:
     :param ca_file: PEM file of the authorities to trust; with it or ``cert_file``, ``thrift://`` uses TLS.
     :param cert_file: PEM file of the gateway's certificate as a client.
     :param key_file: PEM file of its key.
-    :param bearer_token_file: file with a token that is sent with each HTTP request.
+    :param bearer_token_file: file with a token that is sent with each HTTP request, or each gRPC call.
+    :param service_account_keyfile: JSON key file of the service account that the gateway is to a metastore
+        over gRPC (the design's ``metastore.grpc.service.account.keyfile``).
+    :param audience: whom the tokens of that account are meant for.
     :param password_file: file with the password of ``user`` (SASL PLAIN).
     :param kerberos_principal: the metastore's principal, ``hive/_HOST@EXAMPLE.COM``.
     :param client_principal: the gateway's principal.
@@ -66,6 +81,7 @@ class UpstreamSection:
     read_only_uris: tuple[str, ...] = ()
     user: str | None = None
     impersonate: bool = False
+    old_client_capabilities: tuple[str, ...] = ()
     max_connections: int = 64
     idle_s: float = 300.0
     connect_timeout_s: float = 10.0
@@ -74,6 +90,8 @@ class UpstreamSection:
     cert_file: str | None = None
     key_file: str | None = None
     bearer_token_file: str | None = None
+    service_account_keyfile: str | None = None
+    audience: str = DEFAULT_AUDIENCE
     password_file: str | None = None
     kerberos_principal: str | None = None
     client_principal: str | None = None
@@ -93,13 +111,15 @@ class UpstreamSection:
                 remedy='Write uris = ["thrift://host:9083"].',
             )
         if self.connection is not None:
+            self._refuse_account_of_connection()
             settings = resolve(self.connection)
             return settings if self.user is None else replace(settings, user=self.user)
         return MetastoreSettings(
             uris=self.uris,
             tls=self._tls(),
             authentication=self._authentication(),
-            http_headers=self._headers(),
+            http_headers={} if self._over_grpc else self._headers(),
+            grpc=self._grpc(),
             user=self.user,
             connect_timeout_s=self.connect_timeout_s,
             max_answer_bytes=self.max_answer_bytes,
@@ -120,7 +140,11 @@ class UpstreamSection:
         reading = None
         if self.read_only_uris:
             reading = Upstream(f"{name}, read-only", replace(settings, uris=self.read_only_uris), **options)
-        return Metastore(Upstream(name, settings, **options), reading)
+        return Metastore(
+            Upstream(name, settings, **options),
+            reading,
+            old_client_capabilities=self.old_client_capabilities,
+        )
 
     def _tls(self) -> TlsSettings | None:
         if self.ca_file is None and self.cert_file is None:
@@ -144,6 +168,24 @@ class UpstreamSection:
         if self.bearer_token_file is None:
             return {}
         return {"Authorization": f"Bearer {_secret(self.bearer_token_file)}"}
+
+    @property
+    def _over_grpc(self) -> bool:
+        return all(one.startswith("grpc") for one in self.uris)
+
+    def _grpc(self) -> GrpcSettings:
+        return GrpcSettings(
+            token_file=self.bearer_token_file if self._over_grpc else None,
+            service_account_keyfile=self.service_account_keyfile,
+            audience=self.audience,
+        )
+
+    def _refuse_account_of_connection(self) -> None:
+        if self.service_account_keyfile is not None:
+            raise ConfigurationError(
+                f"[upstream] has a connection, {self.connection}, and a key file of a service account.",
+                remedy="Give the key file as grpc_keyfile of the connection, or write uris.",
+            )
 
     def _tunnel(self) -> Tunnel | None:
         if self.ssh_route is None:
@@ -215,6 +257,30 @@ class ExposeSection:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClusterSection:
+    """The cluster whose engines this gateway serves (``[cluster]``).
+
+    :param name: its name.
+    :param registry: path or URI of the JSON file with the registry of clusters.
+    :param check_files: list the files of primaries and copies before a copy is shown.
+    """
+
+    name: str
+    registry: str
+    check_files: bool = True
+
+    def view(self, target: Metastore | Federation) -> ClusterView:
+        """Return the cluster's view of a metastore.
+
+        :raises ClusterRegistryError: the file holds no registry.
+        :raises UnknownClusterError: there is no such cluster.
+        :raises StorageError: the file cannot be read.
+        """
+        registry = registry_of_file(self.registry)
+        return ClusterView(target, registry, registry.cluster(self.name), self.check_files)
+
+
+@dataclass(frozen=True, kw_only=True)
 class MetricsSection:
     """Where Prometheus asks (``[metrics]``); further worker processes take the ports behind it."""
 
@@ -235,25 +301,32 @@ class GatewayConfig:
 
     :param upstream: the metastore behind the gateway, called ``main``.
     :param federated: others beside it.
-    :param grpc: the section of the gRPC front, which reads it; ``None`` is no gRPC.
+    :param grpc: the gRPC front; ``None`` is no gRPC.
     """
 
     upstream: UpstreamSection
     federated: tuple[FederatedSection, ...] = ()
     federation: FederationSection = field(default_factory=FederationSection)
     thrift: ThriftSettings | None = field(default_factory=ThriftSettings)
-    grpc: Mapping[str, Any] | None = None
+    grpc: GrpcSection | None = None
     rules: tuple[Rule, ...] = (EVERYTHING,)
     expose: ExposeSection = field(default_factory=ExposeSection)
     aliases: Mapping[str, str] = field(default_factory=dict)
+    cluster: ClusterSection | None = None
     metrics: MetricsSection | None = None
     log: LogSection = field(default_factory=LogSection)
+    health: HealthSection = field(default_factory=HealthSection)
 
-    def target(self, resolve: Resolve) -> Metastore | Federation:
+    def target(self, resolve: Resolve) -> Metastore | Federation | ClusterView:
         """Make the way to the metastores; nothing is connected yet.
 
         :raises ConfigurationError: one cannot be reached as the file has it.
+        :raises ClusterError: there is no such cluster.
         """
+        target = self._metastores(resolve)
+        return target if self.cluster is None else self.cluster.view(target)
+
+    def _metastores(self, resolve: Resolve) -> Metastore | Federation:
         primary = self.upstream.metastore("main", resolve)
         if not self.federated:
             return primary
@@ -300,18 +373,33 @@ def config_of(values: Mapping[str, Any]) -> GatewayConfig:
     rules = values.get("rule", [])
     if not isinstance(rules, list):
         raise ConfigurationError("[rule] is a section.", remedy="Write [[rule]]: there may be several.")
+    properties = read_properties(values.get("properties", {}))
     return GatewayConfig(
-        upstream=read_section(UpstreamSection, "upstream", values.get("upstream", {})),
+        upstream=_upstream(values.get("upstream", {}), properties),
         federated=_federated(values.get("federated", [])),
         federation=read_section(FederationSection, "federation", values.get("federation", {})),
         thrift=None if thrift is False else read_section(ThriftSettings, "thrift", thrift),
-        grpc=values.get("grpc"),
+        grpc=grpc_section(values.get("grpc"), properties),
         rules=tuple(read_section(Rule, "rule", one) for one in rules) or (EVERYTHING,),
         expose=read_section(ExposeSection, "expose", values.get("expose", {})),
         aliases=_aliases(values.get("aliases", {})),
+        cluster=read_section(ClusterSection, "cluster", values["cluster"]) if "cluster" in values else None,
         metrics=read_section(MetricsSection, "metrics", values["metrics"]) if "metrics" in values else None,
         log=read_section(LogSection, "log", values.get("log", {})),
+        health=read_section(HealthSection, "health", values.get("health", {})),
     )
+
+
+def _upstream(values: Any, properties: Mapping[str, str]) -> UpstreamSection:
+    section = read_section(UpstreamSection, "upstream", values)
+    if (keyfile := upstream_keyfile(properties)) is None:
+        return section
+    if section.service_account_keyfile not in {None, keyfile}:
+        raise ConfigurationError(
+            "[upstream] and [properties] name different key files of a service account.",
+            remedy="Keep one of them.",
+        )
+    return replace(section, service_account_keyfile=keyfile)
 
 
 def _federated(values: Any) -> tuple[FederatedSection, ...]:

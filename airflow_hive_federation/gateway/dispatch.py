@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from airflow_hive_federation.errors import HiveFederationError
+from airflow_hive_federation.errors import HiveFederationError, MetastoreUnreachableError
 from airflow_hive_federation.gateway.answers import LISTINGS, filtered, with_names
 from airflow_hive_federation.gateway.handler import (
     Caller,
@@ -25,7 +25,11 @@ from airflow_hive_federation.gateway.methods import ACCESS, OF_NO_DATABASE, Acce
 from airflow_hive_federation.gateway.metrics import Metrics
 from airflow_hive_federation.gateway.names import Reference, references, renamed
 from airflow_hive_federation.gateway.old_clients import (
+    BY_EXPRESSION,
+    CREATES,
     SUBSTITUTES,
+    answer_with_all_partitions,
+    call_for_all_partitions,
     is_unknown_method,
     substituted_answer,
     substituted_call,
@@ -34,6 +38,7 @@ from airflow_hive_federation.gateway.rules import Rules
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+from airflow_hive_federation.metastore.transport import NotSent
 from airflow_hive_federation.metastore.wire import WireFormatError
 
 access_log = logging.getLogger("airflow_hive_federation.gateway.access")
@@ -81,12 +86,20 @@ class Metastore:
 
     :param upstream: answers every call.
     :param reading: answers calls that only read, transactions apart.
+    :param old_client_capabilities: what clients can do whose calls to make a table do not say so.
     """
 
     wants_names = False
 
-    def __init__(self, upstream: Upstream, reading: Upstream | None = None) -> None:
+    def __init__(
+        self,
+        upstream: Upstream,
+        reading: Upstream | None = None,
+        *,
+        old_client_capabilities: Sequence[str] = (),
+    ) -> None:
         self.upstream = upstream
+        self._capabilities = tuple(old_client_capabilities)
         self.reading = reading
         # Methods that the server lacks, as it has said.
         self._lacks: set[str] = set()
@@ -98,6 +111,12 @@ class Metastore:
 
     def relay(self, call: Call, emit: Emit) -> None:
         """See :meth:`Target.relay`; calls of old clients are asked as the server knows them."""
+        if call.method == BY_EXPRESSION:
+            self._by_expression(call, emit)
+            return
+        if call.method in CREATES and self._capabilities:
+            self._substituted(call, emit)
+            return
         if call.method not in SUBSTITUTES:
             self._exchange(call.method, call.message, call, emit)
             return
@@ -110,15 +129,37 @@ class Metastore:
                 emit(held.fault)
                 return
             self._lacks.add(call.method)
-        method, message = substituted_call(call.method, call.message)
-        parts: list[bytes] = []
-        self._exchange(method, message, call, parts.append)
-        emit(substituted_answer(call.method, b"".join(parts)))
+        self._substituted(call, emit)
 
     def close(self) -> None:
         """Close all connections."""
         for upstream in self.upstreams:
             upstream.close()
+
+    def _substituted(self, call: Call, emit: Emit) -> None:
+        method, message = substituted_call(call.method, call.message, self._capabilities)
+        parts: list[bytes] = []
+        self._exchange(method, message, call, parts.append)
+        emit(substituted_answer(call.method, b"".join(parts)))
+
+    def _by_expression(self, call: Call, emit: Emit) -> None:
+        held = _HoldFaults(emit)
+        try:
+            self._exchange(call.method, call.message, call, held)
+        except MetastoreUnreachableError as error:
+            broke = isinstance(error.__cause__, ConnectionError) and not isinstance(error.__cause__, NotSent)
+            # So Hive 4 refuses an expression of an old client; a server that went away does not answer this
+            # call either.
+            if held.began or not broke or (asked := call_for_all_partitions(call.message)) is None:
+                raise
+            parts: list[bytes] = []
+            self._exchange(*asked, call, parts.append)
+            if (answer := answer_with_all_partitions(b"".join(parts))) is None:
+                raise
+            emit(answer)
+        else:
+            if held.fault:
+                emit(held.fault)
 
     def _exchange(self, method: str, message: bytes, call: Call, emit: Emit) -> None:
         upstream = self.upstream
@@ -255,15 +296,15 @@ class _HoldFaults:
     def __init__(self, emit: Emit) -> None:
         self.fault = b""
         self._emit = emit
-        self._began = False
+        self.began = False
 
     def __call__(self, piece: bytes) -> None:
-        if not self._began and not self.fault and read_head(piece).kind == EXCEPTION:
+        if not self.began and not self.fault and read_head(piece).kind == EXCEPTION:
             self.fault = piece
         elif self.fault:
             self.fault += piece
         else:
-            self._began = True
+            self.began = True
             self._emit(piece)
 
 

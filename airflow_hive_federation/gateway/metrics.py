@@ -89,10 +89,17 @@ class Metrics:
         )
 
 
-class MetricsServer:
-    """Serves the metrics at ``/metrics``, and ``/healthz`` while the gateway takes calls."""
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
 
-    def __init__(self, metrics: Metrics, host: str, port: int) -> None:
+
+class MetricsServer:
+    """Serves the metrics at ``/metrics``, and ``/healthz`` while the gateway takes calls.
+
+    :param reserved: another process holds the port for this one (``SO_REUSEPORT``).
+    """
+
+    def __init__(self, metrics: Metrics, host: str, port: int, *, reserved: bool = False) -> None:
         class Answer(BaseHTTPRequestHandler):
             timeout = 10
 
@@ -109,8 +116,15 @@ class MetricsServer:
             def log_message(self, *_args: object) -> None:
                 return
 
-        self._server = ThreadingHTTPServer((host, port), Answer)
-        self._server.daemon_threads = True
+        self._server = _Server((host, port), Answer, bind_and_activate=False)
+        # The parent process holds the ports of its workers.
+        self._server.allow_reuse_port = reserved
+        try:
+            self._server.server_bind()
+            self._server.server_activate()
+        except BaseException:
+            self._server.server_close()
+            raise
         threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
 
     @property

@@ -40,6 +40,8 @@ _NAME_IS_TABLE = frozenset(
 #: Fields of one struct that name several databases, each with its table: the common beginning.
 _PAIRS = ("dest_", "fktable_", "foreign_", "parent_", "pktable_", "source_")
 
+_TRIMMED = "".join(map(chr, range(33)))
+
 
 @dataclass(frozen=True, slots=True)
 class Text:
@@ -122,7 +124,15 @@ def bare_database(text: str) -> str:
         text = text.partition("#")[2]
         # ``!`` stands for no name at all, which means every database.
         text = "" if text == "!" else text
-    return text.lower()
+    return identifier(text)
+
+
+def identifier(text: str) -> str:
+    """Return a name as the metastore looks it up: trimmed, in lower case (Hive's ``normalizeIdentifier``).
+
+    Java's ``trim()`` takes away every character up to the blank. A rule that does not is got round by one.
+    """
+    return text.strip(_TRIMMED).lower()
 
 
 def catalog_of(text: str) -> str | None:
@@ -237,7 +247,7 @@ class _Finder:
             beside = [table for name, table in tables if _prefix(name) == prefix]
             name = bare_database(text.value)
             self._found += [
-                Reference(name, table.value.lower(), text, table_text=table) for table in beside
+                Reference(name, identifier(table.value), text, table_text=table) for table in beside
             ] or [Reference(name, None, text)]
 
 
@@ -248,7 +258,8 @@ def _prefix(field: str) -> str:
 def _qualified(text: Text) -> Reference:
     # Hive writes ``null`` for the name of a list of write ids that is of no table.
     database, dot, table = text.value.partition(":")[0].rpartition(".")
-    return Reference(database.rpartition(".")[2].lower(), table.lower(), text, qualified=bool(dot))
+    name = identifier(database.rpartition(".")[2])
+    return Reference(name, identifier(table), text, qualified=bool(dot))
 
 
 def _role(kind: type[Struct], field: str) -> str | None:

@@ -2,15 +2,24 @@
 
 Hive 4 dropped ``get_table`` and ``get_table_objects_by_name`` (HIVE-26537). Each is asked by its ``_req``
 method, whose answer holds the same structs: their bytes are taken over undecoded, so that nothing is lost.
+
+Hive 4 makes no ACID table for a client that does not say it can write one (``MetastoreDefaultTransformer``),
+and the requests of Hive 3.1 have no place for that. Where whoever runs the gateway says it for them, their
+tables are made by ``create_table_req``.
+
+Hive 4 cannot read the expressions by which Hive 2.3 and 3.1 ask for partitions: it closes the connection
+(``PartitionExpressionForMetastore``, since Kryo 5). All partitions are an answer that those clients
+understand where it is marked so, for they filter the rows anyway (``PartitionPruner``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_hive_federation.gateway.messages import (
+    BOOL,
     CALL,
     EXCEPTION,
     REPLY,
@@ -30,6 +39,9 @@ from airflow_hive_federation.metastore.struct import Struct
 from airflow_hive_federation.metastore.wire import from_bytes
 
 UNKNOWN_METHOD = 1
+IDENTIFIER = "hive-federation-gateway"
+BY_EXPRESSION = "get_partitions_by_expr"
+_WHOLE = "get_partitions_req"
 
 
 @dataclass(frozen=True)
@@ -70,6 +82,27 @@ SUBSTITUTES: dict[str, Substitute] = {
 }
 
 
+def _create_table(args: Any) -> types.CreateTableRequest:
+    """The request of any of the old methods; they have fields of it, by the same names but for these two."""
+    given = args.set_fields()
+    made = types.CreateTableRequest(
+        table=given.pop("tbl", None), envContext=given.pop("environment_context", None)
+    )
+    for name, value in given.items():
+        setattr(made, name, value)
+    return made
+
+
+#: Calls that make a table for clients that say nothing of what they can do.
+CREATES: dict[str, Substitute] = dict.fromkeys(
+    ("create_table", "create_table_with_constraints", "create_table_with_environment_context"),
+    Substitute("create_table_req", _create_table, 0),
+)
+
+
+_ALL = {**SUBSTITUTES, **CREATES}
+
+
 def is_unknown_method(answer: bytes) -> bool:
     """Whether an answer says that the server has no such method."""
     head = read_head(answer)
@@ -81,17 +114,21 @@ def is_unknown_method(answer: bytes) -> bool:
     )
 
 
-def substituted_call(method: str, message: bytes) -> tuple[str, bytes]:
+def substituted_call(method: str, message: bytes, capabilities: Sequence[str] = ()) -> tuple[str, bytes]:
     """Return the other call, and its method; its number is the same.
 
+    :param capabilities: what is said of a client that makes a table.
     :raises WireFormatError: the call's arguments cannot be read.
     """
     head = read_head(message)
-    substitute = SUBSTITUTES[method]
+    substitute = _ALL[method]
     arguments = from_bytes(message_types(method)[0], message[head.body :])
     kind = message_types(substitute.method)[0]
     (name,) = (field[1] for field in kind.thrift_spec.values())
-    body = encode(kind(**{name: substitute.request(arguments)}))
+    request = substitute.request(arguments)
+    if isinstance(request, types.CreateTableRequest):
+        request.processorCapabilities, request.processorIdentifier = list(capabilities), IDENTIFIER
+    body = encode(kind(**{name: request}))
     return substitute.method, head_bytes(substitute.method, CALL, head.sequence_id) + body
 
 
@@ -100,7 +137,7 @@ def substituted_answer(method: str, answer: bytes) -> bytes:
 
     :raises MalformedMessage: it is no answer to that call.
     """
-    head, substitute = read_head(answer), SUBSTITUTES[method]
+    head, substitute = read_head(answer), _ALL[method]
     begin = head_bytes(method, head.kind, head.sequence_id)
     if head.kind != REPLY:
         return begin + answer[head.body :]
@@ -117,6 +154,48 @@ def substituted_answer(method: str, answer: bytes) -> bytes:
             if inner.number == substitute.field:
                 body += field_bytes(0, inner.ttype, answer[inner.start : inner.end])
     return begin + body + bytes([STOP])
+
+
+def call_for_all_partitions(message: bytes) -> tuple[str, bytes] | None:
+    """Return the call that asks for all partitions instead of those of an expression, and its method.
+
+    :return: ``None`` where the caller wants a number of partitions at most: those could be wrong ones.
+    :raises WireFormatError: the call's arguments cannot be read.
+    """
+    head = read_head(message)
+    request = from_bytes(message_types(BY_EXPRESSION)[0], message[head.body :]).req  # type: ignore[attr-defined]
+    if request.maxParts is not None and request.maxParts >= 0:
+        return None
+    asked = types.PartitionsRequest(
+        catName=request.catName,
+        dbName=request.dbName,
+        tblName=request.tblName,
+        maxParts=-1,
+        validWriteIdList=request.validWriteIdList,
+        id=request.id,
+    )
+    body = encode(message_types(_WHOLE)[0](req=asked))
+    return _WHOLE, head_bytes(_WHOLE, CALL, head.sequence_id) + body
+
+
+def answer_with_all_partitions(answer: bytes) -> bytes | None:
+    """Turn the answer to :func:`call_for_all_partitions` into one that says the expression was not applied.
+
+    :return: ``None`` if it holds no partitions.
+    """
+    head = read_head(answer)
+    if head.kind != REPLY:
+        return None
+    for field in read_fields(answer, head.body):
+        if field.number:
+            return None
+        for inner in read_fields(answer, field.start):
+            if inner.number == 1:
+                partitions = field_bytes(1, inner.ttype, answer[inner.start : inner.end])
+                value = partitions + field_bytes(2, BOOL, b"\1") + bytes([STOP])
+                begin = head_bytes(BY_EXPRESSION, REPLY, head.sequence_id)
+                return begin + field_bytes(0, STRUCT, value) + bytes([STOP])
+    return None
 
 
 def _fault_number(method: str, other: str, number: int) -> int:

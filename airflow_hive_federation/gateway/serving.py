@@ -6,7 +6,6 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
 from types import FrameType
@@ -17,11 +16,16 @@ from airflow_hive_federation.gateway.config import GatewayConfig, Resolve
 from airflow_hive_federation.gateway.dispatch import Gateway, access_log
 from airflow_hive_federation.gateway.federation.target import Federation
 from airflow_hive_federation.gateway.handler import Handler
+from airflow_hive_federation.gateway.health import Health
 from airflow_hive_federation.gateway.metrics import Metrics, MetricsServer
-from airflow_hive_federation.gateway.sections import read_section
+from airflow_hive_federation.gateway.properties import GrpcSection
 from airflow_hive_federation.gateway.thrift_front import ThriftFront
 
 log = logging.getLogger(__name__)
+
+#: Seconds that a thread may go on while others wait for the interpreter; Python's own 5 ms would be what one
+#: long message adds to everybody's calls.
+_SWITCH_S = 0.001
 
 
 class Front(Protocol):
@@ -43,9 +47,12 @@ class Serving:
     target: Any
     fronts: list[Front]
     metrics: MetricsServer | None
+    health: Health | None = None
 
     def stop(self) -> None:
         """Drain all fronts at once, then close what is behind them."""
+        if self.health is not None:
+            self.health.stop()
         threads = [threading.Thread(target=front.stop) for front in self.fronts]
         for thread in threads:
             thread.start()
@@ -54,6 +61,12 @@ class Serving:
         if self.metrics is not None:
             self.metrics.close()
         self.target.close()
+
+    def tell_health(self, name: str, up: bool) -> None:
+        """Tell the fronts whether a metastore answers."""
+        for front in self.fronts:
+            if isinstance(front, _GrpcFront):
+                front.tell_health(name, up)
 
 
 def start(config: GatewayConfig, resolve: Resolve, *, worker: int | None = None) -> Serving:
@@ -74,10 +87,11 @@ def start(config: GatewayConfig, resolve: Resolve, *, worker: int | None = None)
             serving.fronts.append(ThriftFront(handler, settings).start())
         if config.grpc is not None:
             serving.fronts.append(_grpc_front(handler, config.grpc, shared=worker is not None))
+        serving.health = Health(target.upstreams, config.health, serving.tell_health).start()
         _measure(metrics, serving)
         if config.metrics is not None:
             port = config.metrics.port and config.metrics.port + (worker or 0)
-            serving.metrics = _metrics_server(metrics, config.metrics.host, port)
+            serving.metrics = _metrics_server(metrics, config.metrics.host, port, worker is not None)
     except BaseException:
         serving.stop()
         raise
@@ -90,6 +104,7 @@ def run_until_told(serving: Serving, *, parent: bool = False) -> None:
     :param parent: end, too, when standard input ends, which a parent process holds open.
     """
     told = threading.Event()
+    sys.setswitchinterval(_SWITCH_S)
 
     def tell(_number: int, _frame: FrameType | None) -> None:
         told.set()
@@ -120,20 +135,23 @@ class _GrpcFront:
     def stop(self, drain_timeout_s: float | None = None) -> object:
         return self.server.stop(drain_timeout_s)
 
+    def tell_health(self, name: str, up: bool) -> None:
+        # A class of somebody's own need not know it.
+        if callable(told := getattr(self.server, "set_health", None)):
+            told(name, up)
 
-def _grpc_front(handler: Handler, section: Mapping[str, Any], *, shared: bool) -> Front:
+
+def _grpc_front(handler: Handler, section: GrpcSection, *, shared: bool) -> Front:
     try:
         server = import_module("airflow_hive_federation.gateway.grpc.server")
-        settings = import_module("airflow_hive_federation.gateway.grpc.settings")
         services = _services(handler)
     except ImportError as error:
         raise ConfigurationError(
             f"The gRPC front cannot be started: {error}.",
             remedy="pip install 'airflow-hive-federation[grpc]', or take [grpc] out of the file.",
         ) from error
-    read = read_section(settings.GrpcFrontSettings, "grpc", section)
-    read = replace(read, reuse_port=shared or read.reuse_port)
-    front = server.GrpcFront(handler, read, services)
+    read = replace(section.settings, reuse_port=shared or section.settings.reuse_port)
+    front = server.server_class(section.server_class)(handler, read, services)
     front.start()
     host = f"[{read.host}]" if ":" in read.host else read.host
     return _GrpcFront(front, f"grpc{'' if read.tls is None else '+tls'}://{host}:{front.port}")
@@ -155,18 +173,22 @@ def _measure(metrics: Metrics, serving: Serving) -> None:
     def upstream() -> dict[str, float]:
         return {one.name: one.open_connections for one in serving.target.upstreams}
 
+    def up() -> dict[str, float]:
+        return {} if serving.health is None else serving.health.states()
+
     def missing() -> dict[str, float]:
         return dict(serving.target.missing.counts) if isinstance(serving.target, Federation) else {}
 
     metrics.gauge("missing_parts_total", "Parts left out of lists.", "upstream", missing, total=True)
     metrics.gauge("client_connections", "Clients connected.", "front", clients)
     metrics.gauge("refused_connections_total", "Clients refused at the limit.", "front", refused, total=True)
+    metrics.gauge("upstream_up", "Whether metastores answer.", "upstream", up)
     metrics.gauge("upstream_connections", "Connections to metastores.", "upstream", upstream)
 
 
-def _metrics_server(metrics: Metrics, host: str, port: int) -> MetricsServer:
+def _metrics_server(metrics: Metrics, host: str, port: int, reserved: bool) -> MetricsServer:
     try:
-        return MetricsServer(metrics, host, port)
+        return MetricsServer(metrics, host, port, reserved=reserved)
     except OSError as error:
         raise ConfigurationError(
             f"Metrics cannot be served at {host}:{port}: {error}", remedy="Give a free port."

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 import threading
+from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.gateway.certificates import subject_of
-from airflow_hive_federation.gateway.handler import Caller, Deadline, Handler, Status, refusal, refused
+from airflow_hive_federation.gateway.handler import (
+    Caller,
+    Cancellation,
+    Deadline,
+    Handler,
+    Status,
+    refusal,
+    refused,
+)
+from airflow_hive_federation.gateway.hangups import Hangups
 from airflow_hive_federation.gateway.messages import CALL, ONEWAY, REPLY, Head, MessageReader, head_bytes
 from airflow_hive_federation.gateway.upstream import ClientGone
 from airflow_hive_federation.metastore.connection import message_types
@@ -20,6 +31,8 @@ from airflow_hive_federation.metastore.wire import WireFormatError, from_bytes
 
 if TYPE_CHECKING:
     from airflow_hive_federation.gateway.thrift_front import ThriftSettings
+
+log = logging.getLogger(__name__)
 
 _FRAME_HEAD = 4
 _VERSION_BIT = 0x80
@@ -33,12 +46,21 @@ class ThriftConnection:
     """A client's connection; :meth:`serve` runs in a thread of its own.
 
     :param believed: the name that ``set_ugi`` gives is believed.
+    :param hangups: cancels the call under way if the client leaves.
     """
 
     def __init__(
-        self, handler: Handler, settings: ThriftSettings, sock: socket.socket, peer: str, believed: bool
+        self,
+        handler: Handler,
+        settings: ThriftSettings,
+        sock: socket.socket,
+        peer: str,
+        *,
+        believed: bool,
+        hangups: Hangups,
     ) -> None:
         self.peer = peer
+        self._hangups = hangups
         self._handler = handler
         self._settings = settings
         self._sock = sock
@@ -46,6 +68,8 @@ class ThriftConnection:
         self._caller = Caller(peer=peer)
         self._lock = threading.Lock()
         self._draining = False
+        self._busy = False
+        self._passed = False
         self._framed = False
         self._deadline = Deadline(settings.handshake_timeout_s)
         self._reader = MessageReader(self._receive, max_bytes=settings.max_request_bytes)
@@ -72,11 +96,34 @@ class ThriftConnection:
                 # Where the message ends is unknown: this is the last answer.
                 self._refuse_malformed(error)
                 return
-            self._answer(head, message)
+            with self._lock:
+                self._busy = True
+                # Draining that began before has ended this side's reading: that looks like a client who left.
+                readable = not self._draining
+            self._passed = False
+            try:
+                self._answer(head, message, watched=readable)
+            except (OSError, Gone):
+                raise
+            except Exception as error:  # noqa: BLE001 - the edge: the client gets no text of a defect
+                self._end_with_defect(head, error)
+            with self._lock:
+                self._busy = False
+
+    def _end_with_defect(self, head: Head, error: Exception) -> NoReturn:
+        log.error("a call failed for a reason that is no refusal", exc_info=error)
+        if not self._passed:
+            # Its text is for the log: it may hold what is not for clients.
+            fault = refused(Status.OUTCOME_UNKNOWN, "The gateway failed; its log says why.")
+            self._send(refusal(head.method, head.sequence_id, fault))
+        raise Gone("a call failed") from error
 
     def drain(self) -> None:
         """Let the call under way be the last one; a client that waits is let go now."""
-        self._draining = True
+        with self._lock:
+            self._draining = True
+            if self._busy:
+                return
         self._shutdown(socket.SHUT_RD)
 
     def interrupt(self) -> None:
@@ -130,7 +177,7 @@ class ThriftConnection:
             raise MalformedMessage(f"a frame of {size} bytes holds a message of {len(message)}")
         return head, message
 
-    def _answer(self, head: Head, message: bytes) -> None:
+    def _answer(self, head: Head, message: bytes, *, watched: bool) -> None:
         if head.kind == ONEWAY:
             # Only fb303's shutdown is one; nobody waits for an answer.
             return
@@ -139,21 +186,27 @@ class ThriftConnection:
         if head.method == "set_ugi":
             self._send(self._greet(head, message))
             return
-        deadline = Deadline(self._settings.call_timeout_s)
-        if self._framed:
-            self._send(self._handler.answer(head.method, message, self._caller, deadline))
-            return
-        passed = False
+        deadline, cancellation = Deadline(self._settings.call_timeout_s), Cancellation()
+        with self._hangups.watching(self._sock, cancellation) if watched else nullcontext():
+            if self._framed:
+                caller = self._caller
+                self._send(
+                    self._handler.answer(head.method, message, caller, deadline, cancellation=cancellation)
+                )
+            else:
+                self._relay(head, message, deadline, cancellation)
+
+    def _relay(self, head: Head, message: bytes, deadline: Deadline, cancellation: Cancellation) -> None:
 
         def emit(piece: bytes) -> None:
-            nonlocal passed
-            passed = True
             self._send(piece, deadline)
 
         try:
-            self._handler.relay(head.method, message, self._caller, deadline, emit=emit)
+            self._handler.relay(
+                head.method, message, self._caller, deadline, emit=emit, cancellation=cancellation
+            )
         except HiveFederationError as error:
-            if passed:
+            if self._passed:
                 raise Gone(f"half an answer was sent: {error}") from error
             self._send(refusal(head.method, head.sequence_id, error))
         except ClientGone as error:
@@ -177,6 +230,7 @@ class ThriftConnection:
         self._send(refusal("", 0, fault))
 
     def _send(self, data: bytes, deadline: Deadline | None = None) -> None:
+        self._passed = True
         if self._framed:
             data = len(data).to_bytes(_FRAME_HEAD, "big") + data
         patience = self._settings.write_timeout_s

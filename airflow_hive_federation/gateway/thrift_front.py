@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.certificates import Certificates, ServerTls, check_exposure, is_loopback
 from airflow_hive_federation.gateway.handler import Handler
+from airflow_hive_federation.gateway.hangups import Hangups
 from airflow_hive_federation.gateway.thrift_connection import Gone, ThriftConnection
 
 log = logging.getLogger(__name__)
@@ -75,6 +76,7 @@ class ThriftFront:
         self._stopping = False
         self.refused = 0
         self._listener = _listen(settings)
+        self._hangups = Hangups()
         self._thread = threading.Thread(target=self._accept, name="thrift-front", daemon=True)
 
     @property
@@ -120,6 +122,8 @@ class ThriftFront:
             rest = list(self._connections)
         for connection in rest:
             connection.interrupt()
+        # Those that were broken just now are still noticed: their calls are cancelled.
+        self._hangups.close()
         if self._thread.is_alive():
             self._thread.join(5)
         return drained
@@ -148,7 +152,14 @@ class ThriftFront:
                         "%s connections were refused: %s are open", self.refused, len(self._connections)
                     )
                 return
-            connection = ThriftConnection(self._handler, self.settings, sock, peer, self._believes(peer))
+            connection = ThriftConnection(
+                self._handler,
+                self.settings,
+                sock,
+                peer,
+                believed=self._believes(peer),
+                hangups=self._hangups,
+            )
             self._connections.add(connection)
         try:
             threading.Thread(

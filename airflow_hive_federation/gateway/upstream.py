@@ -30,13 +30,14 @@ class _Link:
 
     identity: Identity
     connection: Connection
+    max_answer_bytes: int
     reader: MessageReader = field(init=False)
     fresh: bool = True
     idle_since: float = 0.0
     deadline: Deadline = field(init=False)
 
     def __post_init__(self) -> None:
-        self.reader = MessageReader(self._receive)
+        self.reader = MessageReader(self._receive, max_bytes=self.max_answer_bytes)
 
     def _receive(self, size: int) -> bytes:
         return self.connection.channel.receive(size, self.deadline)
@@ -105,7 +106,7 @@ class Upstream:
         head = read_head(message)
         passing = _Passing(emit)
         for attempt in range(len(self._endpoints) + 1):
-            link = self._lend(self.identity_of(caller), method, deadline)
+            link = self._lend(self.identity_of(caller), method, deadline, cancellation)
             if cancellation is not None:
                 channel = link.connection.channel
                 cancellation.on_cancel(getattr(channel, "interrupt", channel.close))
@@ -166,12 +167,16 @@ class Upstream:
         if passing.emit is not None:
             link.reader.relay(passing, check)
             return b""
-        answer, data = link.reader.message(self.settings.max_answer_bytes)
+        answer, data = link.reader.message()
         check(answer)
         return data
 
-    def _lend(self, identity: Identity, method: str, deadline: Deadline) -> _Link:
+    def _lend(
+        self, identity: Identity, method: str, deadline: Deadline, cancellation: Cancellation | None
+    ) -> _Link:
         stale: list[_Link] = []
+        if cancellation is not None:
+            cancellation.on_cancel(self._wake)
         try:
             with self._changed:
                 while True:
@@ -181,11 +186,12 @@ class Upstream:
                         self._open += 1
                         break
                     self._wait(method, deadline)
+                    _check_cancelled(method, cancellation)
         finally:
             for old in stale:
                 old.connection.close()
         try:
-            return _Link(identity, self._connect(identity, deadline))
+            return _Link(identity, self._connect(identity, deadline), self.settings.max_answer_bytes)
         except BaseException:
             self._closed_one()
             raise
@@ -235,6 +241,10 @@ class Upstream:
             remedy="Start the metastore, or correct the upstream's URIs and authentication.",
             upstream=self.name,
         )
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
 
     def _give_back(self, link: _Link) -> None:
         link.idle_since = time.monotonic()
@@ -314,7 +324,7 @@ class ClientGone(Exception):  # noqa: N818 - internal signal of the fronts
     """The client cannot be sent to: the upstream is not at fault."""
 
 
-def _check_cancelled(method: str, cancellation: Cancellation | None, error: Exception) -> None:
+def _check_cancelled(method: str, cancellation: Cancellation | None, error: Exception | None = None) -> None:
     if cancellation is not None and cancellation.cancelled:
         raise refused(
             Status.CANCELLED,

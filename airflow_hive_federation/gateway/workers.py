@@ -7,10 +7,12 @@ import logging
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Sequence
 from types import FrameType
+from typing import TextIO
 
 from airflow_hive_federation.errors import ConfigurationError
 
@@ -19,6 +21,8 @@ log = logging.getLogger(__name__)
 #: Seconds that a worker has to live, lest its next start is put off.
 _SHORT_LIFE_S = 5.0
 _LOOK_S = 0.5
+#: Rows of free ports that are looked for, and the last port there is.
+_ATTEMPTS, _LAST_PORT = 50, 65535
 
 
 def reserve_port(host: str, port: int) -> tuple[socket.socket, int]:
@@ -40,16 +44,49 @@ def reserve_port(host: str, port: int) -> tuple[socket.socket, int]:
     return holder, int(holder.getsockname()[1])
 
 
+def reserve_ports(host: str, port: int, count: int) -> tuple[list[socket.socket], int]:
+    """Hold ports that follow each other, one for each process, without listening at them.
+
+    :param port: the first one; 0 takes the first of as many free ones.
+    :return: the sockets to keep open, and the first port.
+    :raises ConfigurationError: one is taken; for port 0, none of the rows that were tried is free.
+    """
+    for attempt in range(1 if port else _ATTEMPTS):
+        holder, first = reserve_port(host, port)
+        holders = [holder]
+        try:
+            for place in range(1, count):
+                if first + place > _LAST_PORT:
+                    raise ConfigurationError(f"There is no port {first + place}.", remedy="Give a lower one.")
+                holders.append(reserve_port(host, first + place)[0])
+        except ConfigurationError:
+            for one in holders:
+                one.close()
+            if port or attempt == _ATTEMPTS - 1:
+                raise
+        else:
+            return holders, first
+    raise AssertionError("unreachable")
+
+
 class Workers:
     """Processes that each run one command until they are stopped; one that dies is started again.
 
+    A line that all of them print at their start is printed once, when the last one has printed it.
+
     :param commands: command line of each process; it ends when its standard input ends.
     :param stop_timeout_s: seconds a process is given to drain before it is killed.
+    :param out: where lines are printed; ``None`` is standard output.
     """
 
-    def __init__(self, commands: Sequence[Sequence[str]], *, stop_timeout_s: float = 60.0) -> None:
+    def __init__(
+        self, commands: Sequence[Sequence[str]], *, stop_timeout_s: float = 60.0, out: TextIO | None = None
+    ) -> None:
         self._commands = commands
         self._stop_timeout_s = stop_timeout_s
+        self._out = out or sys.stdout
+        self._lines: dict[str, set[int]] = {}
+        self._printing = threading.Lock()
         self._told = threading.Event()
         self._processes: list[subprocess.Popen[bytes]] = []
         self._born: list[float] = []
@@ -58,8 +95,8 @@ class Workers:
         """Run the processes until ``SIGTERM`` or ``SIGINT``; return 0, or 1 if one cannot be started."""
         before = {one: signal.signal(one, self._tell) for one in (signal.SIGTERM, signal.SIGINT)}
         try:
-            for command in self._commands:
-                self._processes.append(_start(command))
+            for place in range(len(self._commands)):
+                self._processes.append(self._start(place))
                 self._born.append(time.monotonic())
             return self._watch()
         finally:
@@ -79,7 +116,7 @@ class Workers:
                     log.error("worker %s ended with status %s at its start", place, code)
                     return 1
                 log.warning("worker %s ended with status %s and is started again", place, code)
-                self._processes[place] = _start(self._commands[place])
+                self._processes[place] = self._start(place)
                 self._born[place] = time.monotonic()
         return 0
 
@@ -96,7 +133,20 @@ class Workers:
                 process.kill()
                 process.wait()
 
+    def _start(self, place: int) -> subprocess.Popen[bytes]:
+        # Its standard input is open for as long as this process lives, whatever ends it.
+        process = subprocess.Popen(self._commands[place], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        threading.Thread(target=self._pass_on, args=(place, process), daemon=True).start()
+        return process
 
-def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
-    # Its standard input is open for as long as this process lives, whatever ends it.
-    return subprocess.Popen(command, stdin=subprocess.PIPE)
+    def _pass_on(self, place: int, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        with process.stdout as lines:
+            for raw in lines:
+                line = raw.decode(errors="replace")
+                with self._printing:
+                    seen = self._lines.setdefault(line, set())
+                    complete = len(seen) < len(self._commands)
+                    seen.add(place)
+                    if complete and len(seen) == len(self._commands):
+                        print(line, end="", file=self._out, flush=True)

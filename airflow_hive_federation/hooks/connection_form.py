@@ -70,6 +70,12 @@ CONNECTION_TYPE: dict[str, Any] = {
             "Connect timeout", "Seconds to connect to one server (10)", "number", minimum=0
         ),
         "call_timeout_s": _field("Call timeout", "Seconds one call may take (600)", "number", minimum=0),
+        "max_answer_bytes": _field(
+            "Longest answer",
+            "Bytes of an answer that are accepted (268435456, which is 256 MiB); a longer one is an error",
+            "number",
+            minimum=1,
+        ),
         "tls_ca_file": _field("TLS authorities", "PEM file of the authorities to trust"),
         "tls_cert_file": _field("TLS client certificate", "PEM file, where the server asks for one"),
         "tls_key_file": _field("TLS client key", "PEM file, where the key is not beside the certificate"),

@@ -36,6 +36,7 @@ EXTRAS = frozenset(
         "catalog",
         "connect_timeout_s",
         "call_timeout_s",
+        "max_answer_bytes",
         "tls_ca_file",
         "tls_cert_file",
         "tls_key_file",
@@ -166,6 +167,8 @@ def settings_from_connection(connection: Any) -> MetastoreSettings:
         for name in ("connect_timeout_s", "call_timeout_s")
         if name in extras
     }
+    if "max_answer_bytes" in extras:
+        optional["max_answer_bytes"] = _bytes(connection, extras["max_answer_bytes"])
     tls = {
         name: extras[f"tls_{name}"]
         for name in ("ca_file", "cert_file", "key_file", "key_password")
@@ -323,6 +326,18 @@ def _seconds(connection: Any, name: str, value: Any) -> float:
             remedy="Give seconds.",
             conn_id=connection.conn_id,
         ) from None
+
+
+def _bytes(connection: Any, value: Any) -> int:
+    text = str(value).strip().removesuffix(".0")
+    if not text.isdecimal():
+        raise ConfigurationError(
+            f"Connection {connection.conn_id!r}: the extra 'max_answer_bytes' is {value!r}, "
+            "which is no number of bytes.",
+            remedy="Give a whole number above 0: 536870912 for 512 MiB.",
+            conn_id=connection.conn_id,
+        )
+    return int(text)
 
 
 def _json_object(connection: Any, name: str, value: Any) -> dict[str, Any]:

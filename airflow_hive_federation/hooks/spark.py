@@ -262,7 +262,8 @@ def spark_environment(
 
     Added where missing: the folder of this Python's scripts at the end of PATH (that is where pip puts
     spark-submit, and a service's PATH often lacks it); this Python for a driver in client mode, and on local
-    masters for tasks too; a Java that Spark runs on; for local masters the loopback address.
+    masters for tasks too; a Java that Spark runs on; for local masters the loopback address. Left out:
+    connections, variables and settings of Airflow, which no job asks for.
 
     :param environ: the environment of this process.
     :param extra: wins over everything else here.
@@ -271,10 +272,11 @@ def spark_environment(
     :raises JavaNotFoundError: there is no Java for a local master.
     :raises ConfigurationError: the installed pyspark is mixed of two versions.
     """
+    from airflow_hive_federation.embedded.environment import without_secrets
     from airflow_hive_federation.spark.job import OPTIONS_VARIABLE
 
     scripts = str(Path(sys.executable).parent)
-    made = {**environ, **extra}
+    made = {**without_secrets(environ), **extra}
     made["PATH"] = os.pathsep.join([*filter(None, [made.get("PATH")]), scripts])
     made.setdefault("PYSPARK_DRIVER_PYTHON", made.get("PYSPARK_PYTHON", sys.executable))
     if local:
@@ -343,5 +345,7 @@ def _copy_bounds(policy: ReplicationPolicy) -> list[str]:
         "--max-tasks": policy.max_load_tasks,
         "--preserve": policy.preserve,
     }
+    roots = [part for root in policy.sources.roots for part in ("--source-root", root)]
     leniently = [] if policy.preserve_strictly else ["--preserve-leniently"]
-    return [part for name, bound in bounds.items() if bound for part in (name, str(bound))] + leniently
+    given = [part for name, bound in bounds.items() if bound for part in (name, str(bound))]
+    return [*given, *leniently, *roots]

@@ -257,6 +257,8 @@ class _LocalStore:
             if self._is_visible:
                 with self._path.open("r+b") as file:
                     file.truncate(length)
+                    # The side file goes in the end: then the last bytes on the disk have to be a tail.
+                    durable.sync_open_file(file)
             else:
                 self._hidden.unlink(missing_ok=True)
 

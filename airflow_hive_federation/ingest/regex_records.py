@@ -17,6 +17,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from airflow_hive_federation.embedded.environment import without_secrets
 from airflow_hive_federation.ingest import regex_child
 from airflow_hive_federation.ingest.columns import BadRecord
 from airflow_hive_federation.ingest.errors import InvalidColumn, InvalidConnection, StreamingIOFailure
@@ -114,6 +115,7 @@ class StrictRegexWriter(AbstractRecordWriter):
         try:
             done = subprocess.run(
                 [sys.executable, "-I", "-S", "-X", "utf8", "-c", inspect.getsource(regex_child)],
+                env=without_secrets(),
                 input=json.dumps(asked).encode(),
                 capture_output=True,
                 check=True,

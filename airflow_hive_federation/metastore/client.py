@@ -17,12 +17,12 @@ from airflow_hive_federation.errors import (
     MetastoreUnreachableError,
     OutcomeUnknownError,
 )
+from airflow_hive_federation.metastore.calls.base import S
 from airflow_hive_federation.metastore.calls.partitions import PartitionCalls
 from airflow_hive_federation.metastore.calls.transactions import TransactionCalls
 from airflow_hive_federation.metastore.compat import FALLBACKS, is_too_old
 from airflow_hive_federation.metastore.connection import Connection
-from airflow_hive_federation.metastore.grpc_streams import PARTITIONS, NotStreamed, stream_partitions
-from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.grpc_streams import NotStreamed, read_stream
 from airflow_hive_federation.metastore.idl.service import METHODS
 from airflow_hive_federation.metastore.plugins import load_class
 from airflow_hive_federation.metastore.retry import is_idempotent
@@ -132,16 +132,19 @@ class MetastoreClient(PartitionCalls, TransactionCalls):
     ) -> None:
         self.close()
 
-    def _streamed_partitions(self, database: str, table: str) -> Iterator[types.Partition]:
-        """See :meth:`.PartitionCalls._streamed_partitions`."""
-        if PARTITIONS in self._unsupported:
+    def _streamed(
+        self, path: str, kind: type[S], query: bytes, *, timeout_s: float | None = None
+    ) -> Iterator[S]:
+        """See :meth:`.Calls._streamed`."""
+        if path in self._unsupported:
             raise NotStreamed("the server offers no streams", offered=False)
-        channel, deadline = self._connected().channel, Deadline(self.settings.call_timeout_s)
+        seconds = self.settings.call_timeout_s
+        deadline = Deadline(seconds if timeout_s is None else min(seconds, timeout_s))
         try:
-            yield from stream_partitions(channel, deadline, self.settings.catalog, database, table)
+            yield from read_stream(self._connected().channel, path, kind, query, deadline)
         except NotStreamed as error:
             if not error.offered:
-                self._unsupported.add(PARTITIONS)
+                self._unsupported.add(path)
             raise
 
     def _call(self, method: str, args: tuple[Any, ...]) -> Any:

@@ -7,12 +7,18 @@ from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore.idl.service import METHODS
-from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage, MessageTooLong
 from airflow_hive_federation.metastore.protocol import decode_reply, encode_call
 from airflow_hive_federation.metastore.sasl import SaslChannel
 from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings
 from airflow_hive_federation.metastore.struct import Fault, Struct
-from airflow_hive_federation.metastore.transport import Channel, Deadline, ForeignProtocol, open_channel
+from airflow_hive_federation.metastore.transport import (
+    BOUND,
+    Channel,
+    Deadline,
+    ForeignProtocol,
+    open_channel,
+)
 
 #: The number of a method's result among the fields of its answer.
 _RESULT = 0
@@ -63,6 +69,8 @@ class Connection:
                 max_bytes=self._max_answer_bytes,
             )
             return _outcome(method, answer, self.channel)
+        except MessageTooLong as error:
+            raise ForeignProtocol(f"{error} ({BOUND})") from error
         except MalformedMessage as error:
             raise ForeignProtocol(str(error)) from error
 

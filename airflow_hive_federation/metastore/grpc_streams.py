@@ -1,4 +1,4 @@
-"""Lists of partitions and tables as streams, where a gateway offers them; grpcio is not imported.
+"""Partitions, tables and events as streams, where a gateway offers them; grpcio is not imported.
 
 The gateway's pieces hold Thrift structs, so that the client decodes them as it decodes answers, and the query
 is a message so small that it is written by hand.
@@ -6,11 +6,10 @@ is a message so small that it is written by hand.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from airflow_hive_federation.errors import MetastoreAuthenticationError, MetastoreServerError
-from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.struct import Struct
 from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol
@@ -20,10 +19,15 @@ S = TypeVar("S", bound=Struct)
 
 SERVICE = "hive_federation.metastore.v1.HiveMetastoreStreams"
 PARTITIONS = f"/{SERVICE}/stream_partitions"
+TABLES = f"/{SERVICE}/stream_tables"
+EVENTS = f"/{SERVICE}/stream_events"
+FOLLOW = f"/{SERVICE}/follow_events"
 #: Number of the field of a piece that holds Thrift structs.
 THRIFT_NUMBER = 15
 #: ``as_thrift`` of each query.
 _AS_THRIFT = 7
+#: ``skip_gaps`` of a query of events: calls skip them, too.
+_SKIP_GAPS = 4
 _LENGTH_DELIMITED = 2
 
 
@@ -35,20 +39,19 @@ class NotStreamed(Exception):  # noqa: N818 - internal signal, never seen by cal
         self.offered = offered
 
 
-def stream_partitions(
-    channel: Any, deadline: Deadline, catalog: str, database: str, table: str
-) -> Iterator[types.Partition]:
-    """Yield all partitions of a table as they come.
+def read_stream(channel: Any, path: str, kind: type[S], query: bytes, deadline: Deadline) -> Iterator[S]:
+    """Yield the structs of a stream as they come.
 
     :param channel: a channel of a client, of whatever kind.
+    :param path: one of this module's.
     :param deadline: end of the whole stream.
-    :raises NotStreamed: before the first partition or after any.
+    :raises NotStreamed: before the first struct or after any.
     """
     if (stream := getattr(channel, "stream", None)) is None:
         raise NotStreamed("this is no channel to a gateway", offered=False)
     try:
-        for piece in stream(PARTITIONS, partitions_query(catalog, database, table), deadline):
-            yield from structs(types.Partition, piece)
+        for piece in stream(path, query, deadline):
+            yield from structs(kind, piece)
     except ForeignProtocol as error:
         raise NotStreamed(error, offered=False) from error
     except (OSError, MetastoreAuthenticationError, MetastoreServerError) as error:
@@ -63,6 +66,19 @@ def partitions_query(catalog: str, database: str, table: str) -> bytes:
     return b"".join(length_delimited(number, text.encode()) for number, text in texts) + number_field(
         _AS_THRIFT, 1
     )
+
+
+def tables_query(catalog: str, database: str, names: Sequence[str]) -> bytes:
+    """Return a ``TablesQuery`` for tables by their names; without any, for all tables of a database."""
+    texts = ((1, catalog), (2, database), *((4, name) for name in names))
+    return b"".join(length_delimited(number, text.encode()) for number, text in texts) + number_field(
+        _AS_THRIFT, 1
+    )
+
+
+def events_query(after: int) -> bytes:
+    """Return an ``EventsQuery`` for the events after one."""
+    return number_field(1, after) + number_field(_SKIP_GAPS, 1) + number_field(_AS_THRIFT, 1)
 
 
 def structs(kind: type[S], piece: bytes) -> Iterator[S]:

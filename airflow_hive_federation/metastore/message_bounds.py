@@ -50,6 +50,10 @@ class MalformedMessage(Exception):  # noqa: N818 - internal signal, never seen b
     """The bytes are no Thrift message, or one that breaks a bound."""
 
 
+class MessageTooLong(MalformedMessage):
+    """The message has more bytes than are accepted."""
+
+
 class Message:
     """The bytes of one message, read from a source as far as they are needed.
 
@@ -69,7 +73,7 @@ class Message:
         :raises MalformedMessage: if a message of that length is not accepted.
         """
         if size > self._max_bytes:
-            raise MalformedMessage(f"it is longer than {self._max_bytes} bytes, the most that is accepted")
+            raise MessageTooLong(f"it is longer than {self._max_bytes} bytes, the most that is accepted")
         buffer = self.buffer
         while len(buffer) < size:
             buffer += self._source.read(_CHUNK_BYTES)
@@ -133,8 +137,10 @@ class Message:
     def _size(self, position: int) -> int:
         size = self.i32(position)
         # No value takes less than a byte.
-        if not 0 <= size <= self._max_bytes:
+        if size < 0:
             raise MalformedMessage(f"a length of {size} at byte {position}")
+        if size > self._max_bytes:
+            raise MessageTooLong(f"a length of {size} at byte {position}, and {self._max_bytes} are accepted")
         return size
 
     def _struct(self, position: int, spec: Spec, depth: int) -> int:

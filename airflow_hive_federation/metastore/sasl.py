@@ -26,6 +26,10 @@ _LENGTH = struct.Struct("!I")
 #: Of the negotiation, before anybody has shown who they are. Tickets of users in hundreds of groups take
 #: 64 kB; Hive itself accepts 100 MB (``TSaslTransport.MAX_MESSAGE_SIZE``).
 _LONGEST_MESSAGE = 1 << 20
+#: Messages of the server in a negotiation; Kerberos takes three.
+_MOST_MESSAGES = 32
+#: Characters of a refusal that are repeated.
+_SHOWN_CHARACTERS = 500
 #: Of what is wrapped at once, at the most; the server may ask for less.
 _PIECE = 1 << 20
 
@@ -52,6 +56,9 @@ class Mechanism(Protocol):
 
         :raises MetastoreAuthenticationError: if that is impossible.
         """
+
+    def shown(self, text: str) -> str:
+        """Hide secrets of ours in what the server says."""
 
     def wrap(self, data: bytes) -> list[bytes]:
         """Turn bytes into frames."""
@@ -133,6 +140,7 @@ class SaslChannel:
 
     def _negotiate(self, deadline: Deadline) -> None:
         mechanism = self._mechanism
+        self._heard = 0
         first = mechanism.step(b"")
         self._say(_Status.START, mechanism.name.encode(), deadline)
         self._say(self._done(), first, deadline)
@@ -155,16 +163,24 @@ class SaslChannel:
         number, length = _MESSAGE.unpack(self._read(_MESSAGE.size, deadline))
         if number not in set(_Status) or length > _LONGEST_MESSAGE:
             raise ForeignProtocol("what it answers is not SASL")
+        self._heard += 1
+        if self._heard > _MOST_MESSAGES:
+            raise ForeignProtocol(f"its authentication takes more than {_MOST_MESSAGES} messages")
         status, payload = _Status(number), self._read(length, deadline)
         if status in {_Status.BAD, _Status.ERROR}:
             raise MetastoreAuthenticationError(
-                f"{self._endpoint} refuses {self._mechanism.name} authentication: "
-                f"{payload.decode(errors='replace')}",
+                f"{self._endpoint} refuses {self._mechanism.name} authentication: {self._shown(payload)}",
                 remedy="Check the user and password, or the principals and the keytab; the server's log says "
                 "more.",
                 uri=str(self._endpoint),
             )
         return status, payload
+
+    def _shown(self, payload: bytes) -> str:
+        """What a server says, as a line for a log: it may say anything, and repeat what it was sent."""
+        text = self._mechanism.shown(payload.decode(errors="replace"))
+        shown = "".join(one if one.isprintable() else " " for one in text[:_SHOWN_CHARACTERS])
+        return shown if len(text) <= _SHOWN_CHARACTERS else f"{shown}…"
 
     def _read(self, size: int, deadline: Deadline) -> bytes:
         parts = bytearray()
@@ -185,6 +201,9 @@ class _Plain:
     def step(self, challenge: bytes) -> bytes:  # noqa: ARG002 - there is one answer to whatever is asked
         self.complete = True
         return b"\0".join([b"", self._settings.user.encode(), self._settings.password.encode()])
+
+    def shown(self, text: str) -> str:
+        return text.replace(self._settings.password, "***") if self._settings.password else text
 
     def wrap(self, data: bytes) -> list[bytes]:
         return [data]
@@ -241,6 +260,9 @@ class _Kerberos:
             return self._agreed(self._context.unwrap(challenge).message)
         except self._errors as error:
             self._fail(error)
+
+    def shown(self, text: str) -> str:
+        return text
 
     def wrap(self, data: bytes) -> list[bytes]:
         if self._layer == self._NOTHING:

@@ -24,6 +24,10 @@ USER_HEADER = (
 )
 
 
+#: Tells who finds an answer too long for its bound where the bound is set.
+BOUND = "max_answer_bytes of the connection or the settings may allow more"
+
+
 class ForeignProtocol(Exception):  # noqa: N818 - internal signal, never seen by callers
     """The peer answered, but not as a metastore does."""
 
@@ -215,7 +219,7 @@ class HttpChannel:
         except http.client.HTTPException as error:
             raise ForeignProtocol(f"no HTTP answer: {error!r}") from error
         if len(body) > self._max_answer_bytes:
-            raise ForeignProtocol(f"its answer is longer than {self._max_answer_bytes} bytes")
+            raise ForeignProtocol(f"its answer is longer than {self._max_answer_bytes} bytes ({BOUND})")
         if answer.status != http.HTTPStatus.OK or not body:
             raise ForeignProtocol(f"HTTP {answer.status} {answer.reason} for {self._endpoint.path}")
         if file.has_more:

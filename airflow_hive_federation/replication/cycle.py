@@ -17,6 +17,7 @@ from airflow_hive_federation.replication.dump.increment_summary import Increment
 from airflow_hive_federation.replication.load.bootstrap import CopyRunner, LoadSummary, load_bootstrap
 from airflow_hive_federation.replication.load.increment import load_increment
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.policy_changes import refuse_changed
 from airflow_hive_federation.replication.target import markers
 from airflow_hive_federation.replication.target.cycle_history import IDLE, CycleRecord
 from airflow_hive_federation.replication.target.cycle_lock import CycleLock
@@ -84,12 +85,14 @@ def load_dump(
     :raises CycleRunningError: another cycle works on the target, or has published since the dump.
     :raises CycleLostError: this process had given no sign of life for too long, and another may have taken
         its place.
+    :raises ConfigurationError: the policy puts things elsewhere than it did when the dump was written.
     :raises DumpIncompleteError: the dump is not finished, or files that it lists are gone on the source.
     :raises HiveFederationError: as :func:`~.load.bootstrap.load_bootstrap` and
         :func:`~.load.increment.load_increment`.
     """
     directory = DumpDirectory(dump, policy.storage_options)
     manifest = directory.manifest()
+    refuse_changed(dump, manifest, policy)
     increment = manifest["kind"] == increment_dump.KIND
     with CycleLock(target, policy, progress=progress) as lock:
         with target.client() as client:

@@ -24,7 +24,7 @@ from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.metadata.definitions import TableKind
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.target.cycle_history import BOOTSTRAP, IDLE, INCREMENT
-from airflow_hive_federation.replication.target.database import find_layout
+from airflow_hive_federation.replication.target.database import expected_layout, find_layout
 from airflow_hive_federation.replication.target.position import TargetPosition, read_position
 from airflow_hive_federation.replication.verification.differences import definition_differences
 
@@ -107,17 +107,24 @@ def plan_cycle(
         with target.client() as client:
             if is_published(client, policy):
                 return _plan_increment(source, target, client, aside, progress)
-        return _plan_bootstrap(source, aside, progress)
+            return _plan_bootstrap(source, client, aside, progress)
 
 
 def _plan_bootstrap(
-    source: MetastorePool, policy: ReplicationPolicy, progress: Callable[[str], None]
+    source: MetastorePool,
+    target: MetastoreClient,
+    policy: ReplicationPolicy,
+    progress: Callable[[str], None],
 ) -> CyclePlan:
     with source.client() as client:
         start = begin_drain(client, policy.source_database)
     dumped = dump_bootstrap(source, policy, start, progress=progress)
     end_lease(source, dumped.lease)
-    manifest = DumpDirectory(dumped.dump).manifest()
+    directory = DumpDirectory(dumped.dump)
+    layout = expected_layout(target, policy)
+    if layout.managed:
+        TargetPlaces(directory, layout).check_others(target)
+    manifest = directory.manifest()
     return CyclePlan(
         database=policy.target_database,
         kind=BOOTSTRAP,

@@ -53,6 +53,36 @@ def policy_changes(before: Mapping[str, Any], policy: ReplicationPolicy) -> Poli
     )
 
 
+def refuse_changed(dump: str, manifest: Mapping[str, Any], policy: ReplicationPolicy) -> None:
+    """Refuse to load a dump by a policy that puts things elsewhere than it did when the dump was written.
+
+    An increment's dump says which tables move because of such a change. A bootstrap that was killed has
+    left tables and files where the policy had them before.
+
+    :param dump: URI of the dump.
+    :param manifest: its manifest.
+    :raises ConfigurationError: the policy has changed in that way, or names another source database.
+    """
+    changes = policy_changes(manifest["policy"], policy)
+    changed = [
+        name
+        for name, is_changed in (
+            ("external_base, external_prefix or external_authority", changes.external_base),
+            ("functions_root", changes.functions_root),
+            (f"table_names (of {', '.join(sorted(changes.renamed))})", changes.renamed),
+        )
+        if is_changed
+    ]
+    if changed:
+        raise ConfigurationError(
+            f"Policy {policy.name!r} has changed since dump {dump} was written: {'; '.join(changed)}.",
+            remedy="Begin a new cycle, which dumps anew (in Airflow: run the DAG, or clear its first task). "
+            "Or give the policy its former values, and load the dump again.",
+            policy=policy.name,
+            dump=dump,
+        )
+
+
 def _renamed(before: Mapping[str, str], now: Mapping[str, str]) -> frozenset[str]:
     """Names on the target that stand for another table, or none: one that has another name left its own."""
     was, becomes = (

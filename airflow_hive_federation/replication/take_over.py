@@ -33,6 +33,7 @@ from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.load.unfinished import COPY_PLAN, unfinished_loads
 from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.policy_changes import refuse_changed
 from airflow_hive_federation.replication.target import markers
 from airflow_hive_federation.replication.target.cycle_lock import CycleLock
 from airflow_hive_federation.replication.target.database import find_layout
@@ -93,6 +94,7 @@ def take_over(
     :param target: connections to the target.
     :param on_step: told each step before it is taken; tests kill there.
     :raises FailoverError: the source answers, whether it has the database or not.
+    :raises ConfigurationError: a load is to be ended, and the policy has changed since its dump was written.
     :raises TargetNotOursError: the target is not the policy's, or was never published.
     :raises CycleRunningError: a cycle works on the target.
     """
@@ -111,7 +113,6 @@ def take_over(
             removed += _remove_invisible(client, removing)
             on_step("abort")
             Replay(client, policy).sweep(())
-            lock.prove()
             event_id = int((client.get_database(policy.target_database).parameters or {})[markers.LAST_ID])
             on_step("let go")
             # Removing took its time: a source that has come back may be written.
@@ -156,10 +157,11 @@ def _end_load(
     dump: DumpDirectory,
     progress: Callable[[str], None],
 ) -> None:
-    target = lock.target
+    target, manifest = lock.target, dump.manifest()
     with target.client() as client:
-        if loaded_dump(client, policy) != dump.manifest()["previous"]:
+        if loaded_dump(client, policy) != manifest["previous"]:
             return  # another of them has been ended
+    refuse_changed(dump.uri, manifest, policy)
     try:
         load_increment(
             source,

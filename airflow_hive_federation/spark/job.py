@@ -31,6 +31,7 @@ JOBS: Mapping[str, str] = MappingProxyType(
     {
         "copy-files": "airflow_hive_federation.spark.copy_files",
         "merge-buckets": "airflow_hive_federation.spark.compact",
+        "run-sql": "airflow_hive_federation.spark.run_sql",
         "verify-replica": "airflow_hive_federation.spark.verify_replica",
     }
 )

@@ -29,8 +29,8 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.model.files import hidden_name
 
-#: Hadoop's names of one store, and ours.
-_SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}
+#: Hadoop's and fsspec's names of one store, and ours.
+_SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "local": "file"}
 
 #: Stores where a file appears, whole, when its upload is committed, and where a rename is a copy.
 OBJECT_STORES = frozenset({"s3", "gs", "abfs"})
@@ -73,8 +73,10 @@ class Location:
 def parse_location(uri: str) -> Location:
     """Take a URI, or a bare local path, apart and normalise it.
 
-    :raises ConfigurationError: it is no URI, a ``file`` URI of another host, or has a name ``.`` or ``..``.
+    :raises ConfigurationError: it is no URI, a ``file`` URI of another host, or has a name ``.`` or ``..``,
+        or a NUL character, which no file system takes.
     """
+    _refuse_nul(uri)
     match = _URI.fullmatch(uri)
     if match is None:
         if not uri or "://" in uri:
@@ -85,13 +87,14 @@ def parse_location(uri: str) -> Location:
         path = uri if uri.startswith("/") else os.path.abspath(uri)  # noqa: PTH100 - Path keeps '..'
         return Location(scheme="file", authority="", path=_clean(path))
     scheme = match["scheme"].lower()
+    scheme = _SCHEME_ALIASES.get(scheme, scheme)
     authority = (match["authority"] or "").lower()
     if scheme == "file" and authority not in {"", "localhost"}:
         raise ConfigurationError(
             f"{uri!r} names a file of host {authority!r}.", remedy="Local files are file:/path.", path=uri
         )
     return Location(
-        scheme=_SCHEME_ALIASES.get(scheme, scheme),
+        scheme=scheme,
         authority="" if scheme == "file" else match["authority"] or "",
         path=_clean(match["path"] or "/"),
     )
@@ -111,11 +114,31 @@ def is_below(uri: str, base: str) -> bool:
 def join(uri: str, *parts: str) -> str:
     """Append path parts, each relative and with ``/`` between names.
 
-    :raises ConfigurationError: a part has a name ``.`` or ``..``, which would lead elsewhere.
+    :raises ConfigurationError: a part has a name ``.`` or ``..``, which would lead elsewhere, or a NUL
+        character.
     """
     for part in parts:
+        _refuse_nul(part)
         _refuse_dots(part)
     return "/".join([uri.rstrip("/"), *(part.strip("/") for part in parts if part.strip("/"))])
+
+
+def join_below(root: str, *parts: str) -> str:
+    """Append path parts as :func:`join` does, and make sure that the result lies below the root.
+
+    Names that a metastore or a dump gives become paths of a target here: the last line of defence, whatever
+    was checked before.
+
+    :raises ConfigurationError: it does not.
+    """
+    uri = join(root, *parts)
+    if not uri.startswith(f"{root.rstrip('/')}/"):
+        raise ConfigurationError(
+            f"{'/'.join(parts)!r} does not lie below {root}, but is to be written there.",
+            remedy="Find out who wrote this name into the metastore or the dump.",
+            path=uri,
+        )
+    return uri
 
 
 def relative(uri: str, base: str) -> str:
@@ -265,6 +288,15 @@ def _refuse_dots(path: str) -> None:
         raise ConfigurationError(
             f"The path {path!r} has a name '.' or '..', by which it would leave its directory.",
             remedy="Write the path without them. If a metastore or a dump has it, find out who wrote it.",
+            path=path,
+        )
+
+
+def _refuse_nul(path: str) -> None:
+    if "\0" in path:
+        raise ConfigurationError(
+            f"The path {path!r} has a NUL character, which no file system takes.",
+            remedy="Write the path without it. If a metastore or a dump has it, find out who wrote it.",
             path=path,
         )
 

@@ -7,16 +7,26 @@ directory of parts. A part is written whole or not at all, so a part that can be
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, fields
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import MISSING, asdict, fields
 from typing import Any, TypeVar
 
-from airflow_hive_federation.errors import DumpCorruptError, FileVanishedError
+from airflow_hive_federation.errors import ConfigurationError, DumpCorruptError, FileVanishedError
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
-from airflow_hive_federation.storage.filesystem import join, reading, storage_errors
+from airflow_hive_federation.storage.filesystem import join, parse_location, reading, storage_errors
 from airflow_hive_federation.storage.listing import list_directory
 from airflow_hive_federation.storage.publishing import write_atomically
+
+#: Fields of records that are URIs, in none of which a name ``.`` or ``..`` may lead elsewhere.
+_URIS = frozenset({"source", "target", "kept", "uri"})
+#: Types of the fields of records, as they are written.
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "bool": (bool,),
+    "str | None": (str, type(None)),
+}
 
 #: Lines put together before they are handed to the file system.
 _LINES_PER_WRITE = 1000
@@ -90,12 +100,24 @@ def read_records(
     """Read dataclass instances that :func:`write_records` wrote, a line at a time.
 
     :raises FileVanishedError: the file does not exist.
-    :raises DumpCorruptError: a line is not JSON, or has not the fields of ``kind``.
+    :raises DumpCorruptError: a line is not JSON, has not the fields of ``kind``, or has a URI with a name
+        ``.`` or ``..``.
     """
-    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    known = {field.name: _TYPES[str(field.type)] for field in fields(kind)}  # type: ignore[arg-type]
+    needed = {field.name for field in fields(kind) if field.default is MISSING}  # type: ignore[arg-type]
     with storage_errors(uri), reading(uri, options) as lines:
         for number, line in enumerate(lines, 1):
-            yield _record(kind, names, line, f"{uri}:{number}")
+            try:
+                yield kind(**_checked(bounded_json.loads(line), known, needed))
+            except (ValueError, ConfigurationError) as error:
+                why = error.message if isinstance(error, ConfigurationError) else str(error)
+                raise DumpCorruptError(
+                    f"{uri}:{number} is no {kind.__name__}: {why}.",
+                    remedy="It was truncated or changed after it was written: write the plan again, by "
+                    "loading again. If it has names that lead elsewhere, find out who wrote it.",
+                    path=uri,
+                    line=number,
+                ) from error
 
 
 def read_record_parts(
@@ -127,19 +149,27 @@ def _read_parts(
         yield from read_records(join(uri, name), kind, options=options)
 
 
-def _record(kind: type[Record], names: set[str], line: bytes, where: str) -> Record:
-    try:
-        values = bounded_json.loads(line)
-        unknown = values.keys() - names
-        if unknown:
-            raise ValueError(f"unknown fields {sorted(unknown)}")
-        return kind(**values)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise DumpCorruptError(
-            f"{where} is no {kind.__name__}: {error}.",
-            remedy="It was truncated or changed after it was written: write the plan again.",
-            path=where.rpartition(":")[0],
-        ) from error
+def _checked(
+    values: Any, known: Mapping[str, tuple[type, ...]], needed: Collection[str]
+) -> Mapping[str, Any]:
+    """The fields of a record, each of its type.
+
+    :raises ValueError: they are not.
+    :raises ConfigurationError: a URI has a name ``.`` or ``..``, or is none.
+    """
+    if not isinstance(values, dict):
+        raise ValueError("it is no object")
+    if unknown := values.keys() - known.keys():
+        raise ValueError(f"unknown fields {sorted(unknown)}")
+    if missing := set(needed) - values.keys():
+        raise ValueError(f"it has no {sorted(missing)}")
+    for name, value in values.items():
+        # (Bool is a kind of int.)
+        if type(value) not in known[name]:
+            raise ValueError(f"{name} is {str(value)[:80]!r}")
+        if name in _URIS and value is not None:
+            parse_location(value)
+    return values
 
 
 def _joined(lines: list[str]) -> bytes:

@@ -104,7 +104,7 @@ def test_a_cycle_whose_lock_was_taken_over_stops(target: EmbeddedMetastore, tmp_
         with CycleLock(made, policy) as lock, lock.target.client() as guarded:
             guarded.alter_database(DATABASE, client.get_database(DATABASE))
             assert parameters(client)[markers.EPOCH] == str(lock.epoch)
-            assert read_fence(f"file:{tmp_path}/locked/_fence") == lock.epoch
+            assert read_fence(f"file:{tmp_path}/locked/_fences/{DATABASE}") == lock.epoch
             client.unlock(holder_of(client, DATABASE).lockid)
             with CycleLock(made, policy) as successor:
                 assert successor.epoch > lock.epoch
@@ -118,7 +118,7 @@ def test_a_cycle_whose_lock_was_taken_over_stops(target: EmbeddedMetastore, tmp_
                     with pytest.raises(CycleLostError):
                         lost()
                 assert "overwritten" not in parameters(client)
-                assert read_fence(f"file:{tmp_path}/locked/_fence") == successor.epoch
+                assert read_fence(f"file:{tmp_path}/locked/_fences/{DATABASE}") == successor.epoch
         client.drop_database(DATABASE, delete_data=True)
 
 

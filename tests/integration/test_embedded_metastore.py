@@ -108,6 +108,49 @@ def test_it_listens_on_loopback_alone(source: EmbeddedMetastore) -> None:
     assert source.port in {address.port for address in listening}
 
 
+def test_its_database_asks_for_a_password(source: EmbeddedMetastore, tmp_path: Path) -> None:
+    """Derby listens where every user of the machine reaches it."""
+    known = tmp_path / "password"
+
+    def said(password: str) -> str:
+        known.write_text(password, encoding="utf-8")
+        return run_groovy("derby_login.groovy", source.jdbc_url, str(known), scratch=tmp_path)
+
+    rejected = "08004"
+    assert {said(password) for password in ("", "guessed")} == {f"{rejected},{rejected}"}
+    assert not (source.directory / "theirs").exists()
+    assert said(source.jdbc_password) == "in,in"
+
+
+def test_the_password_is_in_files_of_its_owner_alone(source: EmbeddedMetastore) -> None:
+    password = source.jdbc_password
+    assert password not in " ".join(psutil.Process(source.pid).cmdline())
+    assert password not in str(psutil.Process(source.pid).environ())
+    assert (source.directory / "metastore_db").stat().st_mode & 0o077 == 0
+    with_it = [
+        path
+        for path in source.directory.rglob("*")
+        if path.is_file() and password.encode() in path.read_bytes()
+    ]
+    names = {str(path.relative_to(source.directory)) for path in with_it}
+    assert {"derby.properties", "conf/metastore-site.xml"} <= names
+    assert names <= {"derby.properties", "conf/metastore-site.xml", "sql-conf/hive-site.xml"}
+    assert {path.stat().st_mode & 0o777 for path in with_it} == {0o600}
+
+
+def test_a_directory_of_before_there_were_passwords_goes_on(tmp_path: Path) -> None:
+    directory = tmp_path / "m"
+    with EmbeddedMetastore.start("before", directory=directory) as metastore:
+        make_database(metastore.uri, "kept")
+    # As earlier versions have left it.
+    (directory / "derby.properties").unlink()
+    (directory / "metastore_db").chmod(0o755)
+    with EmbeddedMetastore.start("after", directory=directory) as metastore:
+        assert "kept" in databases(metastore.uri)
+        assert metastore.jdbc_password
+    assert (directory / "metastore_db").stat().st_mode & 0o777 == 0o700
+
+
 def test_a_taken_port_is_named_with_the_log(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

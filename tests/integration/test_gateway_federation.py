@@ -23,6 +23,10 @@ from airflow_hive_federation.gateway.federation.target import Federation, Remote
 from airflow_hive_federation.gateway.thrift_front import ThriftFront, ThriftSettings
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.remotes.session import Remotes
+from tests.integration.gateway_front import gateway
+from tests.integration.small_source import make_table
 
 NAMES = RemoteNames(databases={"far_sales": "fed_sales"}, tables={"fed_ours.rates": "fed_sales.plain"})
 ROWS = [(1, "one"), (2, "two and a half"), (4, "four")]
@@ -34,6 +38,7 @@ class Behind:
 
     uri: str
     jdbc_url: str
+    jdbc_password: str
     directory: Path
 
 
@@ -93,7 +98,7 @@ def stack() -> Iterator[ExitStack]:
 
 def sql(stack: ExitStack, uri: str, metastore: EmbeddedMetastore, directory: Path) -> HiveSql:
     """Hive's SQL engine that knows the gateway only."""
-    return stack.enter_context(HiveSql(Behind(uri, metastore.jdbc_url, directory)))
+    return stack.enter_context(HiveSql(Behind(uri, metastore.jdbc_url, metastore.jdbc_password, directory)))
 
 
 @pytest.mark.slow
@@ -152,3 +157,74 @@ def test_acid_tables_are_read_by_their_own_metastores_transactions(
     with MetastoreClient(MetastoreSettings(uris=(target.uri,))) as owner:
         again = read_table(spark, owner, "fed_sales.orders").orderBy("id").collect()
     assert [tuple(row) for row in again] == ROWS
+
+
+def test_recorded_remotes_are_asked_where_they_lead(
+    source: EmbeddedMetastore, target: EmbeddedMetastore
+) -> None:
+    """As the primary metastore has recorded them, and without a refresh."""
+    with (
+        MetastoreClient(MetastoreSettings(uris=(source.uri,))) as near,
+        MetastoreClient(MetastoreSettings(uris=(target.uri,))) as far,
+        Remotes(near.settings) as remotes,
+    ):
+        far.create_database(types.Database(name="fed_links"))
+        make_table(far, "fed_links", "first", location=f"file:{target.external_warehouse}/fed_links/first")
+        near.create_database(types.Database(name="fed_near"))
+        where = f"'hive.metastore.uris' = '{target.uri}'"
+        remotes.run(f"CREATE REMOTE DATABASE fed_linked CONNECTED TO fed_links {where}")
+        remotes.run(f"CREATE REMOTE TABLE fed_near.one CONNECTED TO fed_links.first {where}")
+        make_table(far, "fed_links", "second", location=f"file:{target.external_warehouse}/fed_links/second")
+        changed = far.get_table("fed_links", "first")
+        changed.parameters = {**(changed.parameters or {}), "newer": "yes"}
+        far.alter_table("fed_links", "first", changed)
+        config = {
+            "upstream": {"uris": [source.uri]},
+            "federated": [{"name": "far", "uris": [target.uri], "names": {"fed_far": "fed_links"}}],
+        }
+        # Without following, they are what was linked.
+        with (
+            gateway(config) as serving,
+            MetastoreClient(MetastoreSettings(uris=(serving.fronts[0].uri,))) as client,
+        ):
+            assert client.list_tables("fed_linked") == ["first"]
+            assert "newer" not in (client.get_table("fed_near", "one").parameters or {})
+        with (
+            gateway({**config, "federation": {"follow_links": True}}) as serving,
+            MetastoreClient(MetastoreSettings(uris=(serving.fronts[0].uri,))) as client,
+        ):
+            assert client.list_tables("fed_linked") == ["first", "second"]
+            second = client.get_table("fed_linked", "second")
+            assert (second.dbName, second.tableName) == ("fed_linked", "second")
+            one = client.get_table("fed_near", "one")
+            assert (one.dbName, one.tableName, (one.parameters or {})["newer"]) == ("fed_near", "one", "yes")
+            with pytest.raises(MetastoreError, match="metastore far is for reading"):
+                client.alter_table("fed_near", "one", one)
+        remotes.run("DROP REMOTE DATABASE fed_linked; DROP REMOTE TABLE fed_near.one")
+
+
+def test_a_link_to_anywhere_else_is_left_as_it_is(
+    source: EmbeddedMetastore, target: EmbeddedMetastore
+) -> None:
+    """Whoever may alter a table writes its properties: they must lead the gateway nowhere."""
+    with (
+        MetastoreClient(MetastoreSettings(uris=(source.uri,))) as near,
+        MetastoreClient(MetastoreSettings(uris=(target.uri,))) as far,
+        Remotes(near.settings) as remotes,
+    ):
+        far.create_database(types.Database(name="fed_other"))
+        make_table(far, "fed_other", "first", location=f"file:{target.external_warehouse}/fed_other/first")
+        where = f"'hive.metastore.uris' = '{target.uri}'"
+        remotes.run(f"CREATE REMOTE DATABASE fed_elsewhere CONNECTED TO fed_other {where}")
+        make_table(far, "fed_other", "second", location=f"file:{target.external_warehouse}/fed_other/second")
+        config = {
+            "upstream": {"uris": [source.uri]},
+            "federated": [{"name": "far", "uris": ["thrift://127.0.0.1:1"], "names": {"fed_far": "x"}}],
+            "federation": {"follow_links": True},
+        }
+        with (
+            gateway(config) as serving,
+            MetastoreClient(MetastoreSettings(uris=(serving.fronts[0].uri,))) as client,
+        ):
+            assert client.list_tables("fed_elsewhere") == ["first"]
+        remotes.run("DROP REMOTE DATABASE fed_elsewhere")

@@ -19,6 +19,7 @@ from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes.session import Remotes
+from airflow_hive_federation.replication.failover import start_failover, switch_roles
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from tests.integration.cycling import Scheduled
 from tests.integration.small_source import connected, make_small_source
@@ -46,10 +47,11 @@ def front(far: EmbeddedMetastore) -> Iterator[GrpcFront]:
 
 
 @pytest.mark.slow
-def test_a_replication(
+def test_a_replication_and_its_failover(
     source: EmbeddedMetastore,
     target: EmbeddedMetastore,
     hive_sql_source: HiveSql,
+    hive_sql_target: HiveSql,
     spark: SparkSession,
     tmp_path: Path,
 ) -> None:
@@ -87,6 +89,15 @@ def test_a_replication(
         one.verify().raise_if_different()
         with connected(target) as client:
             assert client.list_partition_names(COPY, "t") == ["p=a", "p=b", "p=later"]
+        start_failover(one.source, one.target, policy)
+        one.cycle()
+        report = switch_roles(one.source, one.target, policy)
+        back = Scheduled(one.target, one.source, report.policy, spark)
+        hive_sql_target.execute(f"INSERT INTO {COPY}.t PARTITION (p) VALUES (4, 'back')")
+        back.cycle()
+        back.verify().raise_if_different()
+        with connected(source) as client:
+            assert client.list_partition_names(ROWS, "t") == ["p=a", "p=b", "p=back", "p=later"]
 
 
 def test_a_remote(far: EmbeddedMetastore, target: EmbeddedMetastore, front: GrpcFront) -> None:

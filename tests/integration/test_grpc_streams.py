@@ -107,3 +107,21 @@ def test_a_subscription_sees_what_happens(address: str, client: MetastoreClient,
         stream.cancel()
     assert (event.tableName, event.eventType) == ("seen", "CREATE_TABLE")
     assert event.eventId > begun
+
+
+def test_our_client_has_the_tables_and_events_that_thrift_has(
+    address: str, client: MetastoreClient, table: types.Table
+) -> None:
+    settings = MetastoreSettings(uris=(f"grpc://{address}",), grpc=GrpcSettings(plaintext=True))
+    with MetastoreClient(settings) as by_stream:
+        streamed = sorted(map(to_bytes, by_stream.iter_tables(DATABASE)))
+        assert streamed == sorted(map(to_bytes, client.iter_tables(DATABASE)))
+        last = client.get_current_notification_event_id()
+        events = [one for one in by_stream.iter_notification_events(0) if (one.eventId or 0) <= last]
+        assert list(map(to_bytes, events)) == list(
+            map(to_bytes, client.iter_notification_events(0, up_to=last))
+        )
+        following = by_stream.follow_notification_events(last - 1, timeout_s=60)
+        assert next(following).eventId == last
+        following.close()
+        assert not by_stream._unsupported

@@ -15,6 +15,7 @@ from airflow_hive_federation.embedded.java import Java, _machine_homes, probe
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import (
     MetastoreAuthenticationError,
+    MetastoreError,
     MetastoreProtocolError,
     MetastoreUnreachableError,
     RemoteUnavailableError,
@@ -29,6 +30,7 @@ from airflow_hive_federation.metastore import (
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes.session import Remotes
 from tests.integration.debian import install, require_program
+from tests.integration.gateway_front import gateway, work_through
 from tests.integration.kdc import REALM, Kdc, running_kdc
 from tests.integration.plain_metastore import older_settings, plain_metastore, sparks_jars
 from tests.integration.small_source import make_table
@@ -138,6 +140,24 @@ def test_a_remote_behind_kerberos(secured: Secured, source: EmbeddedMetastore, t
         with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as near:
             assert near.list_tables("behind_kerberos") == ["orders"]
         remotes.run("DROP REMOTE DATABASE behind_kerberos")
+
+
+@pytest.mark.parametrize("secured", ["privacy"], indirect=True)
+def test_a_gateway_before_it(secured: Secured) -> None:
+    """An engine without Kerberos gets to it, as the gateway's principal."""
+    upstream = {
+        "uris": [secured.uri],
+        "kerberos_principal": SERVER,
+        "client_principal": f"alice@{REALM}",
+        "keytab": str(secured.keytab),
+    }
+    work_through(upstream, "gateway_kerberos")
+    with (
+        gateway({"upstream": {**upstream, "client_principal": f"bob@{REALM}"}}) as stranger,
+        MetastoreClient(MetastoreSettings(uris=(stranger.fronts[0].uri,))) as client,
+        pytest.raises(MetastoreError, match=f"Kerberos to .*{REALM}"),
+    ):
+        client.list_databases()
 
 
 @pytest.mark.parametrize("secured", ["privacy"], indirect=True)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -21,8 +26,12 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings, examine
 from airflow_hive_federation.metastore.idl import types
+from tests.integration.gateway_front import gateway, work_through
 from tests.integration.plain_metastore import fetched, plain_metastore
 from tests.integration.test_metastore_client import partition, table
+from tests.integration.test_metastore_tls import make_identity
+
+TOKEN = "only-for-this-test"
 
 #: Hive's servlet wants it, and hive-exec does not bring it.
 PAC4J = """
@@ -87,3 +96,62 @@ def test_plain_thrift_to_a_server_of_http(over_http: str) -> None:
         client.list_databases()
     assert isinstance(caught.value, MetastoreProtocolError | MetastoreUnreachableError)
     assert uri in str(caught.value)
+
+
+def test_a_gateway_before_it(over_http: str, tmp_path: Path) -> None:
+    """An engine that knows plain Thrift only gets through HTTPS to it, by a token that the gateway has."""
+    token, wrong = tmp_path / "token", tmp_path / "wrong"
+    token.write_text(f"{TOKEN}\n")
+    wrong.write_text("another")
+    work_through({"uris": [over_http]}, "gateway_http")
+    with guarded(over_http, tmp_path) as (uri, ca_file):
+        upstream = {"uris": [uri], "ca_file": str(ca_file), "bearer_token_file": str(token)}
+        work_through(upstream, "gateway_https")
+        with (
+            gateway({"upstream": {**upstream, "bearer_token_file": str(wrong)}}) as stranger,
+            MetastoreClient(MetastoreSettings(uris=(stranger.fronts[0].uri,))) as client,
+            pytest.raises(MetastoreError, match="401") as refused,
+        ):
+            client.list_databases()
+        assert "another" not in str(refused.value)
+
+
+@contextmanager
+def guarded(uri: str, directory: Path) -> Iterator[tuple[str, Path]]:
+    """A reverse proxy that ends TLS before a metastore and lets in who has the token, as they stand there."""
+    identity = make_identity(directory / "proxy")
+    target = urlsplit(uri)
+
+    class Guard(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            status, data, kind = 401, b"", "text/plain"
+            if self.headers["Authorization"] == f"Bearer {TOKEN}":
+                assert target.hostname is not None
+                behind = HTTPConnection(target.hostname, target.port or 80, timeout=60)
+                names = [name for name in self.headers if name.lower() not in {"host", "authorization"}]
+                behind.request("POST", target.path, body, {name: self.headers[name] for name in names})
+                answer = behind.getresponse()
+                status, data = answer.status, answer.read()
+                kind = answer.headers.get("Content-Type", kind)
+                behind.close()
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Guard) as server:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(identity.certificate, identity.key_file)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"https://127.0.0.1:{server.server_address[1]}{target.path}", identity.certificate
+        finally:
+            server.shutdown()

@@ -19,6 +19,7 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import MetastoreError, MetastoreUnreachableError, RemoteError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings, TlsSettings
 from airflow_hive_federation.remotes.session import Remotes
+from tests.integration.gateway_front import work_through
 
 PASSWORD = "only-for-this-test"
 
@@ -29,6 +30,7 @@ class Identity:
 
     keystore: Path
     certificate: Path
+    key_file: Path
 
 
 def make_identity(directory: Path) -> Identity:
@@ -51,7 +53,18 @@ def make_identity(directory: Path) -> Identity:
     )
     directory.mkdir(parents=True, exist_ok=True)
     encryption = serialization.BestAvailableEncryption(PASSWORD.encode())
-    made = Identity(keystore=directory / "keystore.p12", certificate=directory / "certificate.pem")
+    made = Identity(
+        keystore=directory / "keystore.p12",
+        certificate=directory / "certificate.pem",
+        key_file=directory / "key.pem",
+    )
+    made.key_file.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
     made.keystore.write_bytes(
         pkcs12.serialize_key_and_certificates(b"metastore", key, certificate, None, encryption)
     )
@@ -103,6 +116,12 @@ def test_a_remote_behind_tls(
     monkeypatch.setenv("SSL_CERT_FILE", str(identity.certificate))
     with Remotes(local) as remotes:
         remotes.run(f"{statement}; REFRESH REMOTE DATABASE behind_tls; DROP REMOTE DATABASE behind_tls")
+
+
+def test_a_gateway_before_it(secured: EmbeddedMetastore, identity: Identity) -> None:
+    """An engine that knows plain Thrift only gets to it."""
+    uri = secured.uri.replace("thrift://", "thrift+tls://")
+    work_through({"uris": [uri], "ca_file": str(identity.certificate)}, "gateway_tls")
 
 
 def test_an_unknown_certificate_is_refused(secured: EmbeddedMetastore, tmp_path: Path) -> None:

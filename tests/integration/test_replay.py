@@ -33,7 +33,8 @@ def test_what_the_metastore_took_too_long_to_open_is_opened_anew(
         Replay(client, POLICY).open(WRITES)
         first, second, third = opened(client)
         removed = [str(first), str(third)]
-        assert run_groovy("forget_transactions.groovy", target.jdbc_url, *removed, scratch=tmp_path) == "2"
+        where = (str(target.directory), target.jdbc_url)
+        assert run_groovy("forget_transactions.groovy", *where, *removed, scratch=tmp_path) == "2"
 
         # The next runs, of which the first is killed before it has ended all.
         cut_off = Replay(client, POLICY)

@@ -17,9 +17,11 @@ from airflow_hive_federation.errors import (
     FileVanishedError,
     TargetChangedError,
     TargetNotOursError,
+    TransactionAbortedError,
 )
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump, load_idle
+from airflow_hive_federation.replication.dump import bootstrap, increment
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.failover import roll_back_failover, start_failover, switch_roles
@@ -192,6 +194,33 @@ def test_a_bootstrap_is_loaded_once(site: Site) -> None:
         client.drop_table(DATABASE, "seen", delete_data=False)
     with pytest.raises(TargetChangedError, match="was changed on the target, by somebody else"):
         load(first)
+
+
+@pytest.mark.parametrize("kind", [bootstrap, increment], ids=["bootstrap", "increment"])
+def test_a_dump_during_which_the_source_let_go_of_its_files_is_not_finished(
+    site: Site, monkeypatch: pytest.MonkeyPatch, kind: Any
+) -> None:
+    """The cleaner may have removed files before they were listed: nothing else would tell."""
+    if kind is increment:
+        site.bootstrap()
+        site.commit()
+    write = kind._Dump.write
+    unfinished = []
+
+    def ending_the_lease(dump: Any, threads: int) -> Any:
+        written = write(dump, threads)
+        unfinished.append(dump._directory)
+        with connected(site.source) as client:
+            transactions: Any = client.get_open_txns()
+            client.abort_txns(transactions.open_txns)
+        return written
+
+    monkeypatch.setattr(kind._Dump, "write", ending_the_lease)
+    with pytest.raises(TransactionAbortedError, match="Files may have been removed while they were listed"):
+        site.dump() if kind is increment else site.bootstrap()
+    assert [one.dump_finished for one in unfinished] == [False]
+    monkeypatch.undo()
+    site.dump() if kind is increment else site.bootstrap()
 
 
 def test_a_policy_that_gets_another_target_leaves_the_former_one_its_files(site: Site) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +67,8 @@ def listing_of(method: str, success: Any) -> Listing:
         return Listing(list, list, lambda one: (f"{one.dbName}.{one.tableName}", one.dbName))
     if method in {"get_all_databases", "get_databases"}:
         return Listing(list, list, lambda one: (one, one))
+    if method == "get_tables_ext":
+        return Listing(list, list, lambda one: (one.tblName, ""))
     return Listing(list, list, lambda one: (one, ""))
 
 
@@ -126,25 +128,70 @@ def part_of_all(method: str, arguments: Any, owners: Owners, owner: str) -> Part
     )
 
 
-def part_of_database(
-    database: str, pattern: str | None, kinds: list[str] | None, owners: Owners, owner: str
-) -> Part | None:
-    """Return the single tables of another metastore that have a name in a local database.
+def parts_of_database(
+    method: str, arguments: Any, database: str, owners: Owners, owner: str
+) -> Iterator[Part]:
+    """Yield another metastore's parts in a list of a local database: its single tables with a name there.
 
-    :param pattern: of their local names.
-    :param kinds: types of tables; ``None`` is all.
+    :param arguments: of the call.
     """
+    request = getattr(arguments, "req", None)
+    pattern = getattr(arguments, "pattern", None) if request is None else request.tableNamePattern
     wanted = {
-        name: place
+        name[1]: place
         for name, place in owners.single_tables(owner).items()
         if name[0] == database and matches(pattern, name[1])
     }
-    if not wanted:
-        return None
-    return Part(
-        _metas(wanted.values(), kinds),
-        lambda success: [name[1] for name, place in wanted.items() for one in success if _is(one, place)],
-    )
+    if method not in {"get_tables_ext", "get_table_names_by_filter"}:
+        if wanted:
+            kind = getattr(arguments, "tableType", None)
+            question = _metas(wanted.values(), [kind] if kind else None)
+            yield Part(
+                question, lambda success: _found(wanted, success, lambda one: _key(one.dbName, one.tableName))
+            )
+        return
+    # Each of these two is asked of one database.
+    for there in sorted({place.database for place in wanted.values()}):
+        of_it = {name: place for name, place in wanted.items() if place.database == there}
+        yield _asked_there(method, arguments, there, of_it)
+
+
+def _asked_there(method: str, arguments: Any, database: str, wanted: Mapping[str, Place]) -> Part:
+    if method == "get_table_names_by_filter":
+        asked = {"dbname": database, "filter": arguments.filter, "max_tables": -1}
+        return Part(
+            Question(method, asked), lambda success: _found(wanted, success, lambda one: _key(database, one))
+        )
+    names = "|".join(sorted(place.table or "" for place in wanted.values()))
+    request = _with(arguments.req, database=database, tableNamePattern=names, limit=-1)
+
+    def elements(success: Any) -> list[Any]:
+        infos = {one.tblName.lower(): one for one in success}
+        return [
+            _with(infos[place.table], tblName=name) for name, place in wanted.items() if place.table in infos
+        ]
+
+    return Part(Question(method, {"req": request}), elements)
+
+
+def limit_of(method: str, arguments: Any) -> int | None:
+    """Return the number of elements that the caller of a list wants at most; ``None`` if all."""
+    most: int | None = None
+    if method == "get_tables_ext":
+        most = arguments.req.limit
+    elif method == "get_table_names_by_filter":
+        most = arguments.max_tables
+    return most if most is not None and most >= 0 else None
+
+
+def _found(wanted: Mapping[str, Place], success: Any, key: Callable[[Any], tuple[str, str]]) -> list[str]:
+    """Local names of what another metastore has found."""
+    found = {key(one) for one in success}
+    return [name for name, place in wanted.items() if (place.database, place.table) in found]
+
+
+def _key(database: str, table: str) -> tuple[str, str]:
+    return database.lower(), table.lower()
 
 
 def _tables_of_all(arguments: Any, owners: Owners, owner: str) -> Part | None:

@@ -10,10 +10,11 @@ from airflow_hive_federation.gateway.dispatch import Call
 from airflow_hive_federation.gateway.federation.fan_out import Question, ask_all, require
 from airflow_hive_federation.gateway.federation.listing import (
     Part,
+    limit_of,
     listing_of,
     merged,
     part_of_all,
-    part_of_database,
+    parts_of_database,
 )
 from airflow_hive_federation.gateway.federation.renaming import (
     answer_of,
@@ -43,12 +44,12 @@ def of_all(federation: Federation, call: Call, emit: Emit) -> None:
     request = getattr(values, "request", None)
     pattern = getattr(values, "pattern", getattr(values, "db_patterns", None)) or ""
     catalog = catalog_of(pattern) if request is None else request.catalogName
-    parts = {}
+    parts: list[tuple[str, Part]] = []
     # Other catalogs are the primary metastore's alone.
     if catalog in _CATALOGS:
         for owner in federation.named_owners():
             if (part := part_of_all(call.method, values, federation.owners, owner)) is not None:
-                parts[owner] = part
+                parts.append((owner, part))
     _merge(federation, call, emit, values, parts)
 
 
@@ -63,18 +64,12 @@ def of_database(federation: Federation, call: Call, emit: Emit) -> None:
         federation.send(call, owner, resolved, links, emit)
         return
     values = arguments(call.method, call.message)
-    kind = getattr(values, "tableType", None)
-    parts = {}
-    for other in federation.named_owners():
-        part = part_of_database(
-            resolved[0][0].database,
-            getattr(values, "pattern", None),
-            [kind] if kind else None,
-            federation.owners,
-            other,
-        )
-        if part is not None:
-            parts[other] = part
+    database, owners = resolved[0][0].database, federation.owners
+    parts = [
+        (other, part)
+        for other in federation.named_owners()
+        for part in parts_of_database(call.method, values, database, owners, other)
+    ]
     _merge(federation, call, emit, values, parts)
 
 
@@ -107,26 +102,33 @@ def tables(federation: Federation, call: Call, emit: Emit) -> None:
     emit(answer_of(call.method, read_head(call.message).sequence_id, success))
 
 
-def _merge(federation: Federation, call: Call, emit: Emit, values: Any, parts: dict[str, Part]) -> None:
+def _merge(
+    federation: Federation, call: Call, emit: Emit, values: Any, parts: list[tuple[str, Part]]
+) -> None:
     primary = federation.members[federation.primary]
     if not parts:
         primary.relay(call, emit)
         return
+    # One metastore may be asked several questions.
+    asked = {f"{owner} {number}": (owner, part) for number, (owner, part) in enumerate(parts)}
     questions = {
         federation.primary: (primary, Question(call.method, values.set_fields())),
-        **{owner: (federation.members[owner], part.question) for owner, part in parts.items()},
+        **{key: (federation.members[owner], part.question) for key, (owner, part) in asked.items()},
     }
     answers, reasons = ask_all(call, questions, federation.part_timeout_s)
+    reasons = {asked[key][0] if key in asked else key: reason for key, reason in reasons.items()}
     require(call, reasons, primary=federation.primary, partial=federation.partial, missing=federation.missing)
     others = [
         element
-        for owner, part in parts.items()
-        if owner in answers
-        for element in part.elements(answers[owner])
+        for key, (_, part) in asked.items()
+        if key in answers
+        for element in part.elements(answers[key])
     ]
     success = answers[federation.primary]
     listing = listing_of(call.method, success)
     answer = merged(listing, federation.owners, success, others)
+    if (most := limit_of(call.method, values)) is not None:
+        answer = answer[:most]
     emit(answer_of(call.method, read_head(call.message).sequence_id, answer))
 
 

@@ -65,8 +65,8 @@ _NAMED = """
     get_partitions_spec_by_expr get_partitions_statistics_req get_partitions_with_auth
     get_partitions_with_specs get_primary_keys get_privilege_set get_schema get_schema_all_versions
     get_schema_latest_version get_schema_req get_schema_version get_schema_with_environment_context
-    get_stored_procedure get_table get_table_column_statistics get_table_names_by_filter get_table_req
-    get_table_statistics_req get_tables_ext get_unique_constraints grant_privileges grant_revoke_privileges
+    get_stored_procedure get_table get_table_column_statistics get_table_req
+    get_table_statistics_req get_unique_constraints grant_privileges grant_revoke_privileges
     isPartitionMarkedForEvent list_privileges map_schema_version_to_serde markPartitionForEvent mark_cleaned
     mark_compacted mark_failed mark_refused refresh_privileges remove_compaction_metrics_data
     rename_partition rename_partition_req repl_tbl_writeid_state revoke_privileges seed_write_id
@@ -123,7 +123,10 @@ ROUTES: dict[str, Route] = {
         ("get_all_databases", "get_all_functions", "get_databases", "get_databases_req", "get_table_meta"),
         Route.ALL,
     ),
-    **dict.fromkeys(("get_all_tables", "get_tables", "get_tables_by_type"), Route.LISTING),
+    **dict.fromkeys(
+        ("get_all_tables", "get_table_names_by_filter", "get_tables", "get_tables_by_type", "get_tables_ext"),
+        Route.LISTING,
+    ),
     **dict.fromkeys(_PRIMARY.split(), Route.PRIMARY),
 }
 #: A table of another metastore that has a name of its own here is not dropped through it.

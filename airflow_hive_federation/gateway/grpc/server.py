@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import grpc
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -19,6 +19,8 @@ from airflow_hive_federation.gateway.grpc.calls import Calls
 from airflow_hive_federation.gateway.grpc.raw import RawService
 from airflow_hive_federation.gateway.grpc.settings import GrpcFrontSettings
 from airflow_hive_federation.gateway.handler import Handler
+from airflow_hive_federation.gateway.properties import SERVER_CLASS
+from airflow_hive_federation.metastore.plugins import load_class
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +94,14 @@ class GrpcFront:
         self._threads.shutdown(wait=True)
         self._calls.close()
 
+    def set_health(self, name: str, serves: bool) -> None:
+        """Have health checking say whether a metastore behind the gateway answers.
+
+        :param name: the metastore's name, which health checks give as their service.
+        """
+        states = health_pb2.HealthCheckResponse
+        self._health.set(name, states.SERVING if serves else states.NOT_SERVING)
+
     def _make_server(self, services: list[Service]) -> grpc.Server:
         names = [name for service in services for name in service.names]
         server = grpc.server(
@@ -126,6 +136,25 @@ class GrpcFront:
             raise ConfigurationError(
                 f"The gRPC front cannot listen at {address}: {error}", remedy="Take another address or port."
             ) from error
+
+
+def server_class(path: str | None) -> Any:
+    """Return the class that serves gRPC: ours, or the one that ``metastore.custom.server.class`` names.
+
+    It is made as :class:`GrpcFront` is (handler, settings, services), and has ``port``, ``start()`` and
+    ``stop(drain_timeout_s)``.
+
+    :raises ConfigurationError: there is no such class, or it cannot serve.
+    """
+    if path is None:
+        return GrpcFront
+    made = load_class(path, None, SERVER_CLASS)
+    if lacking := [name for name in ("start", "stop") if not callable(getattr(made, name, None))]:
+        raise ConfigurationError(
+            f"{SERVER_CLASS} names {path!r}, which has no {' and no '.join(lacking)}.",
+            remedy=f"Name {GrpcFront.__module__}.{GrpcFront.__qualname__}, or a class that serves alike.",
+        )
+    return made
 
 
 def _options(settings: GrpcFrontSettings) -> list[tuple[str, int]]:

@@ -11,8 +11,10 @@ from airflow_hive_federation.gateway.certificates import ServerTls
 from airflow_hive_federation.metastore.grpc_settings import DEFAULT_GRPC_PORT
 
 AUTHENTICATION_CLASS = "metastore.grpc.authentication.class"
-_AUTHENTICATION = "metastore.grpc.authentication."
-_NUMBERS = {
+#: Names that begin so, ``.class`` apart, are for the class that says who calls.
+AUTHENTICATION = "metastore.grpc.authentication."
+#: The design's names of numbers → the settings here.
+NUMBERS = {
     "metastore.grpc.port": "port",
     "metastore.grpc.max.request.size": "max_request_bytes",
     "metastore.grpc.max.answer.size": "max_answer_bytes",
@@ -64,7 +66,7 @@ class GrpcFrontSettings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "authentication", MappingProxyType(dict(self.authentication)))
-        for name in (*_NUMBERS.values(), "call_timeout_s", "handshake_timeout_s", "keepalive_s"):
+        for name in (*NUMBERS.values(), "call_timeout_s", "handshake_timeout_s", "keepalive_s"):
             if getattr(self, name) < (0 if name == "port" else 1):
                 raise ConfigurationError(
                     f"{name} of the gRPC front is {getattr(self, name)}.", remedy="Give a number above 0."
@@ -78,15 +80,15 @@ class GrpcFrontSettings:
         :raises ConfigurationError: a number is none.
         """
         taken: dict[str, object] = {}
-        for name, argument in _NUMBERS.items():
+        for name, argument in NUMBERS.items():
             if properties.get(name):
                 taken[argument] = _number(name, properties[name])
         if properties.get(AUTHENTICATION_CLASS):
             taken["authentication_class"] = properties[AUTHENTICATION_CLASS].strip()
         given = {
-            name.removeprefix(_AUTHENTICATION): value
+            name.removeprefix(AUTHENTICATION): value
             for name, value in properties.items()
-            if name.startswith(_AUTHENTICATION) and name != AUTHENTICATION_CLASS
+            if name.startswith(AUTHENTICATION) and name != AUTHENTICATION_CLASS
         }
         if given:
             taken["authentication"] = given

@@ -6,10 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, TypeVar
 
+from airflow_hive_federation.metastore.grpc_streams import NotStreamed
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.settings import MetastoreSettings
+from airflow_hive_federation.metastore.struct import Struct
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Struct)
 
 ENGINE = "hive"  # whose column statistics are meant; Impala keeps its own
 
@@ -22,6 +25,22 @@ class Calls:
     def call(self, method: str, *args: Any) -> Any:
         """Call a method of the interface definition; see :meth:`MetastoreClient.call`."""
         raise NotImplementedError
+
+    def _streamed(
+        self,
+        path: str,
+        kind: type[S],  # noqa: ARG002
+        query: bytes,  # noqa: ARG002
+        *,
+        timeout_s: float | None = None,  # noqa: ARG002
+    ) -> Iterator[S]:
+        """Yield structs of a stream of the server's.
+
+        :param path: of the stream, see :mod:`..grpc_streams`.
+        :param timeout_s: seconds for the whole stream, if they are fewer than those of a call.
+        :raises NotStreamed: if it offers none, or the stream broke.
+        """
+        raise NotStreamed(f"{path} is for clients", offered=False)
 
     def _catalog(self, catalog: str | None = None) -> str:
         return catalog or self.settings.catalog

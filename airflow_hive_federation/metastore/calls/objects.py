@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.metastore.calls.base import ENGINE, Calls, batches, environment_context
+from airflow_hive_federation.metastore.grpc_streams import TABLES, NotStreamed, tables_query
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.settings import CAPABILITIES
+
+log = logging.getLogger(__name__)
 
 TABLES_A_CALL = 100
 
@@ -106,8 +111,26 @@ class ObjectCalls(Calls):
 
     def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
         """Read many tables, a hundred a call; those that do not exist are left out."""
-        tables: list[types.Table] = []
-        for batch in batches(names, TABLES_A_CALL):
+        return list(self.iter_tables(database, names))
+
+    def iter_tables(self, database: str, names: Sequence[str] | None = None) -> Iterator[types.Table]:
+        """Yield tables, a hundred a call, or as a gateway's stream; those that do not exist are left out.
+
+        :param names: which; ``None`` means all.
+        """
+        seen: set[str] = set()
+        # A gateway asks for one with the capabilities that are ours by default.
+        if (names is None or len(names) > TABLES_A_CALL) and self.settings.capabilities == CAPABILITIES:
+            try:
+                query = tables_query(self.settings.catalog, database, names or ())
+                for one in self._streamed(TABLES, types.Table, query):
+                    seen.add(one.tableName or "")
+                    yield one
+                return
+            except NotStreamed as error:
+                log.debug("tables of %s are read by calls: %s", database, error)
+        wanted = self.list_tables(database) if names is None else names
+        for batch in batches((name for name in wanted if name.lower() not in seen), TABLES_A_CALL):
             request = types.GetTablesRequest(
                 dbName=database,
                 tblNames=batch,
@@ -115,8 +138,7 @@ class ObjectCalls(Calls):
                 capabilities=types.ClientCapabilities(values=[types.ClientCapability.INSERT_ONLY_TABLES]),
                 **self._processor(),
             )
-            tables += self.call("get_table_objects_by_name_req", request).tables
-        return tables
+            yield from self.call("get_table_objects_by_name_req", request).tables
 
     def create_table(
         self,

@@ -11,7 +11,7 @@ from airflow_hive_federation.errors import MetastoreServerError, NoSuchObjectErr
 from airflow_hive_federation.metastore.calls.base import ENGINE, batches, environment_context
 from airflow_hive_federation.metastore.calls.partition_pages import ONE_PAGE, Page, page_size, pages
 from airflow_hive_federation.metastore.calls.statistics import StatisticsCalls
-from airflow_hive_federation.metastore.grpc_streams import NotStreamed
+from airflow_hive_federation.metastore.grpc_streams import PARTITIONS, NotStreamed, partitions_query
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name, unescape
 
@@ -63,7 +63,8 @@ class PartitionCalls(StatisticsCalls):
         seen: set[str] = set()
         if not with_column_stats:
             try:
-                for one in self._streamed_partitions(database, table):
+                query = partitions_query(self.settings.catalog, database, table)
+                for one in self._streamed(PARTITIONS, types.Partition, query):
                     seen.add(_identity(one))
                     yield one
                 return
@@ -74,13 +75,6 @@ class PartitionCalls(StatisticsCalls):
             if with_column_stats:
                 self._attach_column_stats(database, table, found, valid_write_ids)
             yield from (one for one in found if _identity(one) not in seen)
-
-    def _streamed_partitions(self, database: str, table: str) -> Iterator[types.Partition]:
-        """Yield all partitions of a table as a stream of the server's.
-
-        :raises NotStreamed: if it offers none, or the stream broke.
-        """
-        raise NotStreamed(f"calls know no stream of {database}.{table}")
 
     def partition_pages(
         self, database: str, table: str, *, with_column_stats: bool = False

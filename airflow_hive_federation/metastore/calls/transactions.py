@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import socket
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import cast
 
 from airflow_hive_federation.errors import UnsupportedMethodError
 from airflow_hive_federation.metastore.calls.base import Calls
+from airflow_hive_federation.metastore.grpc_streams import EVENTS, FOLLOW, NotStreamed, events_query
 from airflow_hive_federation.metastore.idl import types
+
+log = logging.getLogger(__name__)
 
 EVENTS_A_CALL = 1000
 
@@ -257,12 +262,22 @@ class TransactionCalls(Calls):
         database: str | None = None,
         batch: int = EVENTS_A_CALL,
     ) -> Iterator[types.NotificationEvent]:
-        """Yield the events with ids above ``after``, in order, ``batch`` a call.
+        """Yield the events with ids above ``after``, in order, ``batch`` a call or as a gateway's stream.
 
         :param up_to: the last id wanted; ``None`` goes on to the last there is.
         :param database: only events of this database; the server filters (Hive 4).
         """
         last = after
+        if database is None and batch == EVENTS_A_CALL and (up_to is None or up_to - after > batch):
+            try:
+                for event in self._streamed(EVENTS, types.NotificationEvent, events_query(after)):
+                    if up_to is not None and (event.eventId or 0) > up_to:
+                        return
+                    last = event.eventId or last
+                    yield event
+                return
+            except NotStreamed as error:
+                log.debug("events after %d are read by calls: %s", last, error)
         while up_to is None or last < up_to:
             request = types.NotificationEventRequest(
                 lastEvent=last,
@@ -278,3 +293,31 @@ class TransactionCalls(Calls):
                     return
                 yield event
             last = events[-1].eventId
+
+    def follow_notification_events(
+        self, after: int | None = None, *, timeout_s: float, poll_s: float = 1.0
+    ) -> Iterator[types.NotificationEvent]:
+        """Yield the events with ids above ``after`` as they happen, in order.
+
+        A gateway's subscription is used where there is one, and calls otherwise.
+
+        Ids that are left out are events that the metastore's cleaner had removed.
+
+        :param after: id to begin after; ``None`` is the log's end.
+        :param timeout_s: seconds after which it ends; the client can make other calls in between.
+        :param poll_s: seconds between two looks at the log, where no gateway offers a subscription.
+        """
+        end = time.monotonic() + timeout_s
+        last = self.get_current_notification_event_id() if after is None else after
+        while (left_s := end - time.monotonic()) > 0:
+            try:
+                query = events_query(last)
+                for event in self._streamed(FOLLOW, types.NotificationEvent, query, timeout_s=left_s):
+                    last = event.eventId or last
+                    yield event
+            except NotStreamed as error:
+                log.debug("events after %d are looked for by calls: %s", last, error)
+            for event in self.iter_notification_events(last):
+                last = event.eventId or last
+                yield event
+            time.sleep(max(0.0, min(poll_s, end - time.monotonic())))

@@ -26,10 +26,13 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 from airflow_hive_federation.errors import DumpCorruptError, DumpIncompleteError
+from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.replication.dump import documents
+from airflow_hive_federation.replication.dump.documents import Check
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
 from airflow_hive_federation.storage.publishing import PRIVATE_FILE, make_private, publishing
 
@@ -107,9 +110,11 @@ class DumpDirectory:
     def loaded_into(self) -> str:
         """Database that a load of the dump was acknowledged for; empty without a readable acknowledgement."""
         try:
-            return str(json.loads(self._read(_FINISHED_LOAD))["database"])
-        except (DumpCorruptError, ValueError, TypeError, KeyError):
+            found = bounded_json.loads(self._read(_FINISHED_LOAD))
+            documents.check_finished_load(found)
+        except (DumpCorruptError, ValueError):
             return ""
+        return str(found["database"])
 
     def exists(self, name: str) -> bool:
         with storage_errors(f"{self.uri}/{name}"):
@@ -133,8 +138,8 @@ class DumpDirectory:
         if _digest(text) != self._read(_FINISHED_DUMP).strip():
             raise self._corrupt(_MANIFEST, "its digest is not the one acknowledged")
         try:
-            manifest: dict[str, Any] = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            manifest: dict[str, Any] = bounded_json.loads(text, max_values=documents.MAX_MANIFEST_VALUES)
+        except ValueError as error:
             raise self._corrupt(_MANIFEST, f"it is not JSON ({error})") from error
         if not isinstance(manifest, dict):
             raise self._corrupt(_MANIFEST, "it is no JSON object")
@@ -144,20 +149,24 @@ class DumpDirectory:
                 remedy="Load it with the version that wrote it, or dump again.",
                 dump=self.uri,
             )
+        self._checked(documents.check_manifest, _MANIFEST, manifest)
         self._expected = manifest["files"]
         return manifest
 
     def read_json(self, name: str) -> Any:
         """One JSON document of the dump, checked against the manifest.
 
-        :raises DumpCorruptError: it is missing, truncated or changed.
+        :raises DumpCorruptError: it is missing, truncated or changed, or has names or paths that lead
+            elsewhere (see :mod:`.documents`).
         """
         self._check(name)
         text = self._read(name)
         try:
-            return json.loads(text)
-        except (ValueError, RecursionError) as error:
+            found = bounded_json.loads(text)
+        except ValueError as error:
             raise self._corrupt(name, f"it is not JSON ({error})") from error
+        self._checked(documents.check_of(name), name, found)
+        return found
 
     def read_text(self, name: str) -> str:
         """One text file of the dump, checked against the manifest.
@@ -178,25 +187,53 @@ class DumpDirectory:
     def read_report(self, name: str) -> Iterator[Any]:
         """JSON lines that a later step wrote into the dump's directory; the manifest knows nothing of them.
 
-        :raises DumpCorruptError: a line is not JSON.
+        :raises DumpCorruptError: a line is not JSON, or has names or paths that lead elsewhere.
         """
+        check = documents.check_of(name)
         with (
             storage_errors(f"{self.uri}/{name}"),
             self._filesystem.open(f"{self._path}/{name}", "rb") as file,
         ):
             lines, number = iter(file), 0
             while some := list(islice(lines, _LINES_AT_A_TIME)):
-                yield from _parsed_together(some) or self._parsed_singly(name, some, number)
+                found = _parsed_together(some) or self._parsed_singly(name, some, number)
+                for line, value in enumerate(found, number + 1):
+                    self._checked(check, name, value, line)
+                    yield value
                 number += len(some)
+
+    def refuse(self, name: str, why: str, line: int = 0) -> NoReturn:
+        """Refuse a document that is as it was written, and says what no dump says.
+
+        :param name: path inside the dump's directory.
+        :param line: number of the line, from 1 on; 0 for the document as a whole.
+        :raises DumpCorruptError: always.
+        """
+        raise DumpCorruptError(
+            f"Dump {self.uri}: {name} cannot be used: {f'line {line}: ' if line else ''}{why}.",
+            remedy="Find out who wrote it: only Airflow and Spark may write into a dump. Restore the file; "
+            "or, if nothing was published from the dump, delete its directory and dump again.",
+            dump=self.uri,
+            file=name,
+            line=line,
+        )
 
     # -- inside ----------------------------------------------------------------------------------------
 
     def _parsed_singly(self, name: str, lines: Sequence[bytes], before: int) -> Iterator[Any]:
         for number, line in enumerate(lines, before + 1):
             try:
-                yield json.loads(line)
-            except (ValueError, RecursionError) as error:
+                yield bounded_json.loads(line)
+            except ValueError as error:
                 raise self._corrupt(name, f"line {number} is not JSON ({error})") from error
+
+    def _checked(self, check: Check | None, name: str, value: Any, line: int = 0) -> None:
+        if check is None:
+            return
+        try:
+            check(value)
+        except ValueError as error:
+            self.refuse(name, str(error), line)
 
     def _write(self, name: str, chunks: Iterable[str]) -> None:
         uri, digest = f"{self.uri}/{name}", hashlib.sha256()
@@ -256,8 +293,8 @@ def table_file(folder: str, table: str, suffix: str) -> str:
 def _parsed_together(lines: Sequence[bytes]) -> list[Any]:
     """Parse lines of JSON as one array; none if that is no array of so many values."""
     try:
-        found: list[Any] = json.loads(b"[" + b",".join(lines) + b"]")
-    except (ValueError, RecursionError):
+        found: list[Any] = bounded_json.loads(b"[" + b",".join(lines) + b"]")
+    except ValueError:
         return []
     return found if len(found) == len(lines) else []
 

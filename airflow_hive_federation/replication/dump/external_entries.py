@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
+from airflow_hive_federation.replication.dump import documents
 from airflow_hive_federation.replication.dump.directory import DumpDirectory
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
@@ -22,5 +24,18 @@ def dumped_entries(homes: Mapping[str, str], options: Mapping[str, Any] | None) 
     for name, uri in homes.items():
         tables[uri].add(name)
     for uri, names in sorted(tables.items()):
-        text = DumpDirectory(uri, options).read_text(external_tables.FILE_NAME)
-        yield from (entry for entry in external_tables.parse(text) if entry.table in names)
+        yield from (entry for entry in listed_entries(DumpDirectory(uri, options)) if entry.table in names)
+
+
+def listed_entries(directory: DumpDirectory) -> list[ExternalEntry]:
+    """Read the directories of external tables that a dump describes.
+
+    :raises DumpCorruptError: the list is not as it was written, or has names or paths that lead elsewhere.
+    """
+    found = external_tables.parse(directory.read_text(external_tables.FILE_NAME))
+    for number, entry in enumerate(found, 1):
+        try:
+            documents.check_external_entry(asdict(entry))
+        except ValueError as error:
+            directory.refuse(external_tables.FILE_NAME, str(error), number)
+    return found

@@ -39,6 +39,8 @@ from airflow_hive_federation.replication.load.copying import files_there
 from airflow_hive_federation.replication.load.creating import create_table, keep_managed
 from airflow_hive_federation.replication.load.survey import Survey, is_noted, note_placed
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
+from airflow_hive_federation.replication.load.unfinished import COPY_PLAN
+from airflow_hive_federation.replication.load.whole_dump import check_dump
 from airflow_hive_federation.replication.metadata import definitions, statistics
 from airflow_hive_federation.replication.metadata.constraints import (
     add_foreign_keys,
@@ -64,7 +66,7 @@ from airflow_hive_federation.replication.verification.differences import (
     metadata_differences,
 )
 from airflow_hive_federation.storage.durable import sync_directories
-from airflow_hive_federation.storage.filesystem import canonical, join, open_filesystem
+from airflow_hive_federation.storage.filesystem import canonical, join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.plan_files import read_plan, write_plan
 from airflow_hive_federation.storage.publishing import remove_file
 
@@ -132,6 +134,8 @@ def load_bootstrap(
         load.refuse_changes(state.last_id)
         progress(f"{policy.target_database} is published at event {state.last_id} already.")
     else:
+        check_dump(directory, policy.sources)
+        load.check_other_plans()
         load.reserve()
         with LeaseKeeper(source, load.lease):
             load.copy(run_copy)
@@ -184,7 +188,7 @@ class _Load:
 
     @property
     def _copy_plan(self) -> str:
-        return f"{self._directory.uri}/load/copy_plan.jsonl"
+        return f"{self._directory.uri}/{COPY_PLAN}"
 
     def _is_checkpoint(self) -> bool:
         """The database was loaded from this very dump."""
@@ -212,8 +216,16 @@ class _Load:
             differences=[str(one) for one in found],
         )
 
-    def reserve(self) -> None:
+    def check_other_plans(self) -> None:
+        """Read what earlier loads planned to copy: by it, :meth:`sweep` removes files.
 
+        :raises DumpCorruptError: a plan has names that lead elsewhere.
+        """
+        for plan in self._other_plans():
+            for _ in read_plan(plan, options=self._policy.storage_options):
+                pass
+
+    def reserve(self) -> None:
         self._on_step("reserve")
         source = from_json(types.Database, self._directory.read_json("database.json"))
         with self._pool.client() as client:
@@ -253,15 +265,12 @@ class _Load:
         """
         self._on_step("sweep")
         options = self._policy.storage_options
-        filesystem, path = open_filesystem(self._policy.directory, options)
-        found = filesystem.glob(f"{path}/*/load/copy_plan.jsonl")
-        plans = {canonical(join(self._policy.directory, *plan.split("/")[-3:])) for plan in found}
-        ours = canonical(self._copy_plan)
-        if plans <= {ours}:
+        others = self._other_plans()
+        if not others:
             return
-        wanted = {canonical(item.target) for item in read_plan(ours, options=options)}
+        wanted = {canonical(item.target) for item in read_plan(self._copy_plan, options=options)}
         emptied = set()
-        for plan in sorted(plans - {ours}):
+        for plan in others:
             for item in read_plan(plan, options=options):
                 if canonical(item.target) not in wanted and self._places.owns(item.target):
                     check()
@@ -329,6 +338,15 @@ class _Load:
                 yield self._layout.item(document, file)
         for function in self._functions:
             yield from function_items(function, self._layout)
+
+    def _other_plans(self) -> list[str]:
+        """URIs of the copy plans of the policy's other dumps."""
+        options = self._policy.storage_options
+        filesystem, path = open_filesystem(self._policy.directory, options)
+        with storage_errors(self._policy.directory):
+            found = filesystem.glob(f"{path}/*/{COPY_PLAN}")
+        plans = {canonical(join(self._policy.directory, *plan.split("/")[-3:])) for plan in found}
+        return sorted(plans - {canonical(self._copy_plan)})
 
     # -- doing -----------------------------------------------------------------------------------------
 

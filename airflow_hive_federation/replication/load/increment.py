@@ -53,6 +53,7 @@ from airflow_hive_federation.replication.load.pairs import Pairs
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.load.survey import Survey, note_placed
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
+from airflow_hive_federation.replication.load.whole_dump import check_dump
 from airflow_hive_federation.replication.metadata.database_properties import take_properties
 from airflow_hive_federation.replication.metadata.definitions import TableKind
 from airflow_hive_federation.replication.metadata.directories import tables_with_files
@@ -110,6 +111,7 @@ def load_increment(
         if load.is_published():
             progress(f"{policy.target_database} is published at event {manifest['event_id']} already.")
         else:
+            check_dump(directory, policy.sources)
             load.check_places()
             with LeaseKeeper(source, manifest["lease"]):
                 load.survey()

@@ -84,7 +84,7 @@ def _parse_line(number: int, line: str) -> ExternalEntry:
 def _bad(number: int, line: str) -> DumpCorruptError:
     return DumpCorruptError(
         f"{FILE_NAME}, line {number}: {line!r} is no entry for an external location.",
-        remedy="Dump again.",
+        remedy="Find out who wrote it: only Airflow and Spark may write into a dump. Then dump again.",
         file=FILE_NAME,
     )
 

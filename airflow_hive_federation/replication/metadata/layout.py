@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_json
 from airflow_hive_federation.model.files import CopyItem
@@ -19,7 +20,7 @@ from airflow_hive_federation.replication.metadata.definitions import (
 )
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.target import markers
-from airflow_hive_federation.storage.filesystem import join
+from airflow_hive_federation.storage.filesystem import join, join_below
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,7 @@ class TargetLayout:
 
     def file(self, document: Mapping[str, Any], file: VisibleFile) -> str:
         """URI of a file."""
-        return join(self.directory(document, file.directory, file.partition), file.target_path)
+        return join_below(self.directory(document, file.directory, file.partition), file.target_path)
 
     def item(self, document: Mapping[str, Any], file: VisibleFile, target: str | None = None) -> CopyItem:
         """How a file is copied.
@@ -96,6 +97,16 @@ class TargetLayout:
         return with_honest_statistics(made, document["write_ids"])
 
     def resource(self, function: str, uri: str) -> str:
-        """URI of a function's jar or file."""
+        """URI of a function's jar or file.
+
+        :raises ConfigurationError: the function or the file has a name that leads elsewhere.
+        """
         name = uri.rpartition("/")[2]
-        return join(self.policy.functions_directory, self.policy.target_database, function, name)
+        ours = join(self.policy.functions_directory, self.policy.target_database)
+        if "/" in function:
+            raise ConfigurationError(
+                f"{function!r} is no name of a function: its jars would be another one's.",
+                remedy="Find out who wrote it into the metastore or the dump.",
+                function=function,
+            )
+        return join_below(join_below(ours, function), name)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from airflow_hive_federation.acid.names import is_acid_directory, parse_directory
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.storage.filesystem import is_below, join, parse_location, relative
+from airflow_hive_federation.storage.filesystem import is_below, join, join_below, parse_location, relative
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class Place:
 
 def managed_table_location(database_location: str, table: str) -> str:
     """A managed table lies at its default place below the target database."""
-    return join(database_location, table)
+    return join_below(database_location, table)
 
 
 def external_location(
@@ -66,7 +66,7 @@ def partition_location(
 ) -> str:
     """A managed partition keeps its place inside its table; one from outside moves to the default place."""
     inside = relative_to(partition_source, table_source)
-    return join(table_target, partition_name if inside is None else inside)
+    return join_below(table_target, partition_name) if inside is None else join(table_target, inside)
 
 
 def relative_to(location: str, parent: str) -> str | None:

@@ -39,6 +39,7 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
 
 from airflow_hive_federation.errors import (
     CycleLostError,
@@ -51,6 +52,7 @@ from airflow_hive_federation.metastore.heartbeat import Heartbeat, Loss, transac
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.target import markers
+from airflow_hive_federation.replication.target.dumps_owner import claim_dumps, metastore_id
 from airflow_hive_federation.storage.fence import raise_fence, read_fence, write_ticket
 from airflow_hive_federation.storage.filesystem import join
 from airflow_hive_federation.waiting import boot_time_s
@@ -87,6 +89,7 @@ class CycleLock:
     :param fences: stop copy jobs of the cycles before, by the policy's fence of copies.
     :param progress: is told when somebody is waited for.
     :raises CycleRunningError: another cycle is at work.
+    :raises LocationConflictError: the policy's dumps are those of a target of another metastore.
     :raises StorageError: the fence of copies cannot be raised.
     """
 
@@ -208,7 +211,8 @@ class CycleLock:
 
     @property
     def _fence_uri(self) -> str:
-        return join(self._policy.directory, "_fence")
+        # One for each target: those of a policy that had another one before go their own ways.
+        return join(self._policy.directory, "_fences", quote(self._policy.target_database, safe=""))
 
     def _refuse(self, loss: Loss | None) -> None:
         if loss is not None:
@@ -227,8 +231,13 @@ class CycleLock:
     def _claim(self) -> None:
         """Give this cycle its number, and write it where others compare it."""
         options = self._policy.storage_options
-        fence = read_fence(self._fence_uri, options) if self._fences else 0
         heart = self._held
+        fence = 0
+        if self._fences:
+            with heart.client() as client:
+                metastore = metastore_id(client)
+            claim_dumps(metastore, self._policy)
+            fence = read_fence(self._fence_uri, options)
         with heart.client() as client:
             # Ids of locks grow, unless the metastore is made anew.
             self._epoch = max(self._id, self._read_epoch(client) + 1, fence + 1)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import LocationConflictError, MetastoreError, NoSuchObjectError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.side_parameters import without_side_parameters
 from airflow_hive_federation.replication.metadata.directories import Claim
 from airflow_hive_federation.replication.metadata.layout import TargetLayout
@@ -86,6 +87,18 @@ def find_layout(client: MetastoreClient, policy: ReplicationPolicy) -> TargetLay
     """Where things of the policy lie on the target; the target database must exist."""
     database = client.get_database(policy.target_database)
     return TargetLayout(policy=policy, managed=_managed_location(client, database))
+
+
+def expected_layout(client: MetastoreClient, policy: ReplicationPolicy) -> TargetLayout:
+    """Where things of the policy will lie on the target, whether its database is there yet or not.
+
+    The directory of managed tables is empty if the metastore does not say where it would make one.
+    """
+    try:
+        return find_layout(client, policy)
+    except NoSuchObjectError:
+        new = types.Database(name=policy.target_database, locationUri="")
+        return TargetLayout(policy=policy, managed=_managed_location(client, new))
 
 
 def claim_roots(
@@ -175,7 +188,7 @@ def _managed_location(client: MetastoreClient, database: Any) -> str:
         location = join(warehouse, f"{database.name}.db") if warehouse else database.locationUri
     # Hive compares locations as text and writes file:/x. Other schemes stay as they are configured: to
     # Hadoop, s3a is not s3.
-    return canonical(location) if local_path(location) else str(location).rstrip("/")
+    return canonical(location) if location and local_path(location) else str(location).rstrip("/")
 
 
 def _alter_parameters(client: MetastoreClient, name: str, parameters: dict[str, str]) -> None:

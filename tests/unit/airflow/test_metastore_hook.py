@@ -12,6 +12,7 @@ from airflow_hive_federation.hooks.compat import redact
 from airflow_hive_federation.hooks.metastore import EXTRAS, HiveMetastoreHook, common_storage_options
 from airflow_hive_federation.metastore.client import MetastoreClient
 from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
+from airflow_hive_federation.metastore.message_bounds import MAX_MESSAGE_BYTES
 
 Define = Callable[..., str]
 
@@ -49,7 +50,14 @@ def test_what_the_form_sends(connection: Define) -> None:
     settings = HiveMetastoreHook(connection(host="h", login="ann", extra=extra)).settings
     assert (settings.catalog, settings.user) == ("hive", "ann")
     assert (settings.call_timeout_s, settings.connect_timeout_s) == (20.0, 2.5)
+    assert settings.max_answer_bytes == MAX_MESSAGE_BYTES
     assert settings.tls is None
+
+
+@pytest.mark.parametrize("given", [1048576, "1048576", 1048576.0])
+def test_the_bound_of_answers(connection: Define, given: Any) -> None:
+    hook = HiveMetastoreHook(connection(host="h", extra={"max_answer_bytes": given}))
+    assert hook.settings.max_answer_bytes == 1 << 20
 
 
 def test_tls_and_headers(connection: Define) -> None:
@@ -111,6 +119,9 @@ class OwnClient(MetastoreClient):
         ({"host": "h", "schema": "ftp"}, "transport 'ftp'"),
         ({"host": "h", "extra": {"call_timeout_s": "soon"}}, "'call_timeout_s' is 'soon'"),
         ({"host": "h", "extra": {"call_timeout_s": -1}}, "call_timeout_s is -1"),
+        ({"host": "h", "extra": {"max_answer_bytes": "1 GB"}}, "'max_answer_bytes' is '1 GB'"),
+        ({"host": "h", "extra": {"max_answer_bytes": -5}}, "'max_answer_bytes' is -5"),
+        ({"host": "h", "extra": {"max_answer_bytes": 0}}, "max_answer_bytes is 0"),
         ({"host": "h", "extra": {"http_headers": "no json"}}, "'http_headers' is no JSON object"),
         ({"host": "h", "extra": {"http_bearer_token": "secret-1"}}, "does not carry"),
     ],

@@ -22,3 +22,18 @@ def test_two_versions_of_pyspark_in_one_folder(monkeypatch: pytest.MonkeyPatch) 
         ConfigurationError, match=r"pyspark 4\.2\.0 and pyspark-client 4\.1\.2 .*pyspark==4\.1\.2"
     ):
         spark.spark_environment({}, {}, {}, local=True)
+
+
+def test_spark_gets_no_secrets_of_airflow() -> None:
+    environ = {
+        "AIRFLOW_CONN_SOURCE": "{}",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "x",
+        "AIRFLOW_VAR_KEY": "x",
+        "JAVA_HOME": "/j",
+        "AIRFLOW_CTX_TASK_ID": "t",
+    }
+    made = spark.spark_environment(environ, {"AIRFLOW_VAR_ASKED_FOR": "y"}, {"key": "k"}, local=False)
+    assert {name for name in made if name.startswith("AIRFLOW")} == {
+        "AIRFLOW_CTX_TASK_ID",
+        "AIRFLOW_VAR_ASKED_FOR",
+    }

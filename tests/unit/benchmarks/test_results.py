@@ -15,7 +15,7 @@ from benchmarks.source_database import Scale
 def test_faster_than_a_peer(ours_s: float, reached: bool) -> None:
     found = results.faster("bootstrap", "w", ours_s=ours_s, peer="hive-repl", peer_s=10.0, at_least=5.0)
     assert found.reached is reached
-    assert found.ratio == round(10.0 / ours_s, 2)
+    assert found.ratio == round(10.0 / ours_s, 4)
     assert found.aim == "ratio >= 5"
 
 
@@ -23,6 +23,13 @@ def test_beside_a_limit_less_is_better() -> None:
     near = results.beside_limit("b", "w", ours_s=3.0, peer="cp", peer_s=2.0, at_most=1.5)
     far = results.beside_limit("b", "w", ours_s=3.2, peer="cp", peer_s=2.0, at_most=1.5)
     assert (near.reached, far.reached) == (True, False)
+
+
+def test_nearly_is_not_reached() -> None:
+    near = results.seconds("g", "w", ours_s=0.0052, peer="p", peer_s=0.001, at_most_s=0.005)
+    assert (near.ours_s, near.reached) == (0.0052, False)
+    assert not results.beside_limit("g", "w", ours_s=1.004, peer="p", peer_s=1, at_most=1).reached
+    assert "5.20 ms" in results.table([near])
 
 
 def test_an_aim_in_seconds_and_no_aim() -> None:

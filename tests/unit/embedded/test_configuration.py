@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
 from airflow_hive_federation.cli.main import main
+from airflow_hive_federation.embedded.cache import write_atomically
 from airflow_hive_federation.embedded.configuration import metastore_settings, site_xml, sql_settings
+from airflow_hive_federation.embedded.derby import put_password, read_password
+from airflow_hive_federation.embedded.environment import without_secrets
 from airflow_hive_federation.embedded.java import Java
 from airflow_hive_federation.embedded.jvm import clean_environment, java_command
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore, telling_line
@@ -37,6 +41,53 @@ def test_the_sql_engine_and_its_metastore_agree_on_the_warehouse() -> None:
         assert sql[name] == metastore[name]
 
 
+def test_the_password_of_the_database_is_for_its_owner_alone(tmp_path: Path) -> None:
+    password = put_password(tmp_path)
+    assert len(password) > 40
+    path = tmp_path / "derby.properties"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert put_password(tmp_path) == read_password(tmp_path) == password
+    assert "derby.connection.requireAuthentication=true" in path.read_text("utf-8")
+    for settings in (
+        metastore_settings(tmp_path, password=password),
+        sql_settings(tmp_path, "thrift://127.0.0.1:1", "jdbc:derby:x", password=password),
+    ):
+        assert settings["javax.jdo.option.ConnectionPassword"] == password
+    assert "javax.jdo.option.ConnectionPassword" not in metastore_settings(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"derby.user.APP=\n", b"derby.user.OTHER=x\n", b"\xff\xff"])
+def test_a_password_that_is_not_there(content: bytes, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"derby\.properties"):
+        read_password(tmp_path)
+    (tmp_path / "derby.properties").write_bytes(content)
+    with pytest.raises(ConfigurationError, match=r"derby\.properties") as caught:
+        put_password(tmp_path)
+    assert caught.value.remedy
+
+
+def test_a_private_file_is_private_from_the_first_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes: list[int] = []
+    replace = Path.replace
+
+    def watched(self: Path, target: Path) -> Path:
+        modes.append(self.stat().st_mode & 0o777)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", watched)
+    umask = os.umask(0)
+    try:
+        write_atomically(tmp_path / "a", b"x", private=True)
+        (tmp_path / "a").chmod(0o644)
+        write_atomically(tmp_path / "a", b"y", private=True)
+    finally:
+        os.umask(umask)
+    assert modes == [0o600, 0o600]
+    assert (tmp_path / "a").read_bytes() == b"y"
+
+
 def test_flags_go_into_a_file_and_survive_blanks_and_quotes(tmp_path: Path) -> None:
     java = Java(home=Path("/j"), version=21, vendor="x")
     arguments = tmp_path / "java.args"
@@ -62,6 +113,19 @@ def test_foreign_hadoop_settings_do_not_leak_in(monkeypatch: pytest.MonkeyPatch)
     assert "HADOOP_CONF_DIR" not in environment
     assert "CLASSPATH" not in environment
     assert environment["LANG"] == "C.UTF-8"
+
+
+SECRETS = ("AIRFLOW_CONN_A", "AIRFLOW_VAR_B", "AIRFLOW__CORE__FERNET_KEY", "PYICEBERG_CATALOG__PROD__TOKEN")
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_no_child_gets_secrets_that_it_has_no_use_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("AIRFLOW_HIVE_FEDERATION_CACHE", "c")
+    assert name not in clean_environment()
+    kept = {"AIRFLOW_HOME": "/h", "AIRFLOW_CTX_DAG_ID": "d", "AWS_PROFILE": "p"}
+    assert without_secrets({**kept, name: "x"}) == kept
+    assert clean_environment()["AIRFLOW_HIVE_FEDERATION_CACHE"] == "c"
 
 
 @pytest.mark.parametrize(

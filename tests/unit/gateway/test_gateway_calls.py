@@ -13,8 +13,11 @@ from airflow_hive_federation.errors import (
     NoSuchObjectError,
     UnsupportedMethodError,
 )
+from airflow_hive_federation.gateway.dispatch import Gateway, Metastore
 from airflow_hive_federation.gateway.handler import Caller, Cancellation, Deadline, Status, status_of
 from airflow_hive_federation.gateway.messages import read_head
+from airflow_hive_federation.gateway.upstream import Upstream
+from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.protocol import ApplicationFault
 from airflow_hive_federation.metastore.wire import from_bytes
@@ -71,6 +74,79 @@ def test_old_clients_get_what_new_servers_lack(
         assert other == {"success": [TABLE]}
     else:
         assert served.calls == ["get_table", "get_table"]
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["answers", "lacks the other call"])
+def test_partitions_by_an_expression_that_the_server_cannot_read(
+    peer: Peers, gateway: Gateways, raw: Raws, knows: bool
+) -> None:
+    """Hive 4 closes the connection where an expression is of Hive 2.3 or 3.1."""
+    parts = [types.Partition(values=["a"], parameters={"é": ""}), types.Partition(values=["b"])]
+
+    def answer(method: str, args: Any) -> Any:
+        if method == "get_partitions_by_expr":
+            if args.req.expr == b"new":
+                return types.PartitionsByExprResult(partitions=parts[:1], hasUnknownPartitions=False)
+            raise HangUp
+        assert (args.req.dbName, args.req.tblName, args.req.maxParts) == ("d", "t", -1)
+        return types.PartitionsResponse(partitions=parts)
+
+    served = Thrift(answer, set() if knows else {"get_partitions_req"})
+    one = raw(gateway(peer(served).uri))
+
+    def ask(expression: bytes, most: int = -1) -> dict[str, Any]:
+        request = types.PartitionsByExprRequest(dbName="d", tblName="t", expr=expression, maxParts=most)
+        return one.ask("get_partitions_by_expr", 3, req=request)
+
+    read = types.PartitionsByExprResult(partitions=parts[:1], hasUnknownPartitions=False)
+    assert ask(b"new") == {"success": read}
+    if knows:
+        # All of them, and it is said that they need not match.
+        every = types.PartitionsByExprResult(partitions=parts, hasUnknownPartitions=True)
+        assert ask(b"old") == {"success": every}
+    else:
+        assert "broke" in ask(b"old")["o1"].message
+    asked = len(served.calls)
+    # The first two of all would not be the first two that match.
+    assert "broke" in ask(b"old", 2)["o1"].message
+    assert "get_partitions_req" not in served.calls[asked:]
+
+
+@pytest.mark.parametrize("capable", [True, False], ids=["capable", "as they are"])
+def test_tables_of_old_clients_are_made_with_what_is_said_of_them(peer: Peers, capable: bool) -> None:
+    asked: list[Any] = []
+
+    def answer(method: str, args: Any) -> None:
+        asked.append((method, args))
+        if len(asked) == 3:
+            raise types.AlreadyExistsException(message="t is there")
+
+    settings = MetastoreSettings(uris=(peer(Thrift(answer)).uri,))
+    target = Metastore(
+        Upstream("main", settings), old_client_capabilities=["HIVEFULLACIDWRITE"] if capable else []
+    )
+    handler = Gateway(target)
+
+    def ask(method: str, **arguments: Any) -> dict[str, Any]:
+        message = call_bytes(method, **arguments)
+        data = handler.answer(method, message, Caller(user="me"), Deadline(20))
+        return outcome(read_head(data), data)
+
+    key = types.SQLPrimaryKey(table_name="t", column_name="c", pk_name="k")
+    context = types.EnvironmentContext(properties={"p": "q"})
+    assert ask("create_table_with_constraints", tbl=TABLE, primaryKeys=[key], checkConstraints=[]) == {}
+    assert ask("create_table_with_environment_context", tbl=TABLE, environment_context=context) == {}
+    there = ask("create_table", tbl=TABLE)
+    assert there == {"o1": types.AlreadyExistsException(message="t is there")}
+    target.close()
+    if capable:
+        assert {method for method, _ in asked} == {"create_table_req"}
+        first, second, _ = (args.request for _, args in asked)
+        assert (first.table, first.primaryKeys, first.checkConstraints) == (TABLE, [key], [])
+        assert (first.processorCapabilities, first.foreignKeys) == (["HIVEFULLACIDWRITE"], None)
+        assert second.envContext == context
+    else:
+        assert "create_table_req" not in [method for method, _ in asked]
 
 
 def test_methods_of_indexes_and_unknown_ones_are_refused_and_the_next_call_works(

@@ -58,6 +58,13 @@ class Store:
             return types.GetValidWriteIdsResponse(tblValidWriteIds=ids)
         if method == "get_all_tables":
             return ["t"]
+        if method == "get_tables_by_type":
+            return ["t"] if matches(args.pattern, "t") else []
+        if method == "get_table_names_by_filter":
+            return ["t", "u"][: args.max_tables if args.max_tables >= 0 else None]
+        if method == "get_tables_ext":
+            names = [one for one in ("t", "u") if matches(args.req.tableNamePattern, one)]
+            return [types.ExtendedTableInfo(tblName=one, accessType=8) for one in names]
         return None
 
     def table(self, request: Any) -> types.Table:
@@ -220,6 +227,39 @@ def test_single_tables_have_names_in_local_databases(peer: Peers, stack: ExitSta
     assert both.far.asked[-1][1].req.tblName == "t"
     assert both.ask("get_all_tables", db_name="sales")["success"] == ["rates", "t"]
     assert "local name" in both.ask("drop_table", dbname="sales", name="rates")["o3"].message
+
+
+def test_every_list_of_a_database_has_the_single_tables(peer: Peers, stack: ExitStack) -> None:
+    names = RemoteNames(tables={"sales.rates": "sales.t", "sales.prices": "default.u"})
+    both = Federated(peer, stack, names=names)
+    kinds = both.ask("get_tables_by_type", db_name="sales", pattern="*", tableType="x")["success"]
+    # The far metastore has no table default.u of that type.
+    assert kinds == ["rates", "t"]
+    assert both.far.asked[-1][1].tbl_types == ["x"]
+    filtered = both.ask("get_table_names_by_filter", dbname="sales", filter="f", max_tables=-1)["success"]
+    assert filtered == ["prices", "rates", "t", "u"]
+    asked = {args.dbname: args.filter for method, args in both.far.asked if method.endswith("filter")}
+    assert asked == {"sales": "f", "default": "f"}
+    few = both.ask("get_table_names_by_filter", dbname="sales", filter="f", max_tables=1)["success"]
+    assert few == ["prices"]
+    request = types.GetTablesExtRequest(catalog="hive", database="sales", tableNamePattern="*", limit=3)
+    extended = both.ask("get_tables_ext", req=request)["success"]
+    assert [(one.tblName, one.accessType) for one in extended] == [("prices", 8), ("rates", 8), ("t", 8)]
+    request.tableNamePattern, request.limit = "r*", None
+    assert [one.tblName for one in both.ask("get_tables_ext", req=request)["success"]] == ["rates"]
+
+
+def test_a_list_of_a_database_names_the_part_that_is_missing(peer: Peers, stack: ExitStack) -> None:
+    names = RemoteNames(tables={"sales.rates": "sales.t", "sales.prices": "default.u"})
+    both = Federated(peer, stack, names=names, part_timeout_s=0.2)
+    both.far.hang.clear()
+    for method, arguments in {
+        "get_all_tables": {"db_name": "sales"},
+        "get_table_names_by_filter": {"dbname": "sales", "filter": "f", "max_tables": -1},
+    }.items():
+        assert "the part of metastore far is missing" in both.ask(method, **arguments)["o1"].message
+    # A database with none of its tables does not ask it.
+    assert both.ask("get_all_tables", db_name="default")["success"] == ["t"]
 
 
 def lock(*databases: str, txn: int | None = 5) -> types.LockRequest:

@@ -146,6 +146,25 @@ def test_names_are_replaced_and_nothing_else(method: str) -> None:
     assert type(from_bytes(kind, changed)) is kind
 
 
+@pytest.mark.parametrize(
+    "name", [" payroll", "payroll\t", "\0PayRoll\r\n", "@hive#payroll ", "@hive# payroll"],
+    ids=["before", "behind", "control", "catalog", "catalog_before"],
+)  # fmt: skip
+def test_blanks_around_a_name_get_round_no_rule(name: str, peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    # The metastore trims names, as Java does.
+    served = Thrift(lambda *_: None)
+    rules = Rules((Rule(databases=("*", "!payroll")),))
+    one = raw(gateway(peer(served).uri, rules=rules))
+    answer = one.ask("get_table", dbname=name, tbl_name="t")
+    assert "payroll" in answer["o1"].message
+    assert one.ask("get_valid_write_ids", rqst=types.GetValidWriteIdsRequest(fullTableNames=["payroll .t"]))
+    assert served.calls == []
+    hidden = Rules(exposure=Exposure(tables=("*", "!sales.secret")))
+    other = raw(gateway(peer(served).uri, rules=hidden))
+    assert "secret" in other.ask("get_table", dbname="sales", tbl_name="secret ")["o1"].message
+    assert served.calls == []
+
+
 def ref(database: str, table: str | None = None) -> Reference:
     from airflow_hive_federation.gateway.names import Text
 
@@ -204,6 +223,8 @@ def metastore(method: str, args: Any) -> Any:
     return {
         "get_all_databases": lambda: ["public", "sales", "secret"],
         "get_all_tables": lambda: ["open_a", "b"],
+        "get_materialized_views_for_rewriting": lambda: ["open_a", "b"],
+        "get_tables_ext": lambda: [types.ExtendedTableInfo(tblName=one) for one in ("b", "open_a")],
         "get_table_meta": lambda: [
             types.TableMeta(dbName=name, tableName="t", tableType="x") for name in ("public", "secret")
         ],
@@ -225,6 +246,10 @@ def test_lists_show_what_the_caller_may_see(peer: Peers, gateway: Gateways, raw:
     one = raw(gateway(peer(Thrift(metastore)).uri, rules=rules))
     assert one.ask("get_all_databases") == {"success": ["public", "sales"]}
     assert one.ask("get_all_tables", db_name="sales") == {"success": ["open_a"]}
+    assert one.ask("get_materialized_views_for_rewriting", db_name="sales") == {"success": ["open_a"]}
+    request = types.GetTablesExtRequest(catalog="hive", database="sales", tableNamePattern="*")
+    extended = one.ask("get_tables_ext", req=request)["success"]
+    assert [item.tblName for item in extended] == ["open_a"]
     meta = one.ask("get_table_meta", db_patterns="*", tbl_patterns="*")["success"]
     assert [item.dbName for item in meta] == ["public"]
     answer = one.ask("get_next_notification", rqst=types.NotificationEventRequest(lastEvent=0))

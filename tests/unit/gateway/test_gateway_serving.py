@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
+import socket
 import subprocess
 import sys
+import threading
+import time
 import urllib.request
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,6 +20,7 @@ import pytest
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.config import config_of
 from airflow_hive_federation.gateway.serving import start
+from airflow_hive_federation.gateway.workers import Workers, reserve_ports
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from tests.unit.gateway.gateways import Clients, Peers
 from tests.unit.metastore.metastore_peers import Thrift
@@ -86,7 +91,7 @@ def uris_of(out: IO[str], count: int) -> set[str]:
 def test_processes_share_a_port_and_end_together(peer: Peers) -> None:
     upstream = peer(Thrift(databases)).uri
     with served("--upstream", upstream, "--port", "0", "--workers", "2") as process:
-        (uri,) = uris_of(process.stdout, 2)
+        (uri,) = uris_of(process.stdout, 1)
         for _ in range(8):
             with MetastoreClient(MetastoreSettings(uris=(uri,))) as one:
                 assert one.call("get_all_databases") == NAMES
@@ -97,10 +102,67 @@ def test_processes_share_a_port_and_end_together(peer: Peers) -> None:
 def test_workers_end_when_their_parent_is_killed(peer: Peers) -> None:
     upstream = peer(Thrift(databases)).uri
     with served("--upstream", upstream, "--port", "0", "--workers", "2") as process:
-        uris_of(process.stdout, 2)
+        uris_of(process.stdout, 1)
         process.kill()
         # The pipe ends when the last worker, which has it too, has ended.
+        process.stderr.read()
+
+
+def test_processes_share_free_ports_of_all_fronts(peer: Peers) -> None:
+    upstream = peer(Thrift(databases)).uri
+    ports = ["--port", "0", "--grpc-port", "0", "--metrics-port", "0"]
+    with served("--upstream", upstream, *ports, "--workers", "2") as process:
+        metrics = [process.stdout.readline().split()[-1] for _ in range(2)]
+        uris = [process.stdout.readline().split()[-1] for _ in range(2)]
+        assert sorted(uri.partition(":")[0] for uri in uris) == ["grpc", "thrift"]
+        # The kernel chooses the process: each connection is one more draw, until both have answered.
+        for uri, front in ((uri, uri.partition(":")[0]) for uri in uris):
+            while not all(_answered(where, front) for where in metrics):
+                with MetastoreClient(MetastoreSettings(uris=(uri,))) as one:
+                    assert one.call("get_all_databases") == NAMES
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
         assert process.stdout.read() == ""
+
+
+def _answered(where: str, front: str) -> bool:
+    text = urllib.request.urlopen(where, timeout=20).read().decode()
+    return f'front="{front}",method="get_all_databases",status="ok"}}' in text
+
+
+def test_ports_that_follow_each_other_are_held_or_none_is() -> None:
+    holders, first = reserve_ports("127.0.0.1", 0, 3)
+    assert [one.getsockname()[1] for one in holders] == [first, first + 1, first + 2]
+    holders[0].close()
+    holders[1].close()
+    with socket.socket() as taken:
+        # Without SO_REUSEPORT it is nobody else's.
+        taken.bind(("127.0.0.1", first + 1))
+        with pytest.raises(ConfigurationError, match=f"cannot listen at 127.0.0.1:{first + 1}"):
+            reserve_ports("127.0.0.1", first, 3)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", first))
+    with pytest.raises(ConfigurationError, match="There is no port 65536"):
+        reserve_ports("127.0.0.1", 65535, 2)
+    holders[2].close()
+
+
+def test_what_workers_print_is_printed_when_the_last_one_has() -> None:
+    code = "import sys; print('serving x', flush=True); print(sys.argv[1], flush=True); sys.stdin.read()"
+    out = io.StringIO()
+    workers = Workers([[sys.executable, "-c", code, str(number)] for number in range(3)], out=out)
+    thread = threading.Thread(target=_run_until_printed, args=(workers, out))
+    thread.start()
+    thread.join(60)
+    assert out.getvalue() == "serving x\n"
+
+
+def _run_until_printed(workers: Workers, out: io.StringIO) -> None:
+    for place in range(3):
+        workers._processes.append(workers._start(place))
+    while not out.getvalue():
+        time.sleep(0.01)
+    workers._stop()
 
 
 def test_what_cannot_start_says_so() -> None:

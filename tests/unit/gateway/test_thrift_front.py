@@ -14,6 +14,7 @@ import pytest
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.certificates import Certificates, ServerTls
 from airflow_hive_federation.gateway.messages import REPLY, head_bytes
+from airflow_hive_federation.gateway.rules import Rule, Rules
 from airflow_hive_federation.metastore import TlsSettings
 from airflow_hive_federation.metastore.idl import types
 from tests.unit.gateway.certificate_files import Authority
@@ -192,6 +193,56 @@ def test_a_metastore_that_dies_in_the_middle_of_an_answer(peer: Peers, gateway: 
     answer = one.ask("get_all_databases")
     assert "upstream main" in answer["o1"].message
     assert run.upstream.open_connections == 0
+
+
+def test_a_defect_is_no_text_for_clients(
+    peer: Peers,
+    gateway: Gateways,
+    raw: Raws,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run = gateway(peer(Thrift(databases)).uri)
+    one, other = raw(run), raw(run)
+    with monkeypatch.context() as patch:
+
+        def fail(*_: Any, **__: Any) -> None:
+            raise RuntimeError("s3cret")
+
+        patch.setattr(run.handler, "relay", fail)
+        answer = one.ask("get_all_databases")
+        assert answer["o1"].message == "The gateway failed; its log says why."
+        assert ended(one.sock)
+    assert "s3cret" in caplog.text
+    assert other.ask("get_all_databases") == {"success": NAMES}
+
+
+@pytest.mark.parametrize(
+    "names", [b"\x0f\0\0\x0c\0\0\0\1\x0b\0\1\0\0\0\1a\0\0", b"\x0f\0\0\x0b\0\0\0\1\0\0\0\1\x97\0"],
+    ids=["structs", "no_utf8"],
+)  # fmt: skip
+def test_names_that_are_none_are_no_reason_to_fail(
+    peer: Peers, gateway: Gateways, raw: Raws, names: bytes
+) -> None:
+    def odd(sock: socket.socket) -> None:
+        stream = RawClient(("", 0), sock)
+        while True:
+            head, _ = stream.message()
+            body = b"\x0f\0\0\x0b\0\0\0\0\0" if head.method == "set_ugi" else names
+            sock.sendall(head_bytes(head.method, REPLY, head.sequence_id) + body)
+
+    run = gateway(peer(odd).uri, aliases={"x": "y"})
+    one = raw(run)
+    one.sock.sendall(call_bytes("get_all_databases"))
+    head, data = one.message()
+    if b"\x97" in names:
+        assert data.endswith(names)
+    else:
+        assert "no such call or answer" in str(outcome(head, data))
+    rules = Rules((Rule(databases=("*", "!a")),))
+    other = raw(gateway(peer(odd).uri, rules=rules))
+    other.sock.sendall(call_bytes("get_all_databases"))
+    assert b"\1a" not in other.message()[1]
 
 
 def test_stopping_lets_calls_end_and_takes_no_more(peer: Peers, gateway: Gateways, raw: Raws) -> None:

@@ -18,7 +18,7 @@ from airflow_hive_federation.storage.plan_files import write_records
 def dump(tmp_path: Path) -> DumpDirectory:
     directory = DumpDirectory(f"file:{tmp_path}/dump")
     directory.write_json("database.json", {"name": "d"})
-    directory.write_lines("partitions/t.jsonl", ({"n": n, "text": "zeile\u2028\u0085ende"} for n in range(3)))
+    directory.write_lines("events.jsonl", ({"n": n, "text": "zeile\u2028\u0085ende"} for n in range(3)))
     directory.finish_dump({"event_id": 7})
     return DumpDirectory(directory.uri)
 
@@ -26,7 +26,7 @@ def dump(tmp_path: Path) -> DumpDirectory:
 def test_what_was_written_is_read(dump: DumpDirectory) -> None:
     assert dump.manifest()["event_id"] == 7
     assert dump.read_json("database.json") == {"name": "d"}
-    assert [line["n"] for line in dump.read_lines("partitions/t.jsonl")] == [0, 1, 2]
+    assert [line["n"] for line in dump.read_lines("events.jsonl")] == [0, 1, 2]
 
 
 def test_an_unfinished_dump_is_refused(tmp_path: Path) -> None:
@@ -38,10 +38,10 @@ def test_an_unfinished_dump_is_refused(tmp_path: Path) -> None:
 
 def read_everything(dump: DumpDirectory) -> None:
     dump.read_json("database.json")
-    list(dump.read_lines("partitions/t.jsonl"))
+    list(dump.read_lines("events.jsonl"))
 
 
-@pytest.mark.parametrize("name", ["database.json", "partitions/t.jsonl", "_manifest.json"])
+@pytest.mark.parametrize("name", ["database.json", "events.jsonl", "_manifest.json"])
 @pytest.mark.parametrize("damage", ["truncate", "change", "remove"])
 def test_a_damaged_file_is_named(dump: DumpDirectory, tmp_path: Path, name: str, damage: str) -> None:
     path = tmp_path / "dump" / name
@@ -91,15 +91,15 @@ def test_a_run_that_goes_on_beside_its_successor_mixes_nothing_into_the_dump(tmp
     suspended, successor = (DumpDirectory(f"file:{tmp_path}/dump") for _ in range(2))
     for run, text in ((suspended, "of before"), (successor, "d")):
         run.write_json("database.json", {"name": text})
-        run.write_json("tables/t.json", {"made": text})
+        run.write_json("_begun.json", {"made": text})
     successor.finish_dump({"event_id": 7})
     suspended.write_json("database.json", {"name": "of before"})
     with pytest.raises(DumpCorruptError, match=r"database\.json .* truncated or changed"):
         DumpDirectory(successor.uri).read_json("database.json")
     # Though it acknowledges what it has written, the rest is not of its making.
     suspended.finish_dump({"event_id": 7})
-    with pytest.raises(DumpCorruptError, match=r"tables/t\.json .* truncated or changed"):
-        DumpDirectory(successor.uri).read_json("tables/t.json")
+    with pytest.raises(DumpCorruptError, match=r"_begun\.json .* truncated or changed"):
+        DumpDirectory(successor.uri).read_json("_begun.json")
 
 
 @pytest.mark.parametrize("broken", ["{", "1, 2", "", "1]"])

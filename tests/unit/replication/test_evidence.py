@@ -190,7 +190,10 @@ class Source:
         (root / "elsewhere" / "other").touch()
         self.dump = DumpDirectory(f"file:{root}/dump")
         table, partitions = self.wire(), self.partitions("123")
-        self.dump.write_json(table_file("tables", "t", ".json"), {"table": to_json(table)})
+        self.dump.write_json(
+            table_file("tables", "t", ".json"),
+            {"table": to_json(table), "kind": table_kind(table).value, "write_ids": None},
+        )
         lines = [{"name": name_of(table, one), "partition": to_json(one)} for one in partitions]
         self.dump.write_lines(table_file("partitions", "t", ".jsonl"), lines)
         self.dump.write_lines(table_file("files", "t", ".jsonl"), map(asdict, self.listed(partitions)[1]))

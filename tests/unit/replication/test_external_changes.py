@@ -36,7 +36,9 @@ def dumped(root: Path, places: dict[str, Path], *, partitioned: bool) -> DumpDir
         if partitioned
     ]
     directory = DumpDirectory(f"file:{root}/dump")
-    directory.write_json(table_file("tables", "x", ".json"), {"table": to_json(table)})
+    directory.write_json(
+        table_file("tables", "x", ".json"), {"table": to_json(table), "kind": "external", "write_ids": None}
+    )
     lines = ({"name": name_of(table, one), "partition": to_json(one)} for one in partitions)
     directory.write_lines(table_file("partitions", "x", ".jsonl"), lines)
     files = visible_files(table, Places(table, partitions), None, ValidTxns(high_watermark=1))

@@ -8,7 +8,6 @@ or suspended (they do not, and the clock goes on). Real metastores are in ``test
 
 from __future__ import annotations
 
-import copy
 import itertools
 import logging
 import os
@@ -30,10 +29,10 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.heartbeat import Heartbeat
-from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication import cycle, failover, take_over
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.target import cycle_lock, markers
+from tests.unit.replication.metastore_model import Server
 
 POLICY = ReplicationPolicy(
     name="p", source_database="s", target_database="t", dump_root="file:/dumps", external_base=None
@@ -52,62 +51,6 @@ BEGINNINGS: Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]] = {
     "switched": ({**DEMOTED, markers.FAILOVER: ""}, {}),
     "taken over": (MARKED, {}),
 }
-
-
-class Server:
-    """As much of a metastore as a failover asks for."""
-
-    def __init__(self, uri: str, database: str, parameters: Mapping[str, str]) -> None:
-        self.uri, self.database = uri, database
-        self.parameters = {name: value for name, value in parameters.items() if value}
-        self.locks: dict[int, Any] = {}
-        self.ids = itertools.count(1)
-        self.is_up = True
-
-    @property
-    def is_writable(self) -> bool:
-        return self.is_up and markers.READ_ONLY not in self.parameters
-
-    def exchange(self, method: str, args: tuple[Any, ...], _deadline: Any) -> Any:
-        return getattr(self, method)(*args)
-
-    def get_database_req(self, _request: Any) -> Any:
-        return types.Database(name=self.database, parameters=dict(self.parameters))
-
-    def alter_database(self, _name: str, database: Any) -> None:
-        self.parameters = dict(database.parameters)
-
-    def get_all_tables(self, _name: str) -> list[str]:
-        return []
-
-    def get_config_value(self, _name: str, default: str) -> str:
-        return default
-
-    def lock(self, request: Any) -> Any:
-        number = next(self.ids)
-        state = types.LockState.WAITING if self.locks else types.LockState.ACQUIRED
-        self.locks[number] = types.ShowLocksResponseElement(
-            lockid=number,
-            tablename=request.component[0].tablename,
-            state=state,
-            lastheartbeat=0,
-            agentInfo=request.agentInfo,
-            user=request.user,
-            hostname="elsewhere",
-        )
-        return types.LockResponse(lockid=number, state=state)
-
-    def unlock(self, request: Any) -> None:
-        if self.locks.pop(request.lockid, None) is None:
-            raise types.NoSuchLockException(message="no such lock")
-
-    def show_locks(self, _request: Any) -> Any:
-        return types.ShowLocksResponse(locks=[copy.copy(one) for one in self.locks.values()])
-
-    def heartbeat(self, request: Any) -> None:
-        if request.lockid not in self.locks:
-            raise types.NoSuchLockException(message="no such lock")
-        self.locks[request.lockid].lastheartbeat += 1
 
 
 @dataclass
@@ -333,6 +276,8 @@ def make_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Worl
         cycle_lock,
         boot_time_s=lambda: now[-1].now_s,
         time=SimpleNamespace(sleep=sleep),
+        metastore_id=lambda _: "t",
+        claim_dumps=lambda *_: None,
         read_fence=lambda *_: 0,
         raise_fence=lambda *_: None,
     )

@@ -13,7 +13,10 @@ from airflow_hive_federation.replication.dump.other_partitions import other_part
 
 def dump(root: Path, partitions: dict[str, int], *files: VisibleFile) -> DumpDirectory:
     directory = DumpDirectory(f"file:{root}")
-    lines = [{"name": name, "partition": {"createTime": time}} for name, time in partitions.items()]
+    lines = [
+        {"name": name, "partition": {"createTime": time, "values": [name.partition("=")[2]]}}
+        for name, time in partitions.items()
+    ]
     directory.write_lines(table_file("partitions", "t", ".jsonl"), lines)
     directory.write_lines(table_file("files", "t", ".jsonl"), map(asdict, files))
     return directory

@@ -9,7 +9,7 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.replication.dump.directory import DumpDirectory
 from airflow_hive_federation.replication.dump.retention import forget_old_dumps
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.policy_changes import PolicyChanges, policy_changes
+from airflow_hive_federation.replication.policy_changes import PolicyChanges, policy_changes, refuse_changed
 
 POLICY = ReplicationPolicy(
     name="shop", source_database="shop", dump_root="/dumps", external_base="s3://bucket/base"
@@ -39,6 +39,27 @@ def test_what_changed(fields: dict[str, object], changes: PolicyChanges) -> None
 def test_another_source_is_another_policy() -> None:
     with pytest.raises(ConfigurationError, match=r"replicates database store now; .* was made of shop"):
         policy_changes(BEFORE, replace(POLICY, source_database="store", target_database="shop"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"external_base": "s3://bucket/other"}, "external_base"),
+        ({"external_prefix": "s3://far/x"}, "external_base"),
+        ({"external_authority": True}, "external_base"),
+        ({"functions_root": "/elsewhere"}, "functions_root"),
+        ({"dump_root": "/new"}, "functions_root"),
+        ({"table_names": {"a": "b"}}, r"table_names \(of a, b\)"),
+    ],
+)
+def test_a_dump_is_not_loaded_by_a_policy_that_puts_things_elsewhere(
+    fields: dict[str, object], named: str
+) -> None:
+    manifest = {"policy": BEFORE}
+    allowed = replace(POLICY, target_database="copy", preserve="p", into_existing=True, include_tables="a|b")
+    refuse_changed("/dumps/shop/7-8-9", manifest, allowed)
+    with pytest.raises(ConfigurationError, match=f"since dump /dumps/shop/7-8-9 was written: {named}"):
+        refuse_changed("/dumps/shop/7-8-9", manifest, replace(POLICY, **fields))  # type: ignore[arg-type]
 
 
 def test_dumps_of_before_there_were_patterns() -> None:
@@ -75,7 +96,7 @@ def test_dumps_that_describe_nothing_any_more_go(tmp_path: Path) -> None:
         directory = DumpDirectory(f"{policy.directory}/{name}")
         directory.write_text("something", "x")
         facts = [
-            {"name": f"t{number}", "dump": f"{policy.directory}/{home}", "work": "nothing"}
+            {"name": f"t{number}", "dump": f"{policy.directory}/{home}", "work": "nothing", "kind": "managed"}
             for number, home in enumerate(homes)
         ]
         directory.finish_dump({"tables": facts})

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from airflow_hive_federation.errors import CycleLostError
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.replication.take_over import invisible_to
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.take_over import _remove, _Removing, invisible_to
 
 WATERMARK = 10_000_000
 
@@ -65,3 +68,22 @@ def test_it_answers_as_a_walk_of_the_range_does() -> None:
         top = rng.randint(low, 45)
         walked = top > high or not set(open_ids).isdisjoint(range(low, top + 1))
         assert invisible_to(write_ids)(f"delta_{low}_{top}/bucket_00000") is walked, (seed, write_ids)
+
+
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_what_has_lost_its_lock_removes_nothing_more(tmp_path: Path, allowed: int) -> None:
+    """One file in one directory: two removals, of which each is asked for."""
+    file = tmp_path / "t" / "delta_0000007_0000007" / "bucket_00000"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    asked: list[str] = []
+
+    def check() -> None:
+        asked.append("")
+        if len(asked) > allowed:
+            raise CycleLostError("The lock is lost.", policy="p", holder="", reason="refused")
+
+    policy = ReplicationPolicy(name="p", source_database="d", dump_root="file:/dumps")
+    with pytest.raises(CycleLostError):
+        _remove(_Removing(policy=policy, check=check), f"file:{tmp_path}/t", lambda _: True)
+    assert (file.parent.exists(), file.exists()) == (True, not allowed)

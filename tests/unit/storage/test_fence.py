@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from pathlib import Path
 
 import pytest
@@ -59,15 +60,21 @@ def test_a_plan_says_behind_which_fence_it_is_carried_out(uri: str, tmp_path: Pa
         fence_of(plan)
 
 
+@pytest.mark.parametrize("rewritten", [False, True], ids=["copied", "rewritten"])
 def test_a_copy_that_is_overtaken_while_it_reads_leaves_the_target_as_it_was(
-    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rewritten: bool
 ) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_text("old rows\n", encoding="utf-8")
     target.write_text("new rows of the successor\n", encoding="utf-8")
-    item = CopyItem(source=f"file:{source}", target=f"file:{target}", size_bytes=9)
+    item = CopyItem(
+        source=f"file:{source}",
+        target=f"file:{target}",
+        size_bytes=9,
+        visible_write_ids="d.t:5:9223372036854775807::" if rewritten else None,
+    )
     raise_fence(uri, 7)
-    settings = CopySettings(fence=Fence(uri=uri, epoch=7))
+    settings = CopySettings(fence=Fence(uri=uri, epoch=7), rewrite=rewrite)
     read_chunks = fences.read_fence
 
     def overtaken(at: str, options: object = None) -> int:
@@ -79,6 +86,11 @@ def test_a_copy_that_is_overtaken_while_it_reads_leaves_the_target_as_it_was(
         copy_file(item, settings)
     assert target.read_text(encoding="utf-8") == "new rows of the successor\n"
     assert sorted(one.name for one in tmp_path.iterdir()) == ["policy", "source", "target"]
+
+
+def rewrite(source: str, target: str, _write_ids: str, _options: object) -> None:
+    """As if all rows were visible."""
+    shutil.copy(source.removeprefix("file:"), target.removeprefix("file:"))
 
 
 def test_a_look_holds_for_a_moment_only(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,162 @@
+"""``hive-federation cluster``: put tables into clusters, copy them to others, drop copies."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.cli.connecting import end_for
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.cli.connecting import End
+    from airflow_hive_federation.clusters.registry import ClusterRegistry
+    from airflow_hive_federation.metastore import MetastoreClient
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command to ``hive-federation``."""
+    parser = subparsers.add_parser("cluster", help="put tables into clusters of one metastore, and copy them")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    assign = actions.add_parser("assign", help="make a cluster the primary of all tables that have none")
+    assign.add_argument("cluster", nargs="?", help="its name; the default cluster if none is given")
+    assign.add_argument("--database", action="append", metavar="NAME", help="again for more; else all")
+    assign.add_argument("--undo", action="store_true", help="take the tables of the cluster out of it")
+    assign.add_argument("--dry-run", action="store_true", help="write nothing")
+    copy = actions.add_parser("copy", help="copy a table, or partitions of it, to a secondary cluster")
+    drop = actions.add_parser("drop-copy", help="drop such copies")
+    copy.add_argument(
+        "--spark-conn-id", help="Airflow connection of the Spark that copies; the cluster's own"
+    )
+    for one in (copy, drop):
+        one.add_argument("table", help="database.table")
+        one.add_argument("cluster", help="the secondary cluster")
+        one.add_argument(
+            "--partition", action="append", metavar="NAME", help="day=2026-01-01; again for more"
+        )
+        one.add_argument("--where", help="a condition on partition keys: day >= '2026-01-01'")
+    for one in (assign, copy, drop):
+        add_common_arguments(one)
+
+
+def add_common_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what all commands about clusters take."""
+    parser.add_argument(
+        "--metastore",
+        default="hive_federation_default",
+        help="URI(s) of the metastore, or the id of an Airflow connection",
+    )
+    parser.add_argument(
+        "--clusters",
+        default="metastore",
+        metavar="WHERE",
+        help="the registry: a JSON file (with a /), an Airflow variable, or: metastore",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry it out."""
+    return _assign(args) if args.action == "assign" else _copy(args)
+
+
+def _copy(args: argparse.Namespace) -> int:
+    from airflow_hive_federation.clusters.copies import copy_to_cluster, drop_copies
+
+    with opened(args) as (client, registry, end):
+        chosen: dict[str, Any] = {
+            "partitions": args.partition,
+            "where": args.where,
+            "options": end.storage_options,
+        }
+        if args.action == "drop-copy":
+            report = drop_copies(client, registry, args.table, args.cluster, **chosen)
+        else:
+            from airflow_hive_federation.hooks.spark import SparkPipelineHook
+
+            conn_id = args.spark_conn_id or registry.cluster(args.cluster).spark_conn_id
+            spark = SparkPipelineHook(conn_id, storage_options=end.storage_options)
+            report = copy_to_cluster(
+                client, registry, args.table, args.cluster, spark.copy_runner(), **chosen
+            )
+    if args.json:
+        print(json.dumps(report.to_json(), indent=1))
+        return 0
+    done = "copies dropped" if args.action == "drop-copy" else "copied"
+    size = f"{report.files:,} files, {report.size_bytes:,} bytes"
+    told = f"{len(report.copied)} {done} ({size}), {len(report.current)} current"
+    print(f"{report.table}, {report.cluster}: {told}")
+    return 0
+
+
+def _assign(args: argparse.Namespace) -> int:
+    from airflow_hive_federation.clusters.assignment import assign_tables
+
+    with opened(args) as (client, registry, _), _bar() as progress:
+        report = assign_tables(
+            client,
+            registry,
+            cluster=args.cluster,
+            databases=args.database,
+            undo=args.undo,
+            dry_run=args.dry_run,
+            progress=progress,
+        )
+    if args.json:
+        print(json.dumps(report.to_json(), indent=1))
+        return 0
+    done = "taken out of" if report.undo else "assigned to"
+    would = " would be" if report.dry_run else ""
+    print(f"{len(report.changed)} tables{would} {done} {report.cluster}; {report.unchanged} unchanged")
+    for name, cluster in sorted(report.elsewhere.items()):
+        print(f"{name}: stays in cluster {cluster}", file=sys.stderr)
+    for name, why in sorted(report.skipped.items()):
+        print(f"{name}: left as it is: {why}", file=sys.stderr)
+    return 0
+
+
+@contextmanager
+def opened(args: argparse.Namespace) -> Iterator[tuple[MetastoreClient, ClusterRegistry, End]]:
+    """The metastore, the registry and the connection that the arguments name.
+
+    :raises ConfigurationError: there is no such connection, variable or file, or it holds no registry.
+    """
+    from airflow_hive_federation.metastore import MetastoreClient
+
+    end = end_for(args.metastore)
+    with MetastoreClient(end.settings) as client:
+        yield client, _registry(args.clusters, client, end.storage_options), end
+
+
+def _registry(origin: str, client: MetastoreClient, options: dict[str, Any]) -> ClusterRegistry:
+    from airflow_hive_federation.clusters.registry import registry_of_file, registry_of_metastore
+
+    # Airflow takes a second to import: only a variable needs it.
+    if origin == "metastore":
+        return registry_of_metastore(client)
+    if "/" in origin:
+        return registry_of_file(origin, options)
+    from airflow_hive_federation.hooks.clusters import find_registry
+
+    return find_registry(origin, client, options)
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[int, int], None] | None]:
+    """A progress bar on a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("tables", total=None)
+
+        def tell(seen: int, total: int) -> None:
+            bar.update(task, completed=seen, total=total)
+
+        yield tell

@@ -1,0 +1,61 @@
+"""``hive-federation route``: the cluster that would run a statement, and why."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from airflow_hive_federation.cli.cluster import add_common_arguments, opened
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command to ``hive-federation``."""
+    parser = subparsers.add_parser(
+        "route",
+        help="the cluster that would run a statement, and why",
+        description="Print the cluster that would run each statement; nothing is run. "
+        "Statements about clusters (USE CLUSTER …) count for those behind them.",
+    )
+    parser.add_argument("sql", help="statements, with semicolons between them; - reads standard input")
+    parser.add_argument("--cluster", help="the session's cluster, as USE CLUSTER sets it")
+    parser.add_argument("--database", default="default", help="the session's database")
+    parser.add_argument("--explain", action="store_true", help="say where each table is, and what was tried")
+    parser.add_argument(
+        "--policy",
+        choices=["strict", "default"],
+        default="strict",
+        help="statements whose tables are not known for certain: an error, or the default cluster",
+    )
+    parser.add_argument(
+        "--no-file-check",
+        action="store_true",
+        help="believe the metastore, and do not list the files of copies",
+    )
+    add_common_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry it out; 1 if no cluster can run a statement."""
+    from airflow_hive_federation.clusters.explain import as_json, in_words
+    from airflow_hive_federation.clusters.routing import Policy
+    from airflow_hive_federation.clusters.running import LiveRouter, first_session
+
+    script = sys.stdin.read() if args.sql == "-" else args.sql
+    with opened(args) as (client, registry, end):
+        router = LiveRouter(
+            client=client,
+            registry=registry,
+            policy=Policy(args.policy),
+            check_files=not args.no_file_check,
+            options=end.storage_options,
+        )
+        session = first_session(registry, database=args.database, cluster=args.cluster)
+        found = list(router.decisions(script, session))
+    if args.json:
+        print(json.dumps([{"sql": text, **as_json(decision)} for text, decision in found], indent=1))
+    else:
+        for _, decision in found:
+            print(in_words(decision) if args.explain else decision.cluster or f"none: {decision.reason}")
+    return int(any(decision.cluster is None for _, decision in found))

@@ -1,0 +1,210 @@
+"""Cluster metadata of tables and partitions: how it stands in their parameters. Pure.
+
+Hive's design has a ``PrimaryCluster`` and ``SecondaryClusters`` in the storage descriptor. No metastore has
+those fields, so they are parameters of the table, or of the partition, and ``sd.location`` stays the
+primary's, as every client reads it::
+
+    hive.cluster.primary                    C1
+    hive.cluster.secondary.C2.location      s3://c2/warehouse/sales.db/orders/day=2026-01-01/copy-…
+    hive.cluster.secondary.C2.source        1:…   what of the primary the copy was made from
+
+The primary belongs to a table: its partitions inherit it. Each unpartitioned table and each partition has
+secondaries of its own, each with both parameters, or without any.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
+
+from airflow_hive_federation.errors import ClusterMetadataError
+from airflow_hive_federation.model.files import FileEntry, hidden_name
+
+PRIMARY = "hive.cluster.primary"
+_SECONDARY = "hive.cluster.secondary."
+_LOCATION, _SOURCE, _FORMER = ".location", ".source", ".former"
+_VERSION = "1"
+#: Parameters that Hive's metastore, Hive and Spark change when they write: without them nothing is known of
+#: writes.
+_WRITTEN = ("transient_lastDdlTime", "numFiles", "totalSize", "numFilesErasureCoded")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceMark:
+    """The state of a primary that a copy was made from.
+
+    A write of Hive's changes the metastore's parameters. Spark writes files of its own tables without a word
+    to the metastore, and others do behind everybody's back; the listing tells.
+
+    :param metadata: digest of location, write id and statistics of the table or partition.
+    :param files: number of files.
+    :param size_bytes: their size.
+    :param content: digest of the paths and sizes of the files, which those of the copy share.
+    :param listing: digest of the paths, sizes and modification times of the primary's files.
+    """
+
+    metadata: str
+    files: int
+    size_bytes: int
+    content: str
+    listing: str
+
+    def __str__(self) -> str:
+        return ":".join(
+            (_VERSION, self.metadata, str(self.files), str(self.size_bytes), self.content, self.listing)
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Secondary:
+    """A copy in a secondary cluster.
+
+    :param location: URI of its directory.
+    :param source: what it was made from.
+    :param former: URI of the copy before it, which readers may still read; removed when the next copy is
+        made.
+    """
+
+    location: str
+    source: SourceMark
+    former: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterMetadata:
+    """The cluster metadata of a table or a partition.
+
+    :param primary: name of the primary cluster; ``None`` if it is not assigned, and for partitions.
+    :param secondaries: copies by name of their cluster.
+    """
+
+    primary: str | None = None
+    secondaries: Mapping[str, Secondary] = field(default_factory=dict)
+
+    def with_secondary(self, cluster: str, secondary: Secondary | None) -> ClusterMetadata:
+        """The same with another copy in a cluster, or with none."""
+        others = {name: one for name, one in self.secondaries.items() if name != cluster}
+        return replace(self, secondaries=others if secondary is None else {**others, cluster: secondary})
+
+
+def read_metadata(parameters: Mapping[str, str] | None, what: str) -> ClusterMetadata:
+    """Read the cluster metadata of a table's or partition's parameters.
+
+    :param what: the table or partition, for errors.
+    :raises ClusterMetadataError: a copy has no location or no source, or one that cannot be read.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for key, value in (parameters or {}).items():
+        if key.startswith(_SECONDARY):
+            name, dot, part = key.removeprefix(_SECONDARY).rpartition(".")
+            if not name or dot + part not in {_LOCATION, _SOURCE, _FORMER}:
+                _refuse(what, f"the parameter {key} is not known", name or None)
+            found.setdefault(name, {})[dot + part] = value
+    return ClusterMetadata(
+        primary=(parameters or {}).get(PRIMARY) or None,
+        secondaries={name: _secondary(name, parts, what) for name, parts in sorted(found.items())},
+    )
+
+
+def write_metadata(parameters: Mapping[str, str] | None, metadata: ClusterMetadata) -> dict[str, str]:
+    """Return parameters with this cluster metadata in place of the one that they have."""
+    made = without_metadata(parameters)
+    if metadata.primary:
+        made[PRIMARY] = metadata.primary
+    for name, one in metadata.secondaries.items():
+        made[_SECONDARY + name + _LOCATION] = one.location
+        made[_SECONDARY + name + _SOURCE] = str(one.source)
+        if one.former:
+            made[_SECONDARY + name + _FORMER] = one.former
+    return made
+
+
+def without_metadata(parameters: Mapping[str, str] | None) -> dict[str, str]:
+    """Return parameters without cluster metadata."""
+    return {
+        key: value
+        for key, value in (parameters or {}).items()
+        if key != PRIMARY and not key.startswith(_SECONDARY)
+    }
+
+
+def metadata_mark(described: Any) -> str:
+    """Digest of what the metastore knows of a table's or partition's data.
+
+    A change of anything else, of a comment, too, changes ``transient_lastDdlTime`` in Hive: a copy is then
+    thought stale, and copying it again only compares.
+
+    :param described: wire ``Table`` or ``Partition``.
+    """
+    parameters = described.parameters or {}
+    location = (described.sd.location if described.sd else None) or ""
+    parts = [location, str(described.writeId or 0), *(parameters.get(name, "") for name in _WRITTEN)]
+    return _digest(parts)
+
+
+def source_mark(described: Any, files: Iterable[FileEntry]) -> SourceMark:
+    """The mark of a primary as it is now.
+
+    :param described: wire ``Table`` or ``Partition``.
+    :param files: the listing of its directory.
+    """
+    listed = sorted(visible_files(files), key=lambda one: one.path)
+    return SourceMark(
+        metadata=metadata_mark(described),
+        files=len(listed),
+        size_bytes=sum(one.size_bytes for one in listed),
+        content=content_mark(listed),
+        listing=_digest(f"{one.path}\0{one.size_bytes}\0{one.modified_ns}" for one in listed),
+    )
+
+
+def content_mark(files: Iterable[FileEntry]) -> str:
+    """Digest of the paths and sizes of files, in any order; a copy's is that of its primary."""
+    return _digest(sorted(f"{one.path}\0{one.size_bytes}" for one in visible_files(files)))
+
+
+def visible_files(files: Iterable[FileEntry]) -> list[FileEntry]:
+    """The files that readers of a table see; names of a writer at work begin with ``.`` or ``_``."""
+    return [one for one in files if hidden_name(one.path) is None]
+
+
+def _digest(parts: Iterable[str]) -> str:
+    sha = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogateescape")
+        sha.update(len(data).to_bytes(8, "big") + data)
+    return sha.hexdigest()[:32]
+
+
+def _secondary(cluster: str, parts: Mapping[str, str], what: str) -> Secondary:
+    location, source = parts.get(_LOCATION), parts.get(_SOURCE)
+    if not location or not source:
+        missing = _SOURCE if location else _LOCATION
+        _refuse(
+            what, f"the copy in cluster {cluster} has no parameter {_SECONDARY}{cluster}{missing}", cluster
+        )
+    return Secondary(
+        location=location, source=_source(source, cluster, what), former=parts.get(_FORMER) or None
+    )
+
+
+def _source(text: str, cluster: str, what: str) -> SourceMark:
+    parts = text.split(":")
+    if len(parts) != 6 or parts[0] != _VERSION or not (parts[2].isdecimal() and parts[3].isdecimal()):
+        _refuse(what, f"the mark of the copy in cluster {cluster} cannot be read: {text[:100]!r}", cluster)
+    return SourceMark(
+        metadata=parts[1], files=int(parts[2]), size_bytes=int(parts[3]), content=parts[4], listing=parts[5]
+    )
+
+
+def _refuse(what: str, why: str, cluster: str | None) -> NoReturn:
+    table, _, partition = what.partition("/")
+    raise ClusterMetadataError(
+        f"The cluster metadata of {what} is damaged: {why}.",
+        remedy=f"Unset the parameters {_SECONDARY}<cluster>.* of that copy, and copy it again.",
+        table=table,
+        partition=partition or None,
+        cluster=cluster,
+    )

@@ -1,0 +1,249 @@
+"""Clusters, and where tables and partitions have their copies: the facts that routing decides by. Pure.
+
+Names of databases, tables, columns and partition keys are in lower case, as the metastore keeps them. Names
+of clusters are as they were configured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from airflow_hive_federation.errors import ConfigurationError
+
+#: The clusters with a fresh copy, the primary first, and those with a stale one; ``None`` without metadata.
+Home = tuple[tuple[str, ...], tuple[str, ...]] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The data of one object in one cluster.
+
+    :param location: the URI of its directory.
+    :param fresh: it is what the primary holds. A copy that is not fresh is never read.
+    """
+
+    cluster: str
+    location: str
+    fresh: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The copies of an unpartitioned table or of one partition.
+
+    The primary's copy is always the current one, whatever its ``fresh`` says.
+    """
+
+    primary: Copy
+    secondaries: tuple[Copy, ...] = ()
+
+    def on(self, cluster: str) -> Copy | None:
+        """The copy in a cluster, fresh or not; ``None`` if there is none."""
+        return next((copy for copy in (self.primary, *self.secondaries) if copy.cluster == cluster), None)
+
+    @property
+    def readable(self) -> tuple[str, ...]:
+        """The clusters that may read the object, the primary first."""
+        fresh = (copy.cluster for copy in self.secondaries if copy.fresh)
+        return tuple(dict.fromkeys((self.primary.cluster, *fresh)))
+
+    @property
+    def stale(self) -> tuple[str, ...]:
+        """The clusters whose copies are not fresh."""
+        readable = self.readable
+        return tuple(copy.cluster for copy in self.secondaries if copy.cluster not in readable)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """A partition of a table.
+
+    :param values: its values in the order of the table's keys, as the metastore keeps them (not escaped).
+    :param placement: ``None`` if it has no cluster metadata: it is in its table's primary cluster only.
+    :param bytes: the size of its files; ``None`` if that is unknown.
+    """
+
+    values: tuple[str, ...]
+    placement: Placement | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFacts:
+    """A table or view of the metastore.
+
+    :param placement: its own copies. A partitioned table's tells where the table is updated; each of its
+        partitions has copies of its own. ``None`` without cluster metadata: it is in the default cluster.
+    :param columns: names of a view's columns, in their order. If they are unknown, predicates on the view
+        prune no partitions of the tables below it.
+    :param partition_keys: names and Hive types of its partition keys.
+    :param view_text: the expanded text, if it is a view.
+    :param view_database: the database of names in the view's text without one; the view's own by default.
+    :param bytes: the size of its files without those of partitions; ``None`` if that is unknown.
+    :param version: changes whenever the table, its partitions or their placement change. Empty if that cannot
+        be known: no decision about the table is then kept.
+    """
+
+    database: str
+    name: str
+    placement: Placement | None = None
+    partition_keys: tuple[tuple[str, str], ...] = ()
+    columns: tuple[str, ...] = ()
+    view_text: str | None = None
+    view_database: str | None = None
+    bytes: int | None = None
+    version: str = ""
+
+    @property
+    def is_partitioned(self) -> bool:
+        return bool(self.partition_keys)
+
+    @property
+    def is_view(self) -> bool:
+        return self.view_text is not None
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """The values of one partition key over all partitions.
+
+    :param codes: the index into ``distinct`` of each partition.
+    """
+
+    distinct: tuple[str, ...]
+    codes: NDArray[np.int32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partitions(Sequence[PartitionFacts]):
+    """The partitions of one table, by column, so that predicates over 100,000 of them take milliseconds.
+
+    :param rows: the partitions.
+    """
+
+    rows: Sequence[PartitionFacts]
+
+    @classmethod
+    def of(cls, rows: Iterable[PartitionFacts]) -> Partitions:
+        return rows if isinstance(rows, cls) else cls(rows=tuple(rows))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> PartitionFacts: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[PartitionFacts]: ...
+    def __getitem__(self, index: int | slice) -> PartitionFacts | Sequence[PartitionFacts]:
+        return self.rows[index]
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """The values of the keys, one column per key."""
+        if not self.rows:
+            return ()
+        return tuple(_column(values) for values in zip(*(row.values for row in self.rows), strict=True))
+
+    @cached_property
+    def homes(self) -> tuple[Home, ...]:
+        """The distinct sets of clusters of the partitions."""
+        return self._homes[0]
+
+    @cached_property
+    def home_codes(self) -> NDArray[np.int32]:
+        """The index into :attr:`homes` of each partition."""
+        return self._homes[1]
+
+    @cached_property
+    def bytes(self) -> NDArray[np.int64]:
+        """The size of each partition; -1 where it is unknown."""
+        sizes = (-1 if row.bytes is None else row.bytes for row in self.rows)
+        return np.fromiter(sizes, dtype=np.int64, count=len(self.rows))
+
+    @cached_property
+    def _homes(self) -> tuple[tuple[Home, ...], NDArray[np.int32]]:
+        found: dict[Any, int] = {}
+        homes: dict[Home, int] = {}
+        codes = np.empty(len(self.rows), dtype=np.int32)
+        for at, row in enumerate(self.rows):
+            placement = row.placement
+            # The key leaves the locations out, which differ from partition to partition.
+            key = placement and (
+                placement.primary.cluster,
+                tuple([(one.cluster, one.fresh) for one in placement.secondaries]),
+            )
+            code = found.get(key)
+            if code is None:
+                home = (placement.readable, placement.stale) if placement else None
+                code = found[key] = homes.setdefault(home, len(homes))
+            codes[at] = code
+        return tuple(homes), codes
+
+
+def _column(values: Sequence[str]) -> Column:
+    index = {value: code for code, value in enumerate(dict.fromkeys(values))}
+    codes = np.fromiter((index[value] for value in values), dtype=np.int32, count=len(values))
+    return Column(distinct=tuple(index), codes=codes)
+
+
+class CatalogFacts(Protocol):
+    """The tables and partitions of a metastore, as routing asks for them.
+
+    An implementation may ask the metastore on demand. It keeps its answers while one statement is routed.
+    """
+
+    def table(self, database: str, name: str) -> TableFacts | None:
+        """The table or view; ``None`` if there is none."""
+        ...
+
+    def partitions(self, table: TableFacts) -> Sequence[PartitionFacts]:
+        """All partitions of a partitioned table; best as :class:`Partitions`, kept with their columns."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """The state of a user's session.
+
+    :param database: the database of names without one.
+    :param cluster: the cluster of ``USE CLUSTER name``; ``None`` if each statement is routed.
+    :param temporary: names of the session's temporary tables, and the cluster that holds each.
+    """
+
+    database: str = "default"
+    cluster: str | None = None
+    temporary: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clusters:
+    """The configured clusters.
+
+    :param default: ``hive.default.cluster.name``: the cluster of tables without cluster metadata.
+    :param use_default: ``hive.use.default.cluster``: tables without cluster metadata belong to the default
+        cluster. If it is off, a statement that uses such a table is refused.
+    :raises ConfigurationError: the default is not one of the names.
+    """
+
+    names: tuple[str, ...]
+    default: str
+    use_default: bool = True
+
+    def __post_init__(self) -> None:
+        if self.default not in self.names:
+            raise ConfigurationError(
+                f"The default cluster {self.default!r} is not configured.",
+                remedy=f"Name one of {', '.join(self.names)}, or configure it.",
+            )
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names

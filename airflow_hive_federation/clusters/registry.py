@@ -1,0 +1,287 @@
+"""The registry of clusters: names, roots of file systems, Spark connections, metastores.
+
+Hive's parameters keep their names (design "Hive across Multiple Data Centers")::
+
+    {
+      "hive.cluster.properties": {
+        "C1": {"fileSystem": "hdfs://c1/warehouse", "jobTracker": "spark_c1"},
+        "C2": {"fileSystem": "s3://c2/warehouse", "jobTracker": "spark_c2", "metastore":
+        "thrift://gate-c2:9083"}
+      },
+      "hive.default.cluster.name": "C1",
+      "hive.use.default.cluster": true
+    }
+
+The document is the value of an Airflow variable or the content of a file. A metastore may hold the three
+parameters in its own configuration instead, where ``get_config_value`` reads them;
+``hive.cluster.properties`` is then the text of the inner object. One metastore has one registry: its
+database parameters were no place for it, for everybody who may alter a database could move a cluster.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from types import MappingProxyType
+from typing import Any
+
+from airflow_hive_federation.errors import ClusterRegistryError, ConfigurationError, UnknownClusterError
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.storage.filesystem import canonical, is_below, reading, refuse_hidden
+
+PROPERTIES = "hive.cluster.properties"
+DEFAULT_NAME = "hive.default.cluster.name"
+USE_DEFAULT = "hive.use.default.cluster"
+
+#: Names are part of parameters' names, of directories and of statements.
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_KEYS = ("fileSystem", "jobTracker", "metastore")
+_TRUTHS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cluster:
+    """A compute and storage site.
+
+    :param name: the name, as ``USE CLUSTER`` has it.
+    :param root: URI of the directory that holds the cluster's data (``fileSystem``).
+    :param spark_conn_id: id of the Airflow connection by which Spark runs there (``jobTracker``).
+    :param metastore: URI of the metastore, or of a gateway's front, that the cluster's engines use; ``None``
+        if they use the same one as everybody.
+    """
+
+    name: str
+    root: str
+    spark_conn_id: str
+    metastore: str | None = None
+
+
+@dataclass(frozen=True)
+class ClusterRegistry:
+    """The configured clusters.
+
+    :param clusters: by name.
+    :param default: the cluster that tables without cluster metadata belong to; ``None`` if no cluster is
+        configured.
+    :param use_default: whether they belong to it without having been assigned.
+    """
+
+    clusters: Mapping[str, Cluster] = field(default_factory=dict)
+    default: str | None = None
+    use_default: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "clusters", MappingProxyType(dict(self.clusters)))
+
+    def __bool__(self) -> bool:
+        return bool(self.clusters)
+
+    def __iter__(self) -> Iterator[Cluster]:
+        return iter(self.clusters.values())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (dict(self.clusters), self.default, self.use_default)
+
+    def cluster(self, name: str) -> Cluster:
+        """The cluster of a name, in upper or lower case.
+
+        :raises UnknownClusterError: there is none.
+        """
+        found = self.clusters.get(name) or next(
+            (one for one in self if one.name.lower() == name.lower()), None
+        )
+        if found is None:
+            known = ", ".join(self.clusters) or "none"
+            raise UnknownClusterError(
+                f"There is no cluster {name!r}.",
+                remedy=f"Configured are: {known}. Clusters are added to {PROPERTIES}.",
+                cluster=name,
+            )
+        return found
+
+    def default_cluster(self) -> Cluster:
+        """The default cluster.
+
+        :raises UnknownClusterError: no cluster is configured.
+        """
+        if self.default is None:
+            raise UnknownClusterError(
+                "No cluster is configured.",
+                remedy=f"Set {PROPERTIES} and {DEFAULT_NAME}, or name the place where they are set.",
+                cluster=None,
+            )
+        return self.cluster(self.default)
+
+    def cluster_at(self, location: str) -> Cluster | None:
+        """The cluster whose root a location lies below; ``None`` if it is none's."""
+        return next((one for one in self if is_below(location, one.root)), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that :func:`read_registry` reads."""
+        properties = {
+            one.name: {
+                "fileSystem": one.root,
+                "jobTracker": one.spark_conn_id,
+                **({"metastore": one.metastore} if one.metastore else {}),
+            }
+            for one in self
+        }
+        return {PROPERTIES: properties, DEFAULT_NAME: self.default, USE_DEFAULT: self.use_default}
+
+
+def read_registry(document: str | Mapping[str, Any], *, origin: str) -> ClusterRegistry:
+    """Read and check a registry.
+
+    :param document: JSON, or the object it stands for; see the module's text.
+    :param origin: where it was found, for errors.
+    :raises ClusterRegistryError: it is malformed, names an unknown default, or roots are the same or nested.
+    """
+    values = _object(document, origin, origin)
+    unknown = sorted(set(values) - {PROPERTIES, DEFAULT_NAME, USE_DEFAULT})
+    if unknown:
+        raise _malformed(origin, f"has keys that are not known: {', '.join(unknown)}")
+    properties = _object(values.get(PROPERTIES, {}), origin, PROPERTIES)
+    clusters = {name: _cluster(name, value, origin) for name, value in properties.items()}
+    _refuse_same_names(clusters, origin)
+    _refuse_nested(clusters.values(), origin)
+    return ClusterRegistry(clusters, _default(values, clusters, origin), _use_default(values, origin))
+
+
+def registry_of_file(uri: str, options: Mapping[str, Any] | None = None) -> ClusterRegistry:
+    """Read the registry of a file.
+
+    :param uri: URI or path of the JSON file.
+    :param options: storage options.
+    :raises ClusterRegistryError: see :func:`read_registry`.
+    :raises StorageError: the file cannot be read.
+    """
+    with reading(uri, options) as file:
+        text = file.read().decode("utf-8", "replace")
+    return read_registry(text, origin=uri)
+
+
+def registry_of_metastore(client: MetastoreClient) -> ClusterRegistry:
+    """Read the registry that a metastore has in its configuration; empty if it has none.
+
+    :raises ClusterRegistryError: see :func:`read_registry`.
+    :raises MetastoreError: the metastore does not answer.
+    """
+    return _of_parameters(lambda name: client.call("get_config_value", name, ""), str(client.uri))
+
+
+def _of_parameters(value: Callable[[str], str | None], origin: str) -> ClusterRegistry:
+    properties = value(PROPERTIES)
+    if not properties:
+        return ClusterRegistry()
+    document: dict[str, Any] = {PROPERTIES: properties}
+    for name in (DEFAULT_NAME, USE_DEFAULT):
+        if found := value(name):
+            document[name] = found
+    return read_registry(document, origin=f"the configuration of {origin}")
+
+
+def _object(value: Any, origin: str, what: str) -> dict[str, Any]:
+    if isinstance(value, str):
+        try:
+            value = bounded_json.loads(value, object_pairs_hook=_once)
+        except ValueError as error:
+            raise _malformed(origin, f"is no JSON in {what}: {error}") from error
+    if not isinstance(value, Mapping):
+        raise _malformed(origin, f"has no JSON object in {what}")
+    return dict(value)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the key {name!r} is there twice")
+        found[name] = value
+    return found
+
+
+def _cluster(name: str, value: Any, origin: str) -> Cluster:
+    if not _NAME.fullmatch(name):
+        raise _malformed(origin, f"has the name {name!r}, which is not letters, digits and _", cluster=name)
+    if not isinstance(value, Mapping):
+        raise _malformed(origin, f"has no JSON object for cluster {name}", cluster=name)
+    unknown = sorted(set(value) - set(_KEYS))
+    if unknown:
+        raise _malformed(
+            origin, f"has unknown keys for cluster {name}: {', '.join(map(str, unknown))}", cluster=name
+        )
+    for key in _KEYS[:2]:
+        if not isinstance(value.get(key), str) or not value[key]:
+            raise _malformed(origin, f"has no text {key} for cluster {name}", cluster=name)
+    metastore = value.get("metastore")
+    if metastore is not None and (not isinstance(metastore, str) or "://" not in metastore):
+        raise _malformed(origin, f"has a metastore for cluster {name} that is no URI", cluster=name)
+    try:
+        root = canonical(value["fileSystem"])
+        refuse_hidden(root, f"the root of cluster {name}", remedy="Choose another directory.")
+    except ConfigurationError as error:
+        raise _malformed(
+            origin, f"has no usable fileSystem for cluster {name}: {error}", cluster=name
+        ) from error
+    return Cluster(name=name, root=root, spark_conn_id=value["jobTracker"], metastore=metastore)
+
+
+def _refuse_same_names(clusters: Mapping[str, Cluster], origin: str) -> None:
+    seen: dict[str, str] = {}
+    for name in clusters:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            raise _malformed(
+                origin, f"has clusters whose names differ in case only: {other}, {name}", cluster=name
+            )
+
+
+def _refuse_nested(clusters: Any, origin: str) -> None:
+    for one, other in combinations(clusters, 2):
+        if is_below(one.root, other.root) or is_below(other.root, one.root):
+            raise ClusterRegistryError(
+                f"Clusters {one.name} and {other.name} of {origin} share or nest their roots, {one.root} and "
+                f"{other.root}: nobody could tell in which of them a file is.",
+                remedy="Give each cluster a directory of its own.",
+                reason="nested_roots",
+                cluster=other.name,
+                other=one.name,
+            )
+
+
+def _default(values: Mapping[str, Any], clusters: Mapping[str, Cluster], origin: str) -> str | None:
+    default = values.get(DEFAULT_NAME)
+    if default is None and not clusters:
+        return None
+    known = {name.lower(): name for name in clusters}
+    found = known.get(default.lower()) if isinstance(default, str) else None
+    if found is None:
+        said = "has none" if default is None else f"is {default!r}"
+        raise ClusterRegistryError(
+            f"The default cluster of {origin} {said}; configured are: {', '.join(clusters) or 'none'}.",
+            remedy=f"Set {DEFAULT_NAME} to one of them.",
+            reason="unknown_default",
+            cluster=default,
+        )
+    return found
+
+
+def _use_default(values: Mapping[str, Any], origin: str) -> bool:
+    value = values.get(USE_DEFAULT, True)
+    if isinstance(value, str):
+        value = _TRUTHS.get(value.strip().lower())
+    if not isinstance(value, bool):
+        raise _malformed(origin, f"has a value of {USE_DEFAULT} that is neither true nor false")
+    return value
+
+
+def _malformed(origin: str, said: str, **facts: Any) -> ClusterRegistryError:
+    return ClusterRegistryError(
+        f"The registry of clusters, {origin}, {said}.",
+        remedy=f"Write {PROPERTIES} as docs/clusters.md has it.",
+        reason="malformed",
+        **facts,
+    )

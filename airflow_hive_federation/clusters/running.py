@@ -1,0 +1,218 @@
+"""Routes statements by what a metastore says now, and by the files of the copies that would be read."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_hive_federation.clusters.catalog import MetastoreFacts, clusters_of
+from airflow_hive_federation.clusters.explain import as_json, in_words
+from airflow_hive_federation.clusters.placement import Session
+from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
+from airflow_hive_federation.clusters.routing import Policy, decide, failure, next_session
+from airflow_hive_federation.clusters.routing_decision import Decision
+from airflow_hive_federation.clusters.statements import Statement, UnreadableError, UseCluster, UseDatabase
+from airflow_hive_federation.clusters.statements_grammar import analyse
+from airflow_hive_federation.clusters.statements_tokens import split_script
+from airflow_hive_federation.errors import RoutingError, UnanalysableError
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
+from airflow_hive_federation.storage.publishing import write_atomically
+
+#: Directory below a cluster's root for statements on their way; Hive's readers pass over such names.
+_STATE = "_hive_federation"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoutedStatement:
+    """A statement and the cluster that runs it.
+
+    :param text: the statement as it was written.
+    :param session: the session that it runs in.
+    """
+
+    text: str
+    session: Session
+    decision: Decision
+
+    @property
+    def cluster(self) -> str:
+        """The name of the cluster."""
+        return str(self.decision.cluster)
+
+    @property
+    def runs(self) -> bool:
+        """Whether an engine runs it; ``USE`` changes the session only."""
+        return not isinstance(analyse(self.text), UseCluster | UseDatabase)
+
+    def explained(self) -> str:
+        """The route in words."""
+        return in_words(self.decision)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values: the statement and its route."""
+        return {"sql": self.text, **as_json(self.decision)}
+
+    @contextmanager
+    def written(self, cluster: Cluster, options: Mapping[str, Any] | None = None) -> Iterator[str]:
+        """Write the statement for a job in a cluster; yield its URI, and remove it when the block ends.
+
+        :raises StorageError: it cannot be written or removed.
+        """
+        directory = join(cluster.root, _STATE, f"sql-{uuid.uuid4().hex}")
+        uri = join(directory, "statement.json")
+        text = json.dumps({"database": self.session.database, "sql": self.text})
+        write_atomically(uri, [text.encode()], options, private=True)
+        try:
+            yield uri
+        finally:
+            remove_statement(directory, options)
+
+
+def remove_statement(directory: str, options: Mapping[str, Any] | None = None) -> None:
+    """Remove the directory of a statement that has run, and of its report.
+
+    :raises StorageError: it cannot be removed.
+    """
+    filesystem, path = open_filesystem(directory, options)
+    with storage_errors(directory):
+        filesystem.rm(path, recursive=True)
+
+
+def first_session(registry: ClusterRegistry, *, database: str, cluster: str | None) -> Session:
+    """The session before the first statement.
+
+    :raises UnknownClusterError: there is no such cluster.
+    """
+    return Session(
+        database=database.lower(), cluster=None if cluster is None else registry.cluster(cluster).name
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveRouter:
+    """Routes statements on the tables of one metastore.
+
+    :param client: the metastore.
+    :param registry: the clusters; at least one.
+    :param policy: the fate of statements whose tables are not known for certain.
+    :param check_files: list the files of primaries and copies before a copy is used. Without it, a write that
+        the metastore does not know of, as Spark's to its own tables, is not seen.
+    :param options: storage options of all clusters.
+    """
+
+    client: MetastoreClient
+    registry: ClusterRegistry
+    policy: Policy = Policy.STRICT
+    check_files: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def script(self, script: str, session: Session) -> Iterator[RoutedStatement]:
+        """Route the statements of a script, each when it is asked for: after the one before it has run.
+
+        :raises UnanalysableError: the script cannot be divided into statements, or uses temporary tables,
+            for each statement has a session of Spark's of its own.
+        :raises HiveFederationError: as :meth:`route`.
+        """
+        for text in statements_of(script):
+            decision = self.route(text, session)
+            _refuse_temporary(text, decision)
+            yield RoutedStatement(text=text, session=session, decision=decision)
+            session = next_session(self._spelled(text), session, clusters_of(self.registry), decision)
+
+    def decisions(self, script: str, session: Session) -> Iterator[tuple[str, Decision]]:
+        """Decide on the statements of a script, none of which is run; a refusal ends it.
+
+        :raises UnanalysableError: the script cannot be divided into statements.
+        :raises HiveFederationError: as :meth:`decide`.
+        """
+        for text in statements_of(script):
+            decision = self.decide(text, session)
+            yield text, decision
+            if decision.cluster is None:
+                return
+            session = next_session(self._spelled(text), session, clusters_of(self.registry), decision)
+
+    def decide(self, text: str, session: Session) -> Decision:
+        """Choose the cluster that runs a statement; one without a cluster says why there is none.
+
+        :raises UnknownClusterError: no cluster is configured.
+        :raises ClusterMetadataError: cluster metadata of a table in it is damaged.
+        :raises StorageError: a directory cannot be listed.
+        :raises MetastoreError: the metastore does not answer.
+        """
+        facts = MetastoreFacts(self.client, self.registry)
+        clusters = clusters_of(self.registry)
+        checked: set[tuple[str, str, str]] = set()
+        text = self._spelled(text)
+        while True:
+            decision = decide(text, facts, clusters, session, policy=self.policy)
+            used = _copies_used(decision, session) - checked if self.check_files else set()
+            # Each of few tables is looked at once per cluster, so this ends.
+            checked |= used
+            if not used or not [
+                one
+                for database, name, cluster in sorted(used)
+                for one in facts.check_files(database, name, cluster, options=self.options)
+            ]:
+                return decision
+
+    def _spelled(self, text: str) -> str:
+        """The statement, in which ``USE CLUSTER`` has the name as it was configured."""
+        statement = analyse(text)
+        if isinstance(statement, UseCluster) and statement.cluster is not None:
+            return f"USE CLUSTER {self.registry.cluster(statement.cluster).name}"
+        return text
+
+    def route(self, text: str, session: Session) -> Decision:
+        """Choose the cluster that runs a statement.
+
+        :raises RoutingError: no cluster can run it.
+        :raises HiveFederationError: as :meth:`decide`.
+        """
+        decision = self.decide(text, session)
+        if decision.cluster is None:
+            raise failure(decision, clusters_of(self.registry))
+        return decision
+
+
+def statements_of(script: str) -> tuple[str, ...]:
+    """Divide a script into its statements.
+
+    :raises UnanalysableError: it cannot be read.
+    """
+    try:
+        return split_script(script)
+    except UnreadableError as error:
+        found = error.at(script)
+        raise UnanalysableError(
+            f"The script cannot be divided into statements: {found}.",
+            remedy="Correct it there.",
+            line=found.line,
+            column=found.column,
+        ) from error
+
+
+def _refuse_temporary(text: str, decision: Decision) -> None:
+    statement = analyse(text)
+    if isinstance(statement, Statement) and any(one.temporary for one in statement.outputs):
+        raise RoutingError(
+            "Temporary tables and views end with their statement: each has a session of its own.",
+            remedy="Use a common table expression (WITH), or a table.",
+            decision=decision,
+        )
+
+
+def _copies_used(decision: Decision, session: Session) -> set[tuple[str, str, str]]:
+    """Tables of which the decision reads copies, and the cluster of these."""
+    if decision.cluster is None:
+        return set()
+    return {
+        (one.table.database or session.database, one.table.name, decision.cluster)
+        for one in decision.inputs
+        if any(group.readable[0] != decision.cluster for group in one.groups)
+    }

@@ -1,0 +1,110 @@
+"""Whether the metastores behind the gateway answer, asked now and then, each by a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
+from airflow_hive_federation.gateway.handler import Caller, Cancellation, Deadline, Status, status_of
+from airflow_hive_federation.gateway.upstream import Upstream
+from airflow_hive_federation.metastore.connection import message_types
+from airflow_hive_federation.metastore.protocol import encode_call
+
+log = logging.getLogger(__name__)
+
+#: Takes the name of an upstream, and whether it answers.
+Tell = Callable[[str, bool], None]
+_METHOD = "getStatus"
+_QUESTION = encode_call(_METHOD, message_types(_METHOD)[0](), 1, oneway=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HealthSection:
+    """How metastores are asked whether they are there (``[health]``).
+
+    :param interval_s: seconds between two questions; 0 asks none.
+    :param timeout_s: seconds in which a metastore has to answer.
+    """
+
+    interval_s: float = 10.0
+    timeout_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        if self.interval_s < 0 or self.timeout_s <= 0:
+            raise ConfigurationError(
+                f"[health] asks every {self.interval_s:g} s, for {self.timeout_s:g} s.",
+                remedy="Give a timeout_s above 0, and an interval_s of 0 or more.",
+            )
+
+
+def probe(upstream: Upstream, deadline: Deadline, cancellation: Cancellation | None = None) -> None:
+    """Ask a metastore for its state (fb303's ``getStatus``); any answer will do, a refusal too.
+
+    :raises HiveFederationError: it does not answer, or all connections to it are in use.
+    """
+    upstream.exchange(_METHOD, _QUESTION, Caller(), deadline, cancellation=cancellation)
+
+
+class Health:
+    """Asks all metastores until it is stopped.
+
+    :param tell: is called when a metastore answers for the first time, or no longer, or again.
+    """
+
+    def __init__(self, upstreams: Iterable[Upstream], section: HealthSection, tell: Tell) -> None:
+        self._section = section
+        self._tell = tell
+        self._states: dict[str, bool] = {}
+        self._stopping = threading.Event()
+        self._cancellation = {one.name: Cancellation() for one in upstreams}
+        self._threads = [
+            threading.Thread(target=self._look_after, args=(one,), name=f"health-{one.name}", daemon=True)
+            for one in upstreams
+            if section.interval_s
+        ]
+
+    def start(self) -> Health:
+        """Begin to ask."""
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Ask no more; a question under way is given up."""
+        self._stopping.set()
+        for one in self._cancellation.values():
+            one.cancel()
+        for thread in self._threads:
+            thread.join(self._section.timeout_s)
+
+    def states(self) -> dict[str, float]:
+        """Return 1 for each metastore that answered last time, 0 for others that were asked."""
+        return {name: float(up) for name, up in dict(self._states).items()}
+
+    def _look_after(self, upstream: Upstream) -> None:
+        while True:
+            self._look(upstream)
+            if self._stopping.wait(self._section.interval_s):
+                return
+
+    def _look(self, upstream: Upstream) -> None:
+        reason = ""
+        try:
+            probe(upstream, Deadline(self._section.timeout_s), self._cancellation[upstream.name])
+        except HiveFederationError as error:
+            if status_of(error) in {Status.EXHAUSTED, Status.CANCELLED}:
+                # Calls have all the connections, or the gateway ends: that says nothing of the metastore.
+                return
+            reason = str(error)
+        up = not reason
+        if self._states.get(upstream.name) is up:
+            return
+        self._states[upstream.name] = up
+        if up:
+            log.info("metastore %s answers", upstream.name)
+        else:
+            log.warning("metastore %s does not answer: %s", upstream.name, reason)
+        self._tell(upstream.name, up)

@@ -1,0 +1,146 @@
+"""Settings of the gateway by the names that the design of a gRPC metastore gives them (``[properties]``).
+
+They are those of ``hive-site.xml``; sections of the gateway's file say the same in its own words, so that
+nothing may be said in both.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.gateway.grpc.settings import (
+    AUTHENTICATION,
+    AUTHENTICATION_CLASS,
+    NUMBERS,
+    GrpcFrontSettings,
+)
+from airflow_hive_federation.gateway.sections import read_section
+from airflow_hive_federation.metastore.grpc_settings import (
+    AUDIENCE,
+    CLIENT_CLASSES,
+    KEYFILE,
+    PLAINTEXT,
+    TOKEN_FILE,
+)
+from airflow_hive_federation.metastore.settings import MetastoreSettings
+
+SERVER_CLASS = "metastore.custom.server.class"
+URIS = "metastore.uris"
+PORT = "metastore.grpc.port"
+#: They are for clients, whose file is often the server's as well.
+_OF_CLIENTS = (*CLIENT_CLASSES, AUDIENCE, TOKEN_FILE, PLAINTEXT)
+_KNOWN = (SERVER_CLASS, URIS, KEYFILE, *NUMBERS, *_OF_CLIENTS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrpcSection:
+    """The gRPC front, as the whole file has it.
+
+    :param settings: where and how it serves.
+    :param server_class: dotted path of the class that serves (``metastore.custom.server.class``); ``None`` is
+        :class:`.grpc.server.GrpcFront`.
+    """
+
+    settings: GrpcFrontSettings
+    server_class: str | None = None
+
+
+def grpc_section(section: Mapping[str, Any] | None, properties: Mapping[str, str]) -> GrpcSection | None:
+    """Put the gRPC front's section and the design's settings together; ``None`` if there is no such front.
+
+    :param section: ``[grpc]``, as TOML has it.
+    :param properties: ``[properties]``.
+    :raises ConfigurationError: a setting is unknown, impossible, given in both, or there is no front for it.
+    """
+    _refuse_unknown(properties)
+    given = {name: value for name, value in properties.items() if _is_of_front(name)}
+    server_class = properties.get(SERVER_CLASS, "").strip() or None
+    if section is None and server_class is None:
+        if given:
+            raise ConfigurationError(
+                f"[properties] has {min(given)}, and there is no gRPC front.",
+                remedy=f"Add [grpc], or {SERVER_CLASS}.",
+            )
+        return None
+    settings = read_section(GrpcFrontSettings, "grpc", section or {})
+    _refuse_twice(section or {}, given)
+    port = _port_of_uris(properties.get(URIS, ""))
+    if port is not None and "port" not in (section or {}):
+        given.setdefault(PORT, str(port))
+    return GrpcSection(settings=settings.with_properties(given), server_class=server_class)
+
+
+def upstream_keyfile(properties: Mapping[str, str]) -> str | None:
+    """Return the key file of the service account that the gateway is to the metastore behind it."""
+    return properties.get(KEYFILE, "").strip() or None
+
+
+def read_properties(values: Any) -> dict[str, str]:
+    """Read ``[properties]``: names with dots in quotes, values as texts, numbers or truth values.
+
+    :raises ConfigurationError: it is something else.
+    """
+    if not isinstance(values, Mapping):
+        raise ConfigurationError("[properties] is no section.", remedy="Write [properties].")
+    found: dict[str, str] = {}
+    for name, value in values.items():
+        if not isinstance(value, str | int):
+            raise ConfigurationError(
+                f"[properties] {name} is no text.", remedy='Write names in quotes: "metastore.uris" = "…".'
+            )
+        found[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return found
+
+
+def _is_of_front(name: str) -> bool:
+    return name in NUMBERS or name.startswith(AUTHENTICATION)
+
+
+def _refuse_unknown(properties: Mapping[str, str]) -> None:
+    for name in properties:
+        if name in _KNOWN or name.startswith(AUTHENTICATION):
+            continue
+        near = difflib.get_close_matches(name, _KNOWN, n=1)
+        raise ConfigurationError(
+            f"[properties] has {name!r}, which is not known.",
+            remedy=f"Did you mean {near[0]}?" if near else f"Known are {', '.join(sorted(_KNOWN))}.",
+        )
+
+
+def _refuse_twice(section: Mapping[str, Any], given: Mapping[str, str]) -> None:
+    taken = {argument: name for name, argument in NUMBERS.items() if name in given}
+    if AUTHENTICATION_CLASS in given:
+        taken["authentication_class"] = AUTHENTICATION_CLASS
+    of_class = [one for one in given if one.startswith(AUTHENTICATION) and one != AUTHENTICATION_CLASS]
+    if of_class:
+        taken["authentication"] = of_class[0]
+    for argument, name in taken.items():
+        if argument in section:
+            raise ConfigurationError(
+                f"[grpc] has {argument}, and [properties] has {name}.", remedy="Keep one of them."
+            )
+
+
+def _port_of_uris(text: str) -> int | None:
+    """The port of ``metastore.uris``; a server takes nothing else: the hosts are those that clients see."""
+    uris = tuple(one.strip() for one in text.split(",") if one.strip())
+    if not uris:
+        return None
+    endpoints = MetastoreSettings(uris=uris).endpoints()
+    others = [str(one) for one in endpoints if not one.is_grpc]
+    if others:
+        raise ConfigurationError(
+            f"{URIS} names {others[0]}, which is no socket of the gRPC front.",
+            remedy="Write grpc://host:port; [thrift] has the Thrift front's port.",
+        )
+    ports = {one.port for one in endpoints}
+    if len(ports) > 1:
+        raise ConfigurationError(
+            f"{URIS} has several ports: {', '.join(map(str, sorted(ports)))}.",
+            remedy="Give this gateway's own URI alone, or the same port to all of them.",
+        )
+    return ports.pop()

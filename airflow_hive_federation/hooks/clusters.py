@@ -1,0 +1,52 @@
+"""Where tasks find the registry of clusters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Variable
+
+from airflow_hive_federation.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.clusters.registry import ClusterRegistry
+    from airflow_hive_federation.metastore import MetastoreClient
+
+#: The Airflow variable that is looked for where nothing else is named.
+DEFAULT_VARIABLE = "hive_federation_clusters"
+#: Names the configuration of the metastore itself.
+METASTORE = "metastore"
+
+
+def find_registry(
+    origin: str | None, client: MetastoreClient, options: dict[str, Any] | None = None
+) -> ClusterRegistry:
+    """Read the registry of clusters.
+
+    :param origin: the path or URI of a JSON file (it has a ``/``), ``metastore`` for the metastore's own
+        configuration, or the name of an Airflow variable. By default the variable
+        ``hive_federation_clusters``, and the metastore's configuration if there is no such variable.
+    :param client: the metastore.
+    :param options: storage options, for a file.
+    :raises ClusterRegistryError: what is found is no registry.
+    :raises ConfigurationError: there is no such variable.
+    :raises StorageError: the file cannot be read.
+    """
+    from airflow_hive_federation.clusters.registry import (
+        read_registry,
+        registry_of_file,
+        registry_of_metastore,
+    )
+
+    if origin is not None and "/" in origin:
+        return registry_of_file(origin, options)
+    if origin != METASTORE:
+        text = Variable.get(origin or DEFAULT_VARIABLE, default=None)
+        if text is not None:
+            return read_registry(text, origin=f"the Airflow variable {origin or DEFAULT_VARIABLE}")
+        if origin is not None:
+            raise ConfigurationError(
+                f"There is no Airflow variable {origin!r} with a registry of clusters.",
+                remedy="Define it, write 'metastore', or give the path of a file.",
+            )
+    return registry_of_metastore(client)

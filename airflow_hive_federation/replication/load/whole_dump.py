@@ -1,0 +1,86 @@
+"""Reads every document of a dump before a load changes anything.
+
+A load reads a document when it gets there. One that cannot be used would stop it half-way: tables created,
+files copied, others dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from airflow_hive_federation.model.partitions import partition_name
+from airflow_hive_federation.replication.dump import documents
+from airflow_hive_federation.replication.dump.allowed_sources import check_functions
+from airflow_hive_federation.replication.dump.bootstrap import dumped_files
+from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.dump.ends import ENDS, writes_file
+from airflow_hive_federation.replication.dump.external_entries import listed_entries
+from airflow_hive_federation.replication.dump.increment_plan import TableWork
+from airflow_hive_federation.replication.metadata import external_tables
+from airflow_hive_federation.replication.metadata.definitions import TableKind
+from airflow_hive_federation.storage.sources import SourceRoots
+
+
+def check_dump(directory: DumpDirectory, sources: SourceRoots) -> None:
+    """Make sure that each document of a dump is whole, and that no name or path in it leads elsewhere.
+
+    :param directory: a finished dump, of a bootstrap or of an increment.
+    :param sources: where the dump's policy may copy from.
+    :raises DumpCorruptError: names the document, and the line.
+    :raises SourceNotAllowedError: the dump lists files that the policy may not copy.
+    """
+    manifest = directory.manifest()
+    directory.read_json("database.json")
+    check_functions(sources, directory.read_lines("functions.jsonl"), written=True)
+    external = set()
+    for facts in manifest["tables"]:
+        if facts.get("work") == TableWork.NOTHING.value:
+            continue  # another dump describes it
+        _check_table(directory, facts, sources)
+        if facts.get("writes"):
+            _read_through(directory.read_lines(writes_file(facts["name"])))
+        if facts["kind"] == TableKind.EXTERNAL.value:
+            external.add(facts["name"])
+    for entry in listed_entries(directory):
+        if entry.table not in external:
+            directory.refuse(external_tables.FILE_NAME, f"the dump has no external table {entry.table!r}")
+    if "previous" in manifest:
+        _read_through(directory.read_lines(ENDS))
+
+
+def _check_table(directory: DumpDirectory, facts: Mapping[str, Any], sources: SourceRoots) -> None:
+    name = facts["name"]
+    document = directory.read_json(table_file("tables", name, ".json"))
+    if document["kind"] != facts["kind"]:
+        directory.refuse(
+            table_file("tables", name, ".json"),
+            f"it is of kind {document['kind']}, and the manifest has {facts['kind']}",
+        )
+    if not TableKind(facts["kind"]).has_files:
+        return
+    keys = [key["name"] for key in document["table"].get("partitionKeys") or ()]
+    lines = table_file("partitions", name, ".jsonl")
+    for number, line in enumerate(directory.read_lines(lines), 1):
+        if (problem := _partition_problem(keys, line)) is not None:
+            directory.refuse(lines, problem, number)
+    for file in dumped_files(directory, name):
+        sources.check_written(file.directory, f"the directory of a file of table {name}")
+        if file.kept:
+            sources.check_written(file.kept, f"what the source keeps of a file of table {name}")
+
+
+def _partition_problem(keys: list[str], line: Mapping[str, Any]) -> str | None:
+    values = line["partition"]["values"]
+    if len(values) != len(keys) or partition_name(keys, values) != line["name"]:
+        return f"the partition {line['name']!r} has the values {values}"
+    try:
+        documents.check_partition_struct(line)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _read_through(lines: Iterable[Any] | Iterator[Any]) -> None:
+    for _ in lines:
+        pass

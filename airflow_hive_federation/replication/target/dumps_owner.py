@@ -1,0 +1,102 @@
+"""Whose dumps lie in a policy's directory: those of targets of one metastore.
+
+Two targets of different metastores know nothing of each other. With one policy name and one ``dump_root``
+they would take each other's dumps for their own: a load looks into the dumps beside its own for what earlier
+loads of the policy have placed, sweeps what those have left, and removes dumps that are needed no more. So
+the directory carries the identity of the metastore whose targets use it, and cycles of another one are
+refused.
+
+A cycle writes its claim before it looks for others, and takes it back if it is refused. Of two cycles that
+begin at one moment, at least one sees the other. A claim that was compared stays, and is not compared again:
+whoever comes later finds it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from airflow_hive_federation.errors import (
+    FileVanishedError,
+    LocationConflictError,
+    UnsupportedMethodError,
+)
+from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.storage.filesystem import join, reading
+from airflow_hive_federation.storage.listing import list_directory
+from airflow_hive_federation.storage.publishing import remove_file, temporary_run, write_atomically
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient
+
+#: Directory of the claims, in a policy's directory of dumps: one file for each metastore.
+CLAIMS = "_targets"
+
+
+def claim_dumps(metastore: str, policy: ReplicationPolicy) -> None:
+    """Make sure that a policy's directory of dumps belongs to targets of one metastore, and to no others.
+
+    :param metastore: the target's :func:`metastore_id`.
+    :raises LocationConflictError: targets of another metastore use the directory; nothing is claimed.
+    :raises StorageError: the directory cannot be read or written.
+    """
+    options = policy.storage_options
+    claims = join(policy.directory, CLAIMS)
+    name = f"{quote(metastore, safe='')}.json"
+    own = join(claims, name)
+    claim = {"metastore": metastore, "database": policy.target_database}
+    if _read(own, policy).get("checked") is True:
+        return
+    _write(own, {**claim, "checked": False}, policy)
+    others = [
+        one for one in list_directory(claims, options=options) if one != name and temporary_run(one) is None
+    ]
+    if others:
+        remove_file(own, options)
+        raise _conflict(policy, join(claims, min(others)))
+    _write(own, {**claim, "checked": True}, policy)
+
+
+def metastore_id(client: MetastoreClient) -> str:
+    """The identity of a metastore: its database's own id, or its addresses where it has none.
+
+    :param client: its client.
+    """
+    try:
+        return str(client.call("get_metastore_db_uuid"))
+    except UnsupportedMethodError:  # before Hive 3
+        return ",".join(sorted(client.settings.uris))
+
+
+def _conflict(policy: ReplicationPolicy, claim: str) -> LocationConflictError:
+    other = _read(claim, policy)
+    return LocationConflictError(
+        f"Directory {policy.directory} holds the dumps of policy {policy.name!r} for database "
+        f"{other.get('database', '(unknown)')} of another metastore (id "
+        f"{other.get('metastore', 'unknown')}): {claim} says so. Two targets "
+        "would take each other's dumps for their own.",
+        remedy="Give one of the two policies another name or dump_root. If the other metastore is gone for "
+        "good, or was made anew, remove that file.",
+        policy=policy.name,
+        other=policy.name,
+        database=policy.target_database,
+        tables=[],
+        paths=[policy.directory],
+    )
+
+
+def _read(uri: str, policy: ReplicationPolicy) -> dict[str, Any]:
+    """A claim; empty if there is none, or if it cannot be read, so that its owner writes it anew."""
+    try:
+        with reading(uri, policy.storage_options) as file:
+            found = bounded_json.loads(file.read())
+    except (FileVanishedError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _write(uri: str, claim: dict[str, Any], policy: ReplicationPolicy) -> None:
+    text = json.dumps(claim, sort_keys=True) + "\n"
+    write_atomically(uri, [text.encode()], policy.storage_options)

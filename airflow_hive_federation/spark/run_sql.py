@@ -1,0 +1,47 @@
+"""The job that runs one statement of SQL on the tables of a metastore.
+
+The statement comes in a file, for process lists show command lines. The metastore is the one that the
+properties of the job name (``spark.hadoop.hive.metastore.uris``).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.storage.filesystem import reading
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the job's arguments."""
+    parser.add_argument("--statement", required=True, help='URI of a JSON file: {"database": …, "sql": …}')
+    parser.add_argument("--max-rows", type=int, default=0, help="rows of a query that are returned at most")
+
+
+def run(_spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Run the job with parsed arguments; return columns and rows as texts.
+
+    :raises ConfigurationError: the file holds no statement.
+    """
+    from pyspark.sql import SparkSession
+
+    with reading(args.statement, options) as file:
+        try:
+            statement = bounded_json.loads(file.read())
+            database, sql = str(statement["database"]), str(statement["sql"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigurationError(
+                f"{args.statement} holds no statement: {error}.", remedy="Run the task again."
+            ) from error
+    # On the context that runs already; its properties name the metastore.
+    session = SparkSession.builder.enableHiveSupport().getOrCreate()
+    session.catalog.setCurrentDatabase(database)
+    answer = session.sql(sql)
+    rows = answer.limit(args.max_rows).collect() if args.max_rows and answer.columns else []
+    return {
+        "columns": list(answer.columns),
+        "rows": [[None if value is None else str(value) for value in row] for row in rows],
+    }

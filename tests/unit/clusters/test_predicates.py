@@ -1,0 +1,166 @@
+"""Which partitions a condition may read."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import date
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlglot import parse_one
+
+from airflow_hive_federation.clusters.placement import PartitionFacts, Partitions
+from airflow_hive_federation.clusters.predicates import Condition, bound, may_be_read, rejects_nulls
+from airflow_hive_federation.clusters.predicates_sql import Conditions
+from airflow_hive_federation.clusters.predicates_values import DEFAULT_PARTITION
+
+TODAY = date(2026, 3, 10)
+DAYS = ["2026-02-28", "2026-03-01", "2026-03-09", "2026-03-10", DEFAULT_PARTITION]
+
+
+def condition(sql: str) -> Condition:
+    tree = parse_one(f"SELECT 1 FROM t WHERE {sql}", read="hive")
+    return bound(Conditions().condition(tree.args["where"].this), lambda key: key)
+
+
+def read(sql: str, rows: Sequence[tuple[str, ...]], *keys: tuple[str, str]) -> list[tuple[str, ...]]:
+    partitions = Partitions.of(PartitionFacts(row) for row in rows)
+    flags = may_be_read(condition(sql), partitions, keys, (TODAY,))
+    return [row for row, flag in zip(rows, flags.tolist(), strict=True) if flag]
+
+
+def days(sql: str, kind: str = "string") -> list[str]:
+    return [row[0] for row in read(sql, [(one,) for one in DAYS], ("ds", kind))]
+
+
+@pytest.mark.parametrize("kind", ["string", "date", "varchar(10)"])
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("ds = '2026-03-01'", ["2026-03-01"]),
+        ("ds >= '2026-03-01'", ["2026-03-01", "2026-03-09", "2026-03-10"]),
+        ("ds < date '2026-03-01'", ["2026-02-28"]),
+        ("ds BETWEEN '2026-03-01' AND '2026-03-09'", ["2026-03-01", "2026-03-09"]),
+        ("ds NOT BETWEEN '2026-03-01' AND '2026-03-09'", ["2026-02-28", "2026-03-10"]),
+        ("ds IN ('2026-03-01', '2026-03-10')", ["2026-03-01", "2026-03-10"]),
+        ("ds >= date_sub(current_date, 1)", ["2026-03-09", "2026-03-10"]),
+        ("date_add(current_date(), -1) = ds", ["2026-03-09"]),
+        ("ds = from_unixtime(unix_timestamp(), 'yyyy-MM-dd')", ["2026-03-10"]),
+        ("substr(ds, 1, 7) = '2026-02'", ["2026-02-28"]),
+        ("year(ds) = 2026 AND month(ds) = 3 AND day(ds) = 9", ["2026-03-09"]),
+        ("date_format(ds, 'yyyyMM') = '202602'", ["2026-02-28"]),
+        ("to_date(ds) = cast('2026-03-01' AS date)", ["2026-03-01"]),
+        ("ds LIKE '2026-03-0%'", ["2026-03-01", "2026-03-09"]),
+        ("ds IS NULL", [DEFAULT_PARTITION]),
+        ("ds IS NOT NULL", DAYS[:-1]),
+        ("ds <=> null", [DEFAULT_PARTITION]),
+        ("NOT ds = '2026-03-01'", ["2026-02-28", "2026-03-09", "2026-03-10"]),
+        ("ds = '2026-03-01' OR v = 1", DAYS),
+        ("ds = '2026-03-01' AND v = 1", ["2026-03-01"]),
+        ("NOT (ds = '2026-03-01' AND v = 1)", DAYS),
+        ("NOT (ds = '2026-03-01' OR v = 1)", ["2026-02-28", "2026-03-09", "2026-03-10"]),
+        ("ds = '2026-03-01' AND NOT (ds = '2026-03-01')", []),
+        ("false", []),
+        ("ds = (SELECT max(ds) FROM t)", DAYS),
+        ("ds IN (SELECT ds FROM t)", DAYS),
+        ("ds = current_timestamp()", DAYS[:-1]),
+        ("ds = '${hiveconf:day}'", DAYS[:-1]),
+        (f"ds = '{DEFAULT_PARTITION}'", DAYS),
+        ("ds RLIKE '2026.*'", DAYS),
+        ("CASE WHEN ds = 'x' THEN true END", DAYS),
+        ("rand() < 0.5", DAYS),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_days(kind: str, sql: str, expected: list[str]) -> None:
+    assert days(sql, kind) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "sql", "expected"),
+    [
+        ("int", "hr = 7", ["7", "07", "7.5", "x"]),
+        ("int", "hr = '7'", ["7", "07", "7.5", "x"]),
+        # Hive compares doubles, Spark casts the string to an integer.
+        ("int", "hr = '7.5'", ["7", "07", "10", "-1", "7.5", "x"]),
+        ("int", "hr < 10", ["7", "07", "-1", "7.5", "x"]),
+        ("int", "hr IN (10, -1)", ["10", "-1", "7.5", "x"]),
+        ("int", "hr = 7.5", ["7.5", "x"]),
+        ("int", "hr + 1 = 8", ["7", "07", "7.5", "x"]),
+        ("string", "hr = '7'", ["7"]),
+        ("string", "hr < '10'", ["07", "-1"]),
+        # As numbers, '07' is 7 in both engines, but '7.5' is 7 in one.
+        ("string", "hr = 7", ["7", "07", "7.5", "x"]),
+        ("string", "hr < 10", ["7", "07", "-1", "7.5", "x"]),
+        ("string", "cast(hr AS int) = 10", ["07", "10", "7.5", "x"]),
+        ("decimal(4,1)", "hr = 7.5", ["7.5", "x"]),
+        ("double", "hr = 8", ["7", "07", "10", "-1", "7.5", "x"]),
+        ("timestamp", "hr = 'x'", ["7", "07", "10", "-1", "7.5", "x"]),
+    ],
+    ids=str,
+)
+def test_numbers(kind: str, sql: str, expected: list[str]) -> None:
+    rows = [(one,) for one in ("7", "07", "10", "-1", "7.5", "x")]
+    assert [row[0] for row in read(sql, rows, ("hr", kind))] == expected
+
+
+def test_several_keys() -> None:
+    rows = [(ds, hr) for ds in ("2026-03-01", "2026-03-02") for hr in ("0", "1", "2")]
+    keys = (("ds", "string"), ("hr", "int"))
+    assert read("(ds, hr) IN (('2026-03-01', 1), ('2026-03-02', 0))", rows, *keys) == [rows[1], rows[3]]
+    assert read("concat(ds, '-', hr) > '2026-03-02-0'", rows, *keys) == rows[4:]
+    assert read("ds = '2026-03-01' AND hr > 0 OR hr = 2", rows, *keys) == [rows[1], rows[2], rows[5]]
+
+
+def test_a_day_that_may_change_reads_both() -> None:
+    partitions = Partitions.of(PartitionFacts((one,)) for one in DAYS)
+    both = (date(2026, 3, 9), date(2026, 3, 10))
+    flags = may_be_read(condition("ds = current_date"), partitions, [("ds", "string")], both)
+    assert flags.tolist() == [False, False, True, True, False]
+
+
+def test_no_partitions() -> None:
+    assert read("ds = '1'", [], ("ds", "string")) == []
+
+
+def test_conditions_behind_an_outer_join() -> None:
+    assert rejects_nulls(condition("ds = '1' AND hr > 3"))
+    assert rejects_nulls(condition("ds IN ('1') OR ds LIKE 'x%'"))
+    assert not rejects_nulls(condition("ds IS NULL OR ds = '1'"))
+    assert not rejects_nulls(condition("ds <=> hr"))
+    assert not rejects_nulls(condition("ds = '1' OR f(ds)"))
+    assert not rejects_nulls(condition("NOT f(ds)"))
+
+
+# -- beside a database ---------------------------------------------------------------------------------------
+
+_VALUES = st.sampled_from(["a", "b", "c", "d", DEFAULT_PARTITION])
+_LITERALS = st.sampled_from(["'a'", "'b'", "'c'", "'d'", "NULL", "k", "j"])
+_LEAVES = st.one_of(
+    st.builds("{} {} {}".format, _LITERALS, st.sampled_from(["=", "<>", "<", "<=", ">", ">="]), _LITERALS),
+    st.builds("{} {}IN ({}, {})".format, _LITERALS, st.sampled_from(["", "NOT "]), _LITERALS, _LITERALS),
+    st.builds("{} BETWEEN {} AND {}".format, _LITERALS, _LITERALS, _LITERALS),
+    st.builds("{} IS {}NULL".format, _LITERALS, st.sampled_from(["", "NOT "])),
+)
+_CONDITIONS = st.recursive(
+    _LEAVES,
+    lambda inner: st.one_of(
+        st.builds("({} AND {})".format, inner, inner),
+        st.builds("({} OR {})".format, inner, inner),
+        st.builds("(NOT {})".format, inner),
+    ),
+    max_leaves=8,
+)
+
+
+@given(sql=_CONDITIONS, rows=st.lists(st.tuples(_VALUES, _VALUES), min_size=1, max_size=8, unique=True))
+def test_decidable_conditions_read_what_a_database_finds(sql: str, rows: list[tuple[str, str]]) -> None:
+    with sqlite3.connect(":memory:") as database:
+        database.execute("CREATE TABLE t (n, k, j)")
+        values = [[None if one == DEFAULT_PARTITION else one for one in row] for row in rows]
+        database.executemany("INSERT INTO t VALUES (?, ?, ?)", [(n, *row) for n, row in enumerate(values)])
+        expected = {rows[n] for (n,) in database.execute(f"SELECT n FROM t WHERE {sql}")}
+    database.close()
+    assert set(read(sql, rows, ("k", "string"), ("j", "string"))) == expected

@@ -1,0 +1,76 @@
+"""The systemd unit and the container file: commands that exist, and files that they are made of."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_federation.cli.main import build_parser
+from airflow_hive_federation.gateway.config import MetricsSection
+from airflow_hive_federation.gateway.grpc.settings import GrpcFrontSettings
+from airflow_hive_federation.gateway.thrift_front import ThriftSettings
+
+ROOT = Path(__file__).parents[3]
+UNIT = ROOT / "deploy" / "hive-federation-gateway.service"
+CONTAINER = ROOT / "deploy" / "gateway.Dockerfile"
+FILE = "/etc/hive-federation/gateway.toml"
+
+
+def line(path: Path, key: str) -> str:
+    (found,) = re.findall(rf"^{key}[ =](.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return str(found)
+
+
+def test_the_units_command_is_one() -> None:
+    binary, *arguments = shlex.split(line(UNIT, "ExecStart"))
+    assert Path(binary).name == "hive-federation"
+    args = build_parser().parse_args(arguments)
+    assert (args.command, args.gateway_action, str(args.config)) == ("gateway", "serve", FILE)
+    assert args.workers == 2
+
+
+def test_the_unit_lets_the_gateway_drain() -> None:
+    assert int(line(UNIT, "TimeoutStopSec")) > ThriftSettings().drain_timeout_s + 10
+    assert int(line(UNIT, "LimitNOFILE")) > 2 * (
+        ThriftSettings().max_connections + GrpcFrontSettings().max_connections
+    )
+    # Under ProtectSystem=strict, an access log can be written nowhere else.
+    assert line(UNIT, "LogsDirectory") == "hive-federation"
+
+
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    if (analyze := shutil.which("systemd-analyze")) is None:
+        pytest.skip("systemd-analyze is missing")
+    # The program is where it was installed, which is not here.
+    text = UNIT.read_text(encoding="utf-8").replace(shlex.split(line(UNIT, "ExecStart"))[0], sys.executable)
+    copy = tmp_path / UNIT.name
+    copy.write_text(text, encoding="utf-8")
+    found = subprocess.run([analyze, "verify", str(copy)], capture_output=True, text=True, check=False)
+    # Keys that it does not know are a warning, and no failure.
+    assert (found.returncode, found.stdout + found.stderr) == (0, "")
+
+
+def test_the_containers_command_is_one() -> None:
+    program, *arguments = json.loads(line(CONTAINER, "ENTRYPOINT"))
+    assert program == "hive-federation"
+    args = build_parser().parse_args(arguments)
+    assert (args.gateway_action, str(args.config)) == ("serve", FILE)
+    ports = [ThriftSettings().port, GrpcFrontSettings().port, MetricsSection().port]
+    assert line(CONTAINER, "EXPOSE").split() == [str(port) for port in ports]
+
+
+def test_the_container_is_built_of_what_there_is() -> None:
+    copied: set[str] = set()
+    for copy in re.findall(r"^COPY (.*)$", CONTAINER.read_text(encoding="utf-8"), re.MULTILINE):
+        *sources, _target = copy.split()
+        copied |= set(sources)
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+    # What the build reads: hatchling refuses to build without it.
+    assert copied >= {"pyproject.toml", "README.md", "LICENSE", "NOTICE", "airflow_hive_federation", "dags"}

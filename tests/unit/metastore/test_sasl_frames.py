@@ -1,0 +1,180 @@
+"""SASL from a server that means harm: lengths, ends, statuses and texts; each a typed error, and soon."""
+
+from __future__ import annotations
+
+import random
+import resource
+import struct
+import tracemalloc
+
+import pytest
+
+from airflow_hive_federation.errors import MetastoreAuthenticationError, MetastoreProtocolError
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings, PlainSettings
+from airflow_hive_federation.metastore.sasl import SaslChannel
+from airflow_hive_federation.metastore.settings import Endpoint
+from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol
+from tests.unit.metastore.metastore_peers import Peer, Thrift
+from tests.unit.metastore.test_authentication import Server, message
+
+ENDPOINT = Endpoint(scheme="thrift", host="127.0.0.1", port=1)
+PASSWORD = "open-sesame"
+BOUND = 1 << 16
+#: What the negotiation may hold beside an answer.
+SLACK = 1 << 20
+COMPLETE = message(5)
+
+
+def settings() -> MetastoreSettings:
+    return MetastoreSettings(
+        uris=("thrift://127.0.0.1",),
+        authentication=PlainSettings(user="alice", password=PASSWORD),
+        max_answer_bytes=BOUND,
+    )
+
+
+def channel(*answers: bytes) -> SaslChannel:
+    return SaslChannel(Server(*answers), ENDPOINT, settings(), Deadline(60))  # type: ignore[arg-type]
+
+
+def frame(body: bytes, length: int | None = None) -> bytes:
+    return struct.pack("!I", len(body) if length is None else length) + body
+
+
+def everything(made: SaslChannel) -> bytes:
+    return b"".join(made.receive(1, Deadline(60)) for _ in range(10))
+
+
+NEGOTIATIONS = {
+    "a length of minus one": struct.pack("!BI", 5, 0xFFFFFFFF),
+    "a length of the smallest number": struct.pack("!BI", 5, 1 << 31),
+    "a length a byte beyond the bound": struct.pack("!BI", 2, SLACK + 1) + bytes(SLACK + 1),
+    "a status that there is not": message(77),
+    "the status 0": message(0),
+    "the client's own beginning": struct.pack("!BI", 7, 5) + b"PLAIN",
+    "HTTP": b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    "TLS": b"\x15\x03\x03\0\x02\x02\x46",
+    "a Thrift error": b"\x80\x01\0\x03\0\0\0\x07set_ugi",
+    "challenges without end": message(2, b"more") * 1000,
+    "half a head": COMPLETE[:3],
+    "half a text": message(2, b"half of it")[:8],
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("what", NEGOTIATIONS)
+def test_a_negotiation(what: str) -> None:
+    with pytest.raises(ForeignProtocol) as caught:
+        channel(NEGOTIATIONS[what])
+    assert PASSWORD not in str(caught.value)
+
+
+def test_challenges_are_counted() -> None:
+    with pytest.raises(ForeignProtocol, match="more than 32 messages"):
+        channel(NEGOTIATIONS["challenges without end"])
+    channel(message(2, b"more") * 31, COMPLETE)
+
+
+@pytest.mark.parametrize("length", [0xFFFFFFFF, 1 << 31, BOUND + SLACK + 1])
+def test_the_length_of_a_frame(length: int) -> None:
+    made = channel(COMPLETE, frame(b"x" * 100, length))
+    with pytest.raises(ForeignProtocol, match=f"a frame of {length} bytes"):
+        made.receive(1, Deadline(60))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"\0\0", frame(b"abc", 4), frame(b"", 1 << 10)],
+    ids=["nothing", "half a length", "short", "none"],
+)
+def test_a_frame_that_ends_early(answer: bytes) -> None:
+    made = channel(COMPLETE, answer)
+    with pytest.raises(ConnectionError):
+        everything(made)
+
+
+def test_a_promised_frame_takes_no_memory_before_it_comes() -> None:
+    made = channel(COMPLETE, frame(b"x", BOUND + SLACK))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ConnectionError):
+            made.receive(1, Deadline(60))
+        assert tracemalloc.get_traced_memory()[1] < BOUND
+    finally:
+        tracemalloc.stop()
+
+
+def test_empty_frames_are_passed_over() -> None:
+    made = channel(COMPLETE, frame(b"") * 1000, frame(b"a"))
+    assert made.receive(1, Deadline(60)) == b"a"
+
+
+@pytest.mark.parametrize("status", [3, 4])
+def test_a_refusal_is_a_line_without_our_password(status: int) -> None:
+    text = f"no\x1b[2J\n{PASSWORD} is wrong".encode() + b"\xff" + b"x" * 100_000
+    with pytest.raises(MetastoreAuthenticationError) as caught:
+        channel(message(status, text))
+    said = str(caught.value)
+    assert "*** is wrong" in said
+    assert PASSWORD not in said
+    assert said.isprintable()
+    assert len(said) < 1000
+
+
+def test_random_bytes_are_typed_errors() -> None:
+    seed = 20261125
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(3000):
+        whole = bytearray(message(2, b"challenge") + COMPLETE + frame(b"answer") + frame(b"more"))
+        for _ in range(chance.randrange(1, 6)):
+            at = chance.randrange(len(whole))
+            whole[at : at + chance.randrange(3)] = chance.randbytes(chance.randrange(5))
+        try:
+            made = channel(bytes(whole))
+            for _ in range(20):
+                made.receive(7, Deadline(60))
+        except (ForeignProtocol, MetastoreAuthenticationError, ConnectionError):
+            continue
+    grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown_kib < 100 << 10
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [frame(b"", 0xFFFFFFFF), frame(b"no Thrift at all"), frame(b"\x80\x01\0\x02\xff\xff\xff\xff")],
+    ids=["a length", "text", "a negative name"],
+)
+def test_what_a_caller_sees(answer: bytes) -> None:
+    def behave(connection: object) -> None:
+        connection.sendall(COMPLETE + answer)  # type: ignore[attr-defined]
+        while connection.recv(4096):  # type: ignore[attr-defined]
+            pass
+
+    peer = Peer(behave)
+    own = MetastoreSettings(
+        uris=(peer.uri,),
+        authentication=PlainSettings(user="alice", password=PASSWORD),
+        max_answer_bytes=BOUND,
+    )
+    try:
+        with MetastoreClient(own) as client, pytest.raises(MetastoreProtocolError) as caught:
+            client.list_databases()
+        assert PASSWORD not in str(caught.value)
+    finally:
+        peer.close()
+
+
+def test_an_answer_that_is_too_long_names_its_bound() -> None:
+    peer = Peer(Thrift(lambda *_: ["x" * 5000]))
+    try:
+        with (
+            MetastoreClient(MetastoreSettings(uris=(peer.uri,), max_answer_bytes=1000)) as client,
+            pytest.raises(MetastoreProtocolError, match="max_answer_bytes"),
+        ):
+            client.list_databases()
+        with MetastoreClient(MetastoreSettings(uris=(peer.uri,), max_answer_bytes=10_000)) as client:
+            assert len(client.list_databases()[0]) == 5000
+    finally:
+        peer.close()

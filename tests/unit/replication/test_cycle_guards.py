@@ -1,0 +1,284 @@
+"""What holds a cycle back, asked with its lock lost, its dump overtaken or its target written by others.
+
+The cycle, its lock, its dumps and its fences are the real ones; the metastore is a model, and in the place of
+a load is what the test says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    CycleLostError,
+    CycleRunningError,
+    LocationConflictError,
+    TargetChangedError,
+    UnsupportedMethodError,
+)
+from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
+from airflow_hive_federation.replication import cycle, take_over
+from airflow_hive_federation.replication.dump.directory import DumpDirectory
+from airflow_hive_federation.replication.load.bootstrap import LoadSummary
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.target import cycle_lock, markers
+from airflow_hive_federation.replication.target.dumps_owner import claim_dumps, metastore_id
+from airflow_hive_federation.replication.target.foreign_writes import ForeignWrite
+from airflow_hive_federation.replication.target.position import TargetPosition
+from airflow_hive_federation.storage import fence
+from airflow_hive_federation.storage.fence import fence_of, raise_fence
+from tests.unit.replication.metastore_model import Server
+
+
+@dataclass
+class Site:
+    """A policy, its target, and what its loads do."""
+
+    policy: ReplicationPolicy
+    server: Server
+    pool: MetastorePool
+    now_s: float = 1000.0
+    loads: list[str] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
+    #: Called in the place of a load, with its callbacks.
+    during: Callable[[Mapping[str, Any]], None] = lambda _: None
+
+    @property
+    def dump(self) -> str:
+        return f"{self.policy.directory}/7-8-9"
+
+    def load(self, *_: object, **given: Any) -> LoadSummary:
+        self.loads.append(self.dump)
+        self.during(given)
+        return LoadSummary(dump=self.dump, database="t", event_id=8, tables=0, partitions=0, functions=0)
+
+    def run(self) -> LoadSummary:
+        return cycle.load_dump(
+            self.pool, self.pool, self.policy, self.dump, run_copy=never, progress=quiet, on_step=quiet
+        )
+
+    def lose_the_lock(self) -> None:
+        """As when this process was suspended, and another cycle has taken its place."""
+        self.server.locks.clear()
+        self.now_s += 60.0
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    server = Server(
+        "target", "t", {markers.POLICY: "p", markers.LAST_ID: "7", markers.CHECKPOINT: "file:/dumps/p/6-7-8"}
+    )
+    policy = ReplicationPolicy(
+        name="p", source_database="s", target_database="t", dump_root=f"file:{tmp_path}"
+    )
+    channel = SimpleNamespace(endpoint="target", exchange=server.exchange, close=lambda: None)
+    monkeypatch.setattr(MetastoreClient, "_connected", lambda _: channel)
+    with MetastorePool(MetastoreSettings(uris=("thrift://target:1",)), 4) as pool:
+        made = Site(policy, server, pool)
+        monkeypatch.setattr(cycle_lock, "boot_time_s", lambda: made.now_s)
+        monkeypatch.setattr(cycle, "load_increment", made.load)
+        monkeypatch.setattr(
+            cycle.retention, "forget_old_dumps", lambda *_, **__: made.forgotten.append(made.dump)
+        )
+        DumpDirectory(made.dump).finish_dump(
+            {
+                "kind": "INCREMENT",
+                "event_id": 8,
+                "previous": "file:/dumps/p/6-7-8",
+                "policy": policy.to_json(),
+                "tables": [],
+            }
+        )
+        yield made
+
+
+def never(*_: object) -> None:
+    raise AssertionError("nothing is copied here")
+
+
+def quiet(_: str) -> None:
+    """Says nothing."""
+
+
+def test_a_cycle_that_nothing_disturbs(site: Site) -> None:
+    """The model lets a load come to its end, or the other tests would prove nothing."""
+
+    def asking(given: Mapping[str, Any]) -> None:
+        given["check"]()
+        given["on_step"]("step")
+
+    site.during = asking
+    assert site.run().event_id == 8
+    assert site.loads == site.forgotten == [site.dump]
+    assert not site.server.locks
+
+
+def test_a_cycle_that_has_lost_its_lock_takes_no_step(site: Site) -> None:
+    steps: list[str] = []
+
+    def lost(given: Mapping[str, Any]) -> None:
+        site.lose_the_lock()
+        for ask in (given["check"], lambda: given["on_step"]("step")):
+            with pytest.raises(CycleLostError):
+                ask()
+        steps.append("both refused")
+
+    site.during = lost
+    with pytest.raises(CycleLostError):
+        site.run()
+    assert steps == ["both refused"]
+
+
+@pytest.mark.parametrize("callback", ["check", "on_step"])
+def test_a_take_over_that_has_lost_its_lock_takes_no_step_of_a_load(
+    site: Site, monkeypatch: pytest.MonkeyPatch, callback: str
+) -> None:
+    def losing(*_: object, **given: Any) -> None:
+        given[callback](*["step"] * (callback == "on_step"))
+        site.lose_the_lock()
+        given[callback](*["step"] * (callback == "on_step"))
+
+    monkeypatch.setattr(take_over, "load_increment", losing)
+    monkeypatch.setattr(take_over, "loaded_dump", lambda *_: "file:/dumps/p/6-7-8")
+    dump = DumpDirectory(site.dump)
+    with cycle_lock.CycleLock(site.pool, site.policy) as lock, pytest.raises(CycleLostError):
+        take_over._end_load(site.pool, lock, site.policy, dump, quiet)
+
+
+def test_a_cycle_that_was_overtaken_at_its_end_says_so_and_removes_no_dump(site: Site) -> None:
+    site.during = lambda _: site.lose_the_lock()
+    with pytest.raises(CycleLostError):
+        site.run()
+    assert site.loads == [site.dump]
+    assert not site.forgotten
+
+
+def test_copies_of_a_cycle_stop_when_the_next_one_begins(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fence, "_LOOK_S", 0.0)
+    plan = f"{site.dump}/load/copy_plan.jsonl"
+    fences: list[Any] = []
+
+    def copying(_: object) -> None:
+        fences.append(fence_of(plan))
+        fences[-1].check()
+
+    site.during = copying
+    site.run()
+    first = fences[0]
+    assert (first.uri, first.epoch > 0) == (f"{site.policy.directory}/_fences/t", True)
+    raise_fence(first.uri, first.epoch + 1)
+    with pytest.raises(CycleLostError, match="another cycle has begun"):
+        fence_of(plan).check()
+    site.run()
+    assert fences[1].epoch == first.epoch + 2
+
+
+def test_targets_that_a_policy_had_one_after_the_other_have_fences_of_their_own(site: Site) -> None:
+    """Else a cycle of one could lower the fence of the other to the number of a copy that was given up."""
+    fences = [
+        cycle_lock.CycleLock(
+            site.pool, ReplicationPolicy(**{**site.policy.to_json(), "target_database": one})
+        )
+        for one in ("t", "u")
+    ]
+    assert len({lock._fence_uri for lock in fences}) == 2
+
+
+def test_a_dump_that_was_overtaken_is_not_loaded(site: Site) -> None:
+    site.server.parameters[markers.CHECKPOINT] = "file:/dumps/p/7-9-10"
+    with pytest.raises(CycleRunningError, match="has published event 7 on target database t since dump"):
+        site.run()
+    assert not site.loads
+    assert not site.server.locks
+
+
+def test_a_policy_that_has_changed_since_the_dump_loads_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.policy = replace(site.policy, external_base="file:/elsewhere")
+    with pytest.raises(ConfigurationError, match="was written: external_base"):
+        site.run()
+    monkeypatch.setattr(take_over, "load_increment", never)
+    monkeypatch.setattr(take_over, "loaded_dump", lambda *_: "file:/dumps/p/6-7-8")
+    dump = DumpDirectory(site.dump)
+    with (
+        cycle_lock.CycleLock(site.pool, site.policy) as lock,
+        pytest.raises(ConfigurationError, match="was written: external_base"),
+    ):
+        take_over._end_load(site.pool, lock, site.policy, dump, quiet)
+    assert not site.loads
+
+
+def test_write_ids_of_others_stop_a_dump(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    foreign = [ForeignWrite(table="a", what="write id 6, where the last cycle left 5")]
+    position = TargetPosition(last_id=7, dump="file:/dumps/p/6-7-8", foreign=foreign)
+    monkeypatch.setattr(cycle, "read_position", lambda *_, **__: position)
+    monkeypatch.setattr(cycle, "dump_increment", never)
+    with pytest.raises(TargetChangedError, match="a: write id 6"):
+        cycle.dump_next_increment(site.pool, site.pool, site.policy)
+
+
+def test_dumps_of_one_policy_are_those_of_one_metastore(site: Site) -> None:
+    site.run()
+    before = site.server.parameters
+    site.server.uri = "another"
+    with pytest.raises(
+        LocationConflictError, match=r"database t of another metastore \(id target\)"
+    ) as caught:
+        site.run()
+    assert caught.value.facts["paths"] == [site.policy.directory]
+    assert site.loads == [site.dump]
+    assert site.server.parameters == before
+    assert not site.server.locks
+    # The first one goes on, and the second one does when that is gone for good.
+    site.server.uri = "target"
+    site.run()
+    claims = Path(site.policy.directory.removeprefix("file:")) / "_targets"
+    (claims / "target.json").unlink()
+    site.server.uri = "another"
+    site.run()
+    assert [one.name for one in claims.iterdir()] == ["another.json"]
+
+
+def test_of_claims_that_meet_at_least_one_is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim that a killed cycle has left uncompared holds others back, but not who was there before."""
+    claims = Path(site.policy.directory.removeprefix("file:")) / "_targets"
+    with monkeypatch.context() as patch:
+        patch.setattr("airflow_hive_federation.replication.target.dumps_owner.list_directory", killed)
+        with pytest.raises(KeyboardInterrupt):
+            claim_dumps("one", site.policy)
+    with pytest.raises(LocationConflictError, match="id one"):
+        claim_dumps("two", site.policy)
+    assert [one.name for one in claims.iterdir()] == ["one.json"]
+    claim_dumps("one", site.policy)
+    with monkeypatch.context() as patch:
+        patch.setattr("airflow_hive_federation.replication.target.dumps_owner.list_directory", killed)
+        with pytest.raises(KeyboardInterrupt):
+            claim_dumps("two", site.policy)
+    claim_dumps("one", site.policy)
+    with pytest.raises(LocationConflictError, match="id one"):
+        claim_dumps("two", site.policy)
+    # A damaged claim is somebody's all the same; its owner writes it anew.
+    (claims / "one.json").write_text("{", encoding="utf-8")
+    with pytest.raises(LocationConflictError, match="id unknown"):
+        claim_dumps("two", site.policy)
+    claim_dumps("one", site.policy)
+
+
+def killed(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_metastore_without_an_id_is_known_by_its_addresses() -> None:
+    def unsupported(_: str) -> str:
+        raise UnsupportedMethodError("get_metastore_db_uuid is not known")
+
+    settings = MetastoreSettings(uris=("thrift://b:9083", "thrift://a:9083"))
+    client: Any = SimpleNamespace(call=unsupported, settings=settings)
+    assert metastore_id(client) == "thrift://a:9083,thrift://b:9083"
