@@ -164,7 +164,8 @@ def page() -> dict[str, list[str]]:
     """The cells of the page's table, by statement."""
     lines = PAGE.read_text(encoding="utf-8").splitlines() if PAGE.exists() else []
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `")]
-    return {row[0].replace("`", ""): row[1:] for row in rows}
+    # There is another table on the page, of two columns.
+    return {row[0].replace("`", ""): row[1:] for row in rows if len(row) == 1 + 2 * len(GROUPS)}
 
 
 def compare(trial: Trial, attempts: Sequence[Attempt], kinds: Sequence[str], first: int) -> None:
