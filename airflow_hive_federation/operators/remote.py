@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_hive_federation.remotes.describe import Answer
+    from airflow_hive_federation.remotes.sync import SyncReport
 
 KindName = Literal["table", "database"]
 
@@ -47,6 +48,10 @@ class _RemoteOperator(BaseOperator):
         super().__init__(**kwargs)
         self.metastore_conn_id = metastore_conn_id
         self.database = database
+
+    def _name_left_out(self, report: SyncReport) -> None:
+        for name, why in report.skipped.items():
+            self.log.warning("%s is left out: %s", name, why)
 
 
 class _CreateRemoteOperator(_RemoteOperator):
@@ -92,6 +97,7 @@ class _CreateRemoteOperator(_RemoteOperator):
                 )
             )
         self.log.info("Remote %s %s at event %d.", kind, report.remote, report.event_id)
+        self._name_left_out(report)
         return report.to_json()
 
 
@@ -189,8 +195,7 @@ class SyncRemoteOperator(LineageOperator, _RemoteOperator):
                 on_dropped=OnDropped(self.on_dropped) if self.on_dropped else None,
                 whole=self.whole,
             )
-        for name, why in report.skipped.items():
-            self.log.warning("%s is left out: %s", name, why)
+        self._name_left_out(report)
         settings = HiveMetastoreHook(self.metastore_conn_id).settings
         database = report.remote.partition(".")[0]
         changed = [

@@ -178,7 +178,8 @@ def local_table(table: Any, *, database: str, name: str, owner: str, link: Mappi
     """The local table that stands for a remote's.
 
     Partitions say themselves where they are. The directory of their table is then the local metastore's
-    choice (``sd.location`` is ``None``): new partitions, and those of ``EXCHANGE PARTITION``, go below it.
+    choice (``sd.location`` is ``None``): new partitions, and those of ``EXCHANGE PARTITION``, go below it. So
+    is that of a transactional table, which no engine can read here: by it none finds the remote's files.
 
     :param table: wire ``Table`` of the remote, column statistics included where it has them.
     :param database: local database.
@@ -209,7 +210,7 @@ def local_table(table: Any, *, database: str, name: str, owner: str, link: Mappi
         # Hive refuses LOAD DATA by it, which would move files there (LoadSemanticAnalyzer). Readers ask for
         # it only where hive.optimize.listbucketing is set, and find no skewed column.
         made.sd.storedAsSubDirectories = True
-        if made.partitionKeys:
+        if made.partitionKeys or is_acid(table):
             made.sd.location = None
         if made.sd.serdeInfo is not None:
             given = made.sd.serdeInfo.parameters or {}
@@ -229,7 +230,7 @@ def local_table(table: Any, *, database: str, name: str, owner: str, link: Mappi
 
 
 def local_partition(partition: Any, *, database: str, name: str, acid: bool) -> Any:
-    """The local partition that stands for a remote's.
+    """The local partition that stands for a remote's; of a transactional table, without its directory.
 
     :param partition: wire ``Partition`` of the remote.
     :param acid: the table is transactional at the remote.
@@ -244,6 +245,7 @@ def local_partition(partition: Any, *, database: str, name: str, acid: bool) -> 
     )
     if acid:
         _make_unreadable(made.sd)
+        made.sd.location = None
     else:
         made.sd.outputFormat = READ_ONLY
     return made
@@ -297,6 +299,8 @@ def same_partition(made: Any, present: Any) -> bool:
         (``MetaStoreServerUtils.updatePartitionStatsFast``).
     """
     counted = _COUNTED - (made.parameters or {}).keys()
+    if made.sd.location is not None and made.sd.location != present.sd.location:
+        return False
     return bool(_partition_facts(made) == _partition_facts(present, ignored=counted))
 
 
@@ -322,7 +326,6 @@ def keys_changed(left: Any, right: Any) -> bool:
 def _partition_facts(partition: Any, *, ignored: Set[str] = frozenset()) -> Any:
     sd = partition.sd
     return (
-        sd.location,
         _columns(sd),
         sd.inputFormat,
         sd.outputFormat,

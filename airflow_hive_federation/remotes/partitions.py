@@ -98,6 +98,9 @@ def _bring(
         for name, one in wanted.items()
         if name in present and not definitions.same_partition(one, present[name])
     ]
+    for name, one in wanted.items():
+        if name in present:
+            one.sd.location = one.sd.location or present[name].sd.location
     dropped = sorted(present.keys() - wanted.keys())
     with ends.local.client() as client:
         write(client, link, added=added, altered=altered)
@@ -121,9 +124,10 @@ def _made(ends: Ends, link: Link, remote: Any, names: Sequence[str] | None) -> l
         name: definitions.local_partition(one, database=database, name=table, acid=acid)
         for name, one in _by_name(remote, found).items()
     }
-    for name, one in made.items():
-        # The metastore would place it below the local table, which is elsewhere.
-        one.sd.location = one.sd.location or f"{str(remote.sd.location).rstrip('/')}/{name}"
+    if not acid:
+        for name, one in made.items():
+            # The metastore would place it below the local table, which is elsewhere.
+            one.sd.location = one.sd.location or f"{str(remote.sd.location).rstrip('/')}/{name}"
     for name in statistics.keys() & made.keys():
         made[name].colStats = types.ColumnStatistics(
             statsDesc=types.ColumnStatisticsDesc(

@@ -15,8 +15,13 @@ args.each { property ->
 }
 def spark = builder.getOrCreate()
 System.in.eachLine('UTF-8') { line ->
-    def rows = spark.sql(new JsonSlurper().parseText(line).statement).toJSON().collectAsList()
-    answers.println(JsonOutput.toJson(rows.collect { it }))
+    def answer
+    try {
+        answer = spark.sql(new JsonSlurper().parseText(line).statement).toJSON().collectAsList().collect { it }
+    } catch (Exception error) {
+        answer = [error: error.toString()]
+    }
+    answers.println(JsonOutput.toJson(answer))
     answers.flush()
 }
 spark.stop()

@@ -63,13 +63,24 @@ class IcebergSpark:
 
     def sql(self, statement: str) -> list[dict[str, object]]:
         """Run one statement; return its rows."""
+        answer = self._answer(statement)
+        assert isinstance(answer, list), answer
+        return [json.loads(row) for row in answer]
+
+    def error(self, statement: str) -> str:
+        """Run one statement that fails; return the error."""
+        answer = self._answer(statement)
+        assert isinstance(answer, dict), answer
+        return str(answer["error"])
+
+    def _answer(self, statement: str) -> object:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"statement": statement}) + "\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         assert answer, self._log.read_text(encoding="utf-8", errors="replace")[-4000:]
-        return [json.loads(row) for row in json.loads(answer)]
+        return json.loads(answer)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ from airflow_hive_federation.operators.remote import (
 from airflow_hive_federation.sensors.remote import RemotePartitionSensor, RemoteTableChangedSensor
 from airflow_hive_federation.triggers.remote import RemoteChangesTrigger, RemoteTrigger
 from tests.integration.small_source import connected
-from tests.integration.test_remotes import add_partition, text_table
+from tests.integration.test_remotes import add_partition, storage, text_table
 
 FAR = "remote_air_far"
 NEAR = "remote_air_near"
@@ -90,6 +91,72 @@ def test_a_remote_database_by_operators(metastores: dict[str, EmbeddedMetastore]
     assert ["Connected To:", FAR, ""] in described["rows"]
     assert json.loads(json.dumps(described)) == described
     DropRemoteOperator(task_id="drop", remote="air_mirror", kind="database", **LOCAL).execute({})
+
+
+def test_what_is_left_out_is_named(
+    metastores: dict[str, EmbeddedMetastore], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In the log and the XCom of operators, and on the command line; the rest of the database is linked."""
+    name = "air_left_out_far"
+    with connected(metastores["far"]) as client:
+        client.create_database(types.Database(name=name))
+        text_table(metastores["far"], name, "plain", rows={"": "1,x\n"})
+        kept: Any = types.Table(
+            dbName=name,
+            tableName="by_jdbc",
+            owner="root",
+            sd=storage(None),
+            partitionKeys=[],
+            parameters={
+                "EXTERNAL": "TRUE",
+                "storage_handler": "org.apache.hive.storage.jdbc.JdbcStorageHandler",
+            },
+            tableType="EXTERNAL_TABLE",
+        )
+        client.create_table(kept)
+        for view, text in {
+            "elsewhere": f"SELECT `visit`.`id` FROM `{FAR}`.`visit`",
+            "damaged": "SELECT ((",
+            "of_jdbc": f"SELECT `by_jdbc`.`id` FROM `{name}`.`by_jdbc`",
+        }.items():
+            made = types.Table(
+                dbName=name,
+                tableName=view,
+                owner="root",
+                sd=storage(None),
+                partitionKeys=[],
+                parameters={},
+                tableType="VIRTUAL_VIEW",
+                viewOriginalText=text,
+                viewExpandedText=text,
+            )
+            client.create_table(made)
+    reasons = {
+        "by_jdbc": "JdbcStorageHandler",
+        "damaged": "cannot be parsed",
+        "elsewhere": f"{FAR}.visit, which is of another database",
+        "of_jdbc": "by_jdbc, which is not linked",
+    }
+    make = CreateRemoteDatabaseOperator(
+        task_id="make", remote="air_left_out", connected_to=name, properties=PROPERTIES, **LOCAL
+    )
+    sync = SyncRemoteOperator(task_id="sync", remote="air_left_out", whole=True, **LOCAL)
+    for operator in (make, sync):
+        capfd.readouterr()
+        report = operator.execute({})
+        logged = "".join(capfd.readouterr())
+        assert report["skipped"].keys() == reasons.keys()
+        for one, why in reasons.items():
+            assert why in report["skipped"][one]
+            assert f"{one} is left out: {report['skipped'][one]}" in logged
+    capfd.readouterr()
+    assert main(["remote", "sync", "air_left_out", "--whole", "--metastore", "near"]) == 0
+    said = capfd.readouterr().err
+    for one, why in reasons.items():
+        assert any(line.startswith(f"{one}: left out: ") and why in line for line in said.splitlines())
+    DropRemoteOperator(task_id="drop", remote="air_left_out", kind="database", **LOCAL).execute({})
+    with connected(metastores["far"]) as client:
+        client.drop_database(name, delete_data=False, cascade=True)
 
 
 def test_statements_by_an_operator(visit: str) -> None:

@@ -137,3 +137,39 @@ def test_iceberg_tables_that_spark_writes(hive_2: str, iceberg: IcebergSpark, tm
     iceberg.sql("DROP TABLE hive.spark_wrote.orders PURGE")
     iceberg.sql("DROP NAMESPACE hive.spark_wrote")
     iceberg.sql("DROP NAMESPACE hive.spark_reads")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_what_icebergs_writers_do_through_a_link(hive_2: str, iceberg: IcebergSpark, tmp_path: Path) -> None:
+    """They do not know that it is a link: docs/remotes-writing.md says so, and what stops the worst."""
+    iceberg.sql("CREATE TABLE lake.w.t (id INT) USING iceberg")
+    iceberg.sql("INSERT INTO lake.w.t VALUES (1), (2)")
+    iceberg.sql("CREATE NAMESPACE hive.iceberg_writes")
+    place = tmp_path / "lake" / "w" / "t"
+
+    def files() -> set[Path]:
+        return {one for one in place.rglob("*") if one.is_file() and not one.name.startswith(".")}
+
+    with Remotes(MetastoreSettings(uris=(hive_2,)), database="iceberg_writes") as remotes:
+        make = f"CREATE REMOTE TABLE t VIA 'iceberg' 'iceberg.table.path' = '{place}'"
+        remotes.run(make)
+        before = files()
+        iceberg.sql("INSERT INTO hive.iceberg_writes.t VALUES (3)")
+        assert files() > before
+        # The remote never hears of the commit.
+        assert len(iceberg.sql("SELECT * FROM lake.w.t")) == 2
+        assert len(iceberg.sql("SELECT * FROM hive.iceberg_writes.t")) == 3
+        remotes.run("DROP REMOTE TABLE t")
+        assert files() > before
+        iceberg.sql("ALTER TABLE lake.w.t SET TBLPROPERTIES ('gc.enabled' = 'false')")
+        remotes.run(make)
+        there = files()
+        assert "gc" in iceberg.error("DROP TABLE hive.iceberg_writes.t PURGE").lower()
+        assert files() == there
+        iceberg.sql("ALTER TABLE lake.w.t SET TBLPROPERTIES ('gc.enabled' = 'true')")
+        remotes.run("DROP REMOTE TABLE t")
+        remotes.run(make)
+        iceberg.sql("DROP TABLE hive.iceberg_writes.t PURGE")
+        assert not files() & {one for one in before if one.suffix == ".parquet"}
+    iceberg.sql("DROP NAMESPACE hive.iceberg_writes")

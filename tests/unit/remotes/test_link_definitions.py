@@ -76,11 +76,12 @@ def test_a_transactional_table_can_be_described_and_not_read(properties: str) ->
     assert made.sd.inputFormat == made.sd.outputFormat == definitions.UNREADABLE
     # Against LOAD DATA.
     assert made.sd.storedAsSubDirectories
+    assert made.sd.location is None
     assert not {"transactional", "transactional_properties"} & made.parameters.keys()
     assert made.parameters["hive.federation.remote.read-by"] == "read_table"
     (partition, *_) = tables("file:/far")["parted"][1]
     local: Any = definitions.local_partition(partition, database="l", name="n", acid=True)
-    assert local.sd.inputFormat == definitions.UNREADABLE
+    assert (local.sd.inputFormat, local.sd.location) == (definitions.UNREADABLE, None)
     readable: Any = definitions.local_partition(partition, database="l", name="n", acid=False)
     assert (readable.sd.inputFormat, readable.sd.outputFormat) == (
         partition.sd.inputFormat,  # type: ignore[union-attr]
