@@ -9,10 +9,8 @@ from typing import Any
 
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.gateway.certificates import ServerTls
-from airflow_hive_federation.gateway.cluster_view import ClusterView
 from airflow_hive_federation.gateway.config import GatewayConfig, Resolve
-from airflow_hive_federation.gateway.dispatch import Gateway, Metastore
-from airflow_hive_federation.gateway.federation.target import Federation
+from airflow_hive_federation.gateway.dispatch import Gateway
 from airflow_hive_federation.gateway.handler import Caller, Deadline
 from airflow_hive_federation.gateway.health import probe
 from airflow_hive_federation.gateway.messages import CALL, EXCEPTION, head_bytes, read_head
@@ -55,16 +53,16 @@ def examine(config: GatewayConfig, resolve: Resolve, caller: Caller) -> list[Sig
     target = config.target(resolve)
     try:
         gateway = Gateway(target, config.decisions(), aliases=config.aliases)
-        return list(_look(config, target, gateway, caller))
+        return list(_look(config, target.upstreams, gateway, caller))
     finally:
         target.close()
 
 
 def _look(
-    config: GatewayConfig, target: Metastore | Federation | ClusterView, gateway: Gateway, caller: Caller
+    config: GatewayConfig, upstreams: tuple[Upstream, ...], gateway: Gateway, caller: Caller
 ) -> Iterator[Sight]:
     yield from _fronts(config)
-    for upstream in target.upstreams:
+    for upstream in upstreams:
         yield _metastore(upstream)
     yield _access(config, caller)
     asked = {"version": "getVersion", "databases": "get_all_databases", "open transactions": "get_open_txns"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -15,6 +16,7 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.certificates import Certificates, ServerTls
 from airflow_hive_federation.gateway.messages import REPLY, head_bytes
 from airflow_hive_federation.gateway.rules import Rule, Rules
+from airflow_hive_federation.gateway.thrift_connection import Gone, ThriftConnection
 from airflow_hive_federation.metastore import TlsSettings
 from airflow_hive_federation.metastore.idl import types
 from tests.unit.gateway.certificate_files import Authority
@@ -243,6 +245,67 @@ def test_names_that_are_none_are_no_reason_to_fail(
     other = raw(gateway(peer(odd).uri, rules=rules))
     other.sock.sendall(call_bytes("get_all_databases"))
     assert b"\1a" not in other.message()[1]
+
+
+def test_no_client_is_taken_while_it_stops(gateway: Gateways) -> None:
+    run = gateway("thrift://x:1")
+    run.front.stop(0)
+    ours, theirs = socket.socketpair()
+    # The kernel had accepted it before the listener was closed.
+    run.front._take(ours, "127.0.0.1")
+    assert ended(theirs)
+    assert (run.front.connections, run.front.refused) == (0, 1)
+    theirs.close()
+
+
+def test_only_this_machine_is_believed_unless_the_settings_say_so(gateway: Gateways) -> None:
+    strict = gateway("thrift://x:1").front
+    assert [strict._believes(peer) for peer in ("127.0.0.1", "::1", "10.0.0.1")] == [True, True, False]
+    assert gateway("thrift://x:1", front={"believe_set_ugi": True}).front._believes("10.0.0.1")
+
+
+def test_a_name_that_is_not_believed_is_nobodys(gateway: Gateways, peer: Peers) -> None:
+    served = Thrift(databases)
+    run = gateway(peer(served).uri, impersonate=True)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname(), timeout=20)
+        theirs, _ = listener.accept()
+    connection = ThriftConnection(
+        run.handler, run.front.settings, theirs, "10.0.0.1", believed=False, hangups=run.front._hangups
+    )
+    thread = threading.Thread(target=_served, args=(connection,))
+    thread.start()
+    far = RawClient(("", 0), ours)
+    assert far.ask("set_ugi", user_name="mallory", group_names=["wheel"])
+    assert far.ask("get_all_databases") == {"success": NAMES}
+    far.close()
+    thread.join(20)
+    theirs.close()
+    assert "mallory" not in served.users
+
+
+def _served(connection: ThriftConnection) -> None:
+    with contextlib.suppress(OSError, Gone):
+        connection.serve(None)
+
+
+def test_a_client_for_whom_there_is_no_thread_is_let_go(
+    peer: Peers, gateway: Gateways, raw: Raws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = gateway(peer(Thrift(databases)).uri)
+    with monkeypatch.context() as patch:
+        patch.setattr(run.front, "_serve", None)
+        start = threading.Thread.start
+
+        def refuse(thread: threading.Thread) -> None:
+            if thread.name == "thrift-client":
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        patch.setattr(threading.Thread, "start", refuse)
+        with socket.create_connection(run.front.address) as sock:
+            assert ended(sock)
+    assert raw(run).ask("get_all_databases") == {"success": NAMES}
 
 
 def test_stopping_lets_calls_end_and_takes_no_more(peer: Peers, gateway: Gateways, raw: Raws) -> None:
