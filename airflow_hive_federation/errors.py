@@ -21,6 +21,7 @@
     ├── StorageError                  a file system refused
     │   ├── FileVanishedError             a listed file is gone                (retryable)
     │   ├── StoragePermissionError · StorageFullError
+    │   ├── SourceNotAllowedError         a source that a policy may not copy from
     │   └── DigestMismatchError           the bytes read are not the bytes promised
     ├── AcidFormatError               a directory or file that breaks Hive's ACID layout
     ├── ReplicationError
@@ -213,6 +214,10 @@ class StoragePermissionError(StorageError):
 
 class StorageFullError(StorageError):
     """No space, or no quota, left."""
+
+
+class SourceNotAllowedError(StorageError):
+    """A file or directory of a source lies where its policy may not copy from; ``path`` names it."""
 
 
 class DigestMismatchError(StorageError):

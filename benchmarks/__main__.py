@@ -27,9 +27,11 @@ IDS = (
     *BOOTSTRAPS,
     *INCREMENTS,
     "external",
+    "durability",
     "grpc-services",
     "gateway",
     "grpc",
+    "routing",
 )
 _BUILD = Path(__file__).resolve().parent.parent / "build"
 
@@ -118,6 +120,13 @@ def _later_parts(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -
         with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
             bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
             yield from external.run(bench)
+    if "durability" in parts:
+        from benchmarks import durability
+
+        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
+            yield from durability.run(
+                durability.Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
+            )
     if "gateway" in parts:
         from benchmarks import gateway
         from benchmarks.remotes import Setting as Federated
@@ -135,6 +144,10 @@ def _gateways(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> I
         from benchmarks import grpc_calls
 
         yield grpc_calls.run(1000 if args.scale == "full" else 100, say)
+    if "routing" in parts:
+        from benchmarks import routing
+
+        yield from routing.run(max(3, args.runs), partitions=100_000 if args.scale == "full" else 1000)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -75,7 +75,11 @@ class Ours:
 
     def bootstrap(self, database: str, target: str, directory: Path) -> Timing:
         policy = ReplicationPolicy(
-            name=target, source_database=database, target_database=target, dump_root=f"file:{directory}"
+            name=target,
+            source_database=database,
+            target_database=target,
+            dump_root=f"file:{directory}",
+            allowed_source_roots=["file:/"],
         )
         clock = Clock()
         with self._source.client() as client:
@@ -87,7 +91,8 @@ class Ours:
 
         def copy(plan: str, outcomes: str) -> None:
             clock.lap("load")
-            run_job(self._spark, "copy-files", ["--plan", plan, "--outcomes", outcomes])
+            places = ["--plan", plan, "--outcomes", outcomes, "--source-root", "file:/"]
+            run_job(self._spark, "copy-files", places)
             clock.lap("copy")
 
         load_bootstrap(self._source, self._target, policy, dump.dump, run_copy=copy)

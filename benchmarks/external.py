@@ -42,6 +42,7 @@ def run(setting: Setting) -> Iterator[Result]:
             source_database=_DATABASE,
             dump_root=f"file:{setting.directory}/dumps",
             external_base=f"file:{setting.directory}/replica",
+            allowed_source_roots=["file:/"],
         )
         pools = (MetastorePool(client_settings(source), 2), MetastorePool(client_settings(target), 2))
         with pools[0] as one, pools[1] as other:

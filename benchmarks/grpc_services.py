@@ -173,7 +173,7 @@ def serve_canned(count: str) -> None:
     table = _partition_or_table(types.Table(dbName="d", tableName="t"))
     table.partitionKeys = [types.FieldSchema(name="n", type="int")]
     canned = {
-        "set_ugi": b"\0",
+        "set_ugi": _success("set_ugi", []),
         "get_partition_names": _success("get_partition_names", names),
         "get_table_req": _success("get_table_req", types.GetTableResult(table=table)),
     }

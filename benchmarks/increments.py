@@ -192,6 +192,7 @@ class _Ours:
             source_database=_DATABASE,
             target_database=directory.name,
             dump_root=f"file:{directory}",
+            allowed_source_roots=["file:/"],
         )
 
     def bootstrap(self) -> None:
@@ -204,7 +205,8 @@ class _Ours:
 
         def copy(plan: str, outcomes: str) -> None:
             clock.lap("load")
-            run_job(self._spark, "copy-files", ["--plan", plan, "--outcomes", outcomes])
+            places = ["--plan", plan, "--outcomes", outcomes, "--source-root", "file:/"]
+            run_job(self._spark, "copy-files", places)
             clock.lap("copy")
 
         dumped = dump_next_increment(source, target, self._policy)

@@ -32,6 +32,8 @@ from airflow_hive_federation.operators.replication import replicate_database
 
 _DUMP_ROOT = "var.value.get('hive_federation_dump_root', '/var/lib/hive-federation')"
 _EXTERNAL_BASE = "var.value.get('hive_federation_external_base', '/var/lib/hive-federation/external')"
+# No parameter of a run: whoever triggers one may not choose which files of the worker are copied.
+_SOURCE_ROOTS = "{{ var.value.get('hive_federation_source_roots', '') }}"
 
 with DAG(
     dag_id="replicate_database",
@@ -133,6 +135,7 @@ with DAG(
             "target_database": "{{ params.target_database }}",
             "dump_root": f"{{{{ params.dump_root or {_DUMP_ROOT} }}}}",
             "external_base": f"{{{{ params.external_base or {_EXTERNAL_BASE} }}}}",
+            "allowed_source_roots": _SOURCE_ROOTS,
             "external_prefix": "{{ params.external_prefix }}",
             "open_txn_timeout_s": "{{ params.open_txn_timeout }}",
             "bandwidth_bytes_per_s": "{{ params.bandwidth_bytes_per_s }}",

@@ -68,6 +68,8 @@ with DAG(
             "source_database": "{{ params.database }}",
             "dump_root": "{{ params.dump_root }}",
             "external_base": "{{ params.external_base }}",
+            # No parameter of a run: whoever triggers one may not choose which files of the worker are copied.
+            "allowed_source_roots": "{{ var.value.get('hive_federation_source_roots', '') }}",
         },
         source_conn_id="{{ params.source_conn_id }}",
         target_conn_id="{{ params.target_conn_id }}",

@@ -27,6 +27,9 @@ __all__ = ["pytest_configure", "pytest_sessionfinish", "pytest_terminal_summary"
 # Airflow, imported by the tests of its surface, would otherwise write into the user's home.
 os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="airflow-home-"))
 
+# Tests replicate from directories of this machine; what a policy says of its own is tested without this.
+os.environ["HIVE_FEDERATION_SOURCE_ROOTS"] = "file:/,s3://,hdfs://,memory://"
+
 # The drivers of so many small jobs had better compile quickly than well.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
@@ -119,3 +122,9 @@ def local_spark() -> Iterator[SparkSession]:
         os.environ.pop("JAVA_HOME", None)
     else:
         os.environ["JAVA_HOME"] = before
+
+
+@pytest.fixture
+def unbound_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No administrator has said where policies may copy from."""
+    monkeypatch.delenv("HIVE_FEDERATION_SOURCE_ROOTS")

@@ -9,7 +9,7 @@ import hashlib
 import re
 import sqlite3
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,6 +18,7 @@ import psutil
 
 #: Between two looks at the processes, in seconds.
 _LOOK_S = 0.05
+_NOBODY = "no such program"
 
 
 class Planted:
@@ -124,10 +125,11 @@ class WatchedProcesses:
 
     :param may: names of environment variables that a program may have secrets in, by a part of its command
         line.
+    :param heirs_of: part of the command line of programs whose own children inherit what they may have.
     """
 
-    def __init__(self, planted: Planted, may: Mapping[str, re.Pattern[str]]) -> None:
-        self._planted, self._may = planted, may
+    def __init__(self, planted: Planted, may: Mapping[str, re.Pattern[str]], heirs_of: str = _NOBODY) -> None:
+        self._planted, self._may, self._heirs_of = planted, may, heirs_of
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._seen: set[tuple[int, float, str]] = set()
@@ -153,18 +155,24 @@ class WatchedProcesses:
                 command = "\0".join(process.cmdline())
                 key = (process.pid, process.create_time(), command)
                 if command and key not in self._seen:
-                    self._take(command, process.environ())
+                    self._take(command, process.environ(), _parents(process))
                     self._seen.add(key)
 
-    def _take(self, command: str, environment: Mapping[str, str]) -> None:
+    def _take(self, command: str, environment: Mapping[str, str], parents: Sequence[str]) -> None:
         self.commands.add(command)
         shown = command.replace("\0", " ")[:200]
         self.leaks |= {f"{name} is in the command line {shown}" for name in self._planted.names_in(command)}
-        self.leaks |= set(in_environment(self._planted, command, environment, self._may))
+        heir = next((one for one in parents if self._heirs_of in one), command)
+        leaks = in_environment(self._planted, heir, environment, self._may)
+        self.leaks |= {leak.replace(repr(heir)[:200], repr(command)[:200]) for leak in leaks}
 
     def _watch(self) -> None:
         while not self._ended.wait(_LOOK_S):
             self.look()
+
+
+def _parents(process: psutil.Process) -> list[str]:
+    return ["\0".join(one.cmdline()) for one in process.parents()]
 
 
 def in_environment(

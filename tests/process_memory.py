@@ -1,4 +1,4 @@
-"""The memory of the process that asks."""
+"""The memory and the threads of a process."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ import re
 from pathlib import Path
 
 
-def peak_memory_bytes() -> int:
-    """Return the most memory that this program has had in use.
+def peak_memory_bytes(process: int | str = "self") -> int:
+    """Return the most memory that a program has had in use, this one by default.
 
     ``ru_maxrss`` of a child begins with what its parent had when it forked; the kernel's count per address
     space (``proc(5)``, ``VmHWM``) begins anew with the program.
     """
-    found = re.search(
-        r"^VmHWM:\s+(\d+) kB$", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE
-    )
+    return _status(process, r"VmHWM:\s+(\d+) kB") << 10
+
+
+def threads_of(process: int | str) -> int:
+    """Return how many threads a program has."""
+    return _status(process, r"Threads:\s+(\d+)")
+
+
+def _status(process: int | str, line: str) -> int:
+    text = Path(f"/proc/{process}/status").read_text(encoding="ascii")
+    found = re.search(f"^{line}$", text, re.MULTILINE)
     assert found, "the kernel does not say"
-    return int(found[1]) << 10
+    return int(found[1])

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from airflow_hive_federation.catalog.factories import CONNECTION, Factory, Opening
+from airflow_hive_federation.catalog.factories import CONNECTION, HIDDEN, Factory, Opening
 from airflow_hive_federation.errors import (
     ConfigurationError,
+    HiveFederationError,
     InvalidObjectError,
     MetastoreUnreachableError,
     NoSuchObjectError,
@@ -32,6 +33,11 @@ URI = f"{PREFIX}uri"
 
 #: Kinds of catalogs that are asked without credentials, or with those of the worker at the kind's own hosts.
 _OPEN_KINDS = frozenset({"rest", "hive", "sql", "glue"})
+
+#: Properties without secrets.
+_SHOWN = frozenset({"type", "uri", "warehouse", "name"})
+#: Shorter ones would be found everywhere.
+_SHORTEST_SECRET = 6
 
 _METADATA = ".metadata.json"
 _NUMBERED = re.compile(r"v?(\d+)(?:-[\w-]+)?(?:\.gz)?\.metadata\.json")
@@ -108,7 +114,7 @@ class IcebergCatalog(IcebergTableCatalog):
 
     def get_database(self, name: str) -> types.Database:
         """See :meth:`.roles.Reader.get_database`."""
-        with _translated(f"namespace {name}"):
+        with self._asking(f"namespace {name}"):
             found = self._catalog.load_namespace_properties(self._namespace(name))
         return types.Database(
             name=name.lower(),
@@ -126,7 +132,7 @@ class IcebergCatalog(IcebergTableCatalog):
             found = self._tables(database)
             for names in found.values():
                 _refuse_alike(database, names)
-            with _translated(f"namespace {database}"):
+            with self._asking(f"namespace {database}"):
                 self._name_nested(database, self._namespace(database))
             return sorted(found)
         except NoSuchObjectError:
@@ -151,7 +157,7 @@ class IcebergCatalog(IcebergTableCatalog):
         return [self._entry(database, name, one) for name, one in named]
 
     def _entry(self, database: str, table: str, named: tuple[str, ...]) -> types.Table:
-        with _translated(f"{database}.{table}"):
+        with self._asking(f"{database}.{table}"):
             return _entry(database, table, self._catalog.load_table(named))
 
     def _tables(self, database: str) -> dict[str, list[tuple[str, ...]]]:
@@ -160,7 +166,7 @@ class IcebergCatalog(IcebergTableCatalog):
         :raises NoSuchObjectError: if there is no such namespace.
         """
         found: dict[str, list[tuple[str, ...]]] = {}
-        with _translated(f"namespace {database}"):
+        with self._asking(f"namespace {database}"):
             for one in self._catalog.list_tables(self._namespace(database)):
                 found.setdefault(str(one[-1]).lower(), []).append(tuple(map(str, one)))
         return found
@@ -191,13 +197,19 @@ class IcebergCatalog(IcebergTableCatalog):
                 ", ".join(nested),
             )
 
+    @contextmanager
+    def _asking(self, what: str) -> Iterator[None]:
+        """Translate errors; servers repeat in some of them what they were sent, a token for instance."""
+        with _translated(what, hidden=_secrets_among(self._properties)):
+            yield
+
     @cached_property
     def _catalog(self) -> Any:
         from pyiceberg.catalog import AVAILABLE_CATALOGS, CatalogType, infer_catalog_type
 
         from airflow_hive_federation.catalog.iceberg_rest import ConfinedRestCatalog
 
-        with _translated("the catalog"):
+        with self._asking("the catalog"):
             properties = {key: value for key, value in self._properties.items() if key != "name"}
             name = self._properties.get("name", "remote")
             kind = properties.get("type")
@@ -289,25 +301,59 @@ def _column_names(fields: Sequence[Any]) -> list[str]:
 
 
 @contextmanager
-def _translated(what: str) -> Iterator[None]:
+def _translated(what: str, *, hidden: Sequence[str] = ()) -> Iterator[None]:
     from pyiceberg.exceptions import (
+        AuthorizationExpiredError,
+        BadRequestError,
+        ForbiddenError,
         NoSuchNamespaceError,
         NoSuchTableError,
-        ServiceUnavailableError,
+        OAuthError,
+        RESTError,
         UnauthorizedError,
         ValidationError,
     )
 
+    refusals = (UnauthorizedError, OAuthError, ForbiddenError, AuthorizationExpiredError, BadRequestError)
+    cause: Exception
+    made: HiveFederationError
     try:
         yield
+        return
     except (NoSuchTableError, NoSuchNamespaceError, FileNotFoundError) as error:
-        raise NoSuchObjectError(f"Iceberg, {what}: {error}") from error
-    except (UnauthorizedError, ValidationError, ValueError, ImportError) as error:
-        raise ConfigurationError(
-            f"Iceberg, {what}: {error}", remedy=f"Check {PATH}, or the properties {PREFIX}…."
-        ) from error
-    except (ServiceUnavailableError, OSError) as error:
-        raise MetastoreUnreachableError(f"Iceberg, {what}: {error}", remedy="Look at the store.") from error
+        cause, made = error, NoSuchObjectError(f"Iceberg, {what}: {_shown(error, hidden)}")
+    except (*refusals, ValidationError, ValueError, ImportError) as error:
+        cause, made = (
+            error,
+            ConfigurationError(
+                f"Iceberg, {what}: {_shown(error, hidden)}",
+                remedy=f"Check {PATH}, or the properties {PREFIX}….",
+            ),
+        )
+    except (RESTError, OSError) as error:
+        cause, made = (
+            error,
+            MetastoreUnreachableError(
+                f"Iceberg, {what}: {_shown(error, hidden)}", remedy="Look at the store."
+            ),
+        )
+    # A traceback shows the cause, too.
+    raise made from (cause if _shown(cause, hidden) == str(cause) else None)
+
+
+def _shown(error: BaseException, hidden: Sequence[str]) -> str:
+    text = str(error)
+    for secret in hidden:
+        text = text.replace(secret, HIDDEN)
+    return text
+
+
+def _secrets_among(properties: Mapping[str, str]) -> list[str]:
+    """Values that are not shown, and halves of credentials: all but what says which catalog it is."""
+    values = [value for name, value in properties.items() if name not in _SHOWN]
+    return [
+        one for value in values for one in (value, value.rpartition(":")[2]) if len(one) >= _SHORTEST_SECRET
+    ]
 
 
 def _open(opening: Opening) -> IcebergTableCatalog:

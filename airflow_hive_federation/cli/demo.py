@@ -106,6 +106,9 @@ class _Scene:
             variables={
                 "hive_federation_dump_root": f"file:{directory / 'dumps'}",
                 "hive_federation_external_base": f"file:{self.target.external_warehouse / 'from_source'}",
+                # The demo's source keeps its tables on this machine's disk.
+                "hive_federation_source_roots": f"file:{self.source.warehouse},"
+                f"file:{self.source.external_warehouse}",
             },
         )
 

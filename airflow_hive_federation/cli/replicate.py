@@ -57,6 +57,7 @@ _KEYS = {
         **dict.fromkeys((*COUNTS, *BOUNDS), (int,)),
         "open_txn_timeout_s": (str, int, float),
         "table_names": (dict,),
+        "allowed_source_roots": (list,),
     }.get(field.name, (str,))
     for field in fields(ReplicationPolicy)
     if field.name != "storage_options"
@@ -258,6 +259,7 @@ def _check(path: Path, values: Mapping[str, Any], ends: Mapping[str, Any], optio
 
 _NAMES_OF_TYPES = {
     str: "text",
+    list: "a list of texts",
     bool: "true or false",
     int: "a whole number",
     float: "a number",

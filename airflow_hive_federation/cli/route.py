@@ -26,7 +26,7 @@ def add_parser(subparsers: Any) -> None:
         "--policy",
         choices=["strict", "default"],
         default="strict",
-        help="the fate of statements whose tables are not known for certain: an error, or the default cluster",
+        help="statements whose tables are not known for certain: an error, or the default cluster",
     )
     parser.add_argument(
         "--no-file-check",

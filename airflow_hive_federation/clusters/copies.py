@@ -9,7 +9,7 @@ stays, for those who read it, until the next copy.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -18,26 +18,29 @@ from airflow_hive_federation.clusters.altering import (
     alter_partition_metadata,
     alter_table_metadata,
     full_name,
-    object_name,
     partitions_by_name,
 )
-from airflow_hive_federation.clusters.assignment import reason_to_skip
+from airflow_hive_federation.clusters.copies_objects import (
+    CopyObject,
+    chosen_partitions,
+    copy_objects,
+    copyable,
+    pending_objects,
+    split_name,
+)
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
     Secondary,
     SourceMark,
     content_mark,
     metadata_mark,
-    read_metadata,
     source_mark,
-    visible_files,
 )
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
-from airflow_hive_federation.errors import CopyRefusedError, CopySourceChangedError, StorageError
+from airflow_hive_federation.errors import CopySourceChangedError, StorageError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.model.files import CopyItem, FileEntry
-from airflow_hive_federation.model.partitions import partition_name
+from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.storage.filesystem import is_below, join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.plan_files import write_plan
@@ -49,8 +52,6 @@ RunCopy = Callable[[str, str], None]
 _COPY = "copy-"
 #: Directory below a cluster's root for plans; Hive's readers pass over names that begin with ``_``.
 _STATE = "_hive_federation"
-#: Spark's data sources that read the files of a directory, and nothing else.
-_PLAIN_SOURCES = frozenset({"", "hive", "parquet", "orc", "csv", "json", "text", "avro"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,21 +80,6 @@ class CopyReport:
         return asdict(self)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Object:
-    """An unpartitioned table or a partition (whose name is not empty), with what is to become of it."""
-
-    partition: str
-    described: types.Table | types.Partition
-    metadata: ClusterMetadata
-    files: list[FileEntry]
-    mark: SourceMark
-
-    @property
-    def location(self) -> str:
-        return str(self.described.sd and self.described.sd.location)
-
-
 def copy_to_cluster(
     client: MetastoreClient,
     registry: ClusterRegistry,
@@ -119,9 +105,9 @@ def copy_to_cluster(
     :raises StorageError: files cannot be listed, read or written.
     """
     place = registry.cluster(cluster)
-    described = _copyable(client, registry, table, place)
-    objects = _objects(described, _chosen(client, described, partitions, where), options)
-    pending = list(_pending(objects, place.name, options))
+    described = copyable(client, registry, table, place)
+    objects = copy_objects(described, chosen_partitions(client, described, partitions, where), options)
+    pending = list(pending_objects(objects, place.name, options))
     report = CopyReport(table=full_name(described), cluster=place.name)
     if pending:
         targets = {one.partition: _target(place, described, one) for one in pending}
@@ -129,6 +115,8 @@ def copy_to_cluster(
         _check_copies(pending, targets, place.name, full_name(described), options)
         changed = _publish(client, described, pending, targets, place.name, options=options)
         published = [one for one in pending if one.partition not in changed]
+        changed |= _withdraw_changed(client, described, published, place.name, options)
+        published = [one for one in published if one.partition not in changed]
         report = replace(
             report,
             copied=[one.partition or report.table for one in published],
@@ -171,7 +159,7 @@ def drop_copies(
     :raises StorageError: a directory cannot be removed; the metadata no longer names it.
     """
     place = registry.cluster(cluster)
-    described = client.get_table(*_split(table))
+    described = client.get_table(*split_name(table))
     had: dict[str, Secondary] = {}
 
     def dropping(name: str) -> Change:
@@ -183,7 +171,7 @@ def drop_copies(
         return drop
 
     if described.partitionKeys:
-        names = list(_chosen(client, described, partitions, where))
+        names = list(chosen_partitions(client, described, partitions, where))
         alter_partition_metadata(client, described, {name: dropping(name) for name in names})
     else:
         alter_table_metadata(client, described, dropping(full_name(described)))
@@ -213,123 +201,6 @@ def remove_copy_directory(uri: str, home: str, options: Mapping[str, Any] | None
     return True
 
 
-# -- what is copied ------------------------------------------------------------------------------------------
-
-
-def _copyable(
-    client: MetastoreClient, registry: ClusterRegistry, table: str, cluster: Cluster
-) -> types.Table:
-    described = client.get_table(*_split(table))
-    name = full_name(described)
-    primary = read_metadata(described.parameters, name).primary or registry.default_cluster().name
-    if why := _reason_to_refuse(described, primary, cluster.name):
-        raise CopyRefusedError(
-            f"{name} cannot be copied to cluster {cluster.name}: {why[0]}.",
-            remedy=why[1],
-            table=name,
-            partition=None,
-            cluster=cluster.name,
-        )
-    return described
-
-
-def _reason_to_refuse(table: types.Table, primary: str, cluster: str) -> tuple[str, str] | None:
-    """The reason why a table cannot be copied there, and what to do instead; ``None`` if it can."""
-    if primary == cluster:
-        return f"{cluster} is its primary cluster", "Choose another cluster."
-    if why := reason_to_skip(table):
-        return why, "Copy the tables that hold the data."
-    parameters = {key.lower(): value.lower() for key, value in (table.parameters or {}).items()}
-    provider = parameters.get("spark.sql.sources.provider", "")
-    reasons = {
-        (
-            "it is an ACID table, whose rows depend on write ids that its files alone do not tell",
-            "Replicate it to another metastore, or copy a table that is made from it.",
-        ): parameters.get("transactional") == "true",
-        ("a storage handler keeps its data", "Copy it by the means of that store."): (
-            "storage_handler" in parameters or parameters.get("table_type") == "iceberg"
-        ),
-        (
-            f"its files are of {provider}, and may name each other",
-            "Copy it by that format's means.",
-        ): provider not in _PLAIN_SOURCES,
-        ("its location is a placeholder of Spark's", "Give the table a location."): (
-            str(table.sd and table.sd.location).endswith("-__PLACEHOLDER__")
-        ),
-    }
-    return next((reason for reason, holds in reasons.items() if holds), None)
-
-
-def _chosen(
-    client: MetastoreClient, table: types.Table, partitions: Sequence[str] | None, where: str | None
-) -> dict[str, types.Partition]:
-    """The partitions that are meant, by name; none of a table without partitions.
-
-    :raises CopyRefusedError: the table has no partitions, or lacks one of them.
-    """
-    if not table.partitionKeys:
-        if partitions is not None or where is not None:
-            _refuse_partition(table, "", "it has no partitions")
-        return {}
-    if where is not None:
-        keys = [key.name or "" for key in table.partitionKeys]
-        found = client.find_partitions(table.dbName or "", table.tableName or "", where)
-        by_name = {partition_name(keys, one.values or []): one for one in found}
-        return {name: one for name, one in by_name.items() if partitions is None or name in partitions}
-    chosen = partitions_by_name(client, table, partitions)
-    for name in partitions or ():
-        if name not in chosen:
-            _refuse_partition(table, name, "there is no such partition")
-    return chosen
-
-
-def _refuse_partition(table: types.Table, partition: str, why: str) -> None:
-    name = full_name(table)
-    raise CopyRefusedError(
-        f"{name}{'/' + partition if partition else ''} cannot be copied: {why}.",
-        remedy="Check the names of the partitions, as SHOW PARTITIONS has them.",
-        table=name,
-        partition=partition or None,
-        cluster=None,
-    )
-
-
-def _objects(
-    table: types.Table,
-    partitions: Mapping[str, types.Partition],
-    options: Mapping[str, Any] | None,
-) -> list[_Object]:
-    described: Mapping[str, types.Table | types.Partition] = (
-        partitions if table.partitionKeys else {"": table}
-    )  # A directory that is not there may be a store that is not mounted.
-    listings = list_many([str(one.sd and one.sd.location) for one in described.values()], options=options)
-    objects = []
-    for name, one in described.items():
-        files = visible_files(listings[str(one.sd and one.sd.location)])
-        what = object_name(table, one if isinstance(one, types.Partition) else None)
-        metadata = read_metadata(one.parameters, what)
-        mark = source_mark(one, files)
-        objects.append(_Object(partition=name, described=one, metadata=metadata, files=files, mark=mark))
-    return objects
-
-
-def _pending(
-    objects: Sequence[_Object], cluster: str, options: Mapping[str, Any] | None
-) -> Iterator[_Object]:
-    """The objects that have no copy there, or one that is not what the primary holds."""
-    copies = (one.metadata.secondaries.get(cluster) for one in objects)
-    places = [copy.location for copy in copies if copy is not None]
-    there = list_many(places, options=options, missing_ok=True)
-    for one in objects:
-        copy = one.metadata.secondaries.get(cluster)
-        if (
-            copy is None
-            or copy.source.listing != one.mark.listing
-            or content_mark(there[copy.location]) != one.mark.content
-        ):
-            yield one
-
-
 # -- copying -------------------------------------------------------------------------------------------------
 
 
@@ -337,7 +208,7 @@ def _home(cluster: Cluster, table: types.Table) -> str:
     return join(cluster.root, f"{table.dbName}.db", str(table.tableName))
 
 
-def _target(cluster: Cluster, table: types.Table, one: _Object) -> str:
+def _target(cluster: Cluster, table: types.Table, one: CopyObject) -> str:
     key = [one.location, one.mark.listing]
     if (present := one.metadata.secondaries.get(cluster.name)) is not None:
         # The directory of a copy that is damaged is not mended: somebody may read it.
@@ -348,7 +219,7 @@ def _target(cluster: Cluster, table: types.Table, one: _Object) -> str:
 
 def _carry_out(
     cluster: Cluster,
-    objects: Sequence[_Object],
+    objects: Sequence[CopyObject],
     targets: Mapping[str, str],
     run_copy: RunCopy,
     options: Mapping[str, Any] | None,
@@ -385,7 +256,7 @@ def remove_state(state: str, options: Mapping[str, Any] | None = None) -> None:
 
 
 def _check_copies(
-    objects: Sequence[_Object],
+    objects: Sequence[CopyObject],
     targets: Mapping[str, str],
     cluster: str,
     table: str,
@@ -406,7 +277,7 @@ def _check_copies(
 def _publish(
     client: MetastoreClient,
     table: types.Table,
-    objects: Sequence[_Object],
+    objects: Sequence[CopyObject],
     targets: Mapping[str, str],
     cluster: str,
     *,
@@ -440,7 +311,39 @@ def _publish(
     return changed
 
 
-def _publishing(one: _Object, target: str, cluster: str) -> Change:
+def _withdraw_changed(
+    client: MetastoreClient,
+    table: types.Table,
+    published: Sequence[CopyObject],
+    cluster: str,
+    options: Mapping[str, Any] | None,
+) -> set[str]:
+    """Withdraw copies whose primary changed while they were published; return the names of these objects.
+
+    A writer that moved its files before, and altered the object while this run did, has had its alteration
+    overwritten: the metastore knows nothing of the write, and the copy would pass for fresh.
+    """
+    now = list_many([one.location for one in published], options=options, missing_ok=True)
+    changed = {
+        one.partition
+        for one in published
+        if source_mark(one.described, now[one.location]).listing != one.mark.listing
+    }
+
+    def withdraw(present: ClusterMetadata) -> ClusterMetadata:
+        return present.with_secondary(cluster, None)
+
+    if not changed:
+        return changed
+    if table.partitionKeys:
+        alter_partition_metadata(client, table, dict.fromkeys(changed, withdraw))
+    else:
+        again = client.get_table(table.dbName or "", table.tableName or "")
+        alter_table_metadata(client, again, withdraw)
+    return changed
+
+
+def _publishing(one: CopyObject, target: str, cluster: str) -> Change:
     def publish(now: ClusterMetadata) -> ClusterMetadata:
         before = now.secondaries.get(cluster)
         former = None if before is None else before.former if before.location == target else before.location
@@ -450,7 +353,7 @@ def _publishing(one: _Object, target: str, cluster: str) -> Change:
 
 
 def _note_unchanged(
-    client: MetastoreClient, table: types.Table, objects: Sequence[_Object], cluster: str
+    client: MetastoreClient, table: types.Table, objects: Sequence[CopyObject], cluster: str
 ) -> None:
     """Note that copies are of the primary as the metastore describes it now: only its description changed."""
 
@@ -476,7 +379,7 @@ def _note_unchanged(
 
 
 def _remove_former(
-    objects: Sequence[_Object], cluster: Cluster, table: types.Table, options: Mapping[str, Any] | None
+    objects: Sequence[CopyObject], cluster: Cluster, table: types.Table, options: Mapping[str, Any] | None
 ) -> list[str]:
     former = [
         copy.former
@@ -484,12 +387,3 @@ def _remove_former(
         if (copy := one.metadata.secondaries.get(cluster.name)) is not None and copy.former
     ]
     return [uri for uri in former if remove_copy_directory(uri, _home(cluster, table), options)]
-
-
-def _split(table: str) -> tuple[str, str]:
-    database, dot, name = table.partition(".")
-    if not dot or not name or "." in name:
-        raise CopyRefusedError(
-            f"{table!r} is no name of a table.", remedy="Write database.table.", table=table, partition=None
-        )
-    return database.lower(), name.lower()

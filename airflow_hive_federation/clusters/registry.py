@@ -107,7 +107,13 @@ class ClusterRegistry:
 
         :raises UnknownClusterError: no cluster is configured.
         """
-        return self.cluster(self.default or "")
+        if self.default is None:
+            raise UnknownClusterError(
+                "No cluster is configured.",
+                remedy=f"Set {PROPERTIES} and {DEFAULT_NAME}, or name the place where they are set.",
+                cluster=None,
+            )
+        return self.cluster(self.default)
 
     def cluster_at(self, location: str) -> Cluster | None:
         """The cluster whose root a location lies below; ``None`` if it is none's."""

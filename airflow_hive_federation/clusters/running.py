@@ -59,7 +59,7 @@ class RoutedStatement:
 
     @contextmanager
     def written(self, cluster: Cluster, options: Mapping[str, Any] | None = None) -> Iterator[str]:
-        """Write the statement for a job in a cluster; yield the URI of the file, which goes when the block ends.
+        """Write the statement for a job in a cluster; yield its URI, and remove it when the block ends.
 
         :raises StorageError: it cannot be written or removed.
         """

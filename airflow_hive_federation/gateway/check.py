@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.gateway.certificates import ServerTls
+from airflow_hive_federation.gateway.cluster_view import ClusterView
 from airflow_hive_federation.gateway.config import GatewayConfig, Resolve
 from airflow_hive_federation.gateway.dispatch import Gateway, Metastore
 from airflow_hive_federation.gateway.federation.target import Federation
@@ -60,7 +61,7 @@ def examine(config: GatewayConfig, resolve: Resolve, caller: Caller) -> list[Sig
 
 
 def _look(
-    config: GatewayConfig, target: Metastore | Federation, gateway: Gateway, caller: Caller
+    config: GatewayConfig, target: Metastore | Federation | ClusterView, gateway: Gateway, caller: Caller
 ) -> Iterator[Sight]:
     yield from _fronts(config)
     for upstream in target.upstreams:

@@ -8,12 +8,19 @@ primary. New tables belong to the cluster, and lie below its root.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_hive_federation.clusters.altering import full_name
-from airflow_hive_federation.clusters.metadata import PRIMARY, metadata_mark, read_metadata
+from airflow_hive_federation.clusters.metadata import (
+    PRIMARY,
+    Secondary,
+    content_mark,
+    metadata_mark,
+    read_metadata,
+    source_mark,
+)
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
 from airflow_hive_federation.gateway.dispatch import Call, Metastore
 from airflow_hive_federation.gateway.federation.target import Federation
@@ -27,6 +34,7 @@ from airflow_hive_federation.metastore.protocol import encode
 from airflow_hive_federation.metastore.struct import Struct
 from airflow_hive_federation.metastore.wire import from_bytes
 from airflow_hive_federation.storage.filesystem import canonical, is_below, join
+from airflow_hive_federation.storage.listing import list_many
 
 _CREATES = frozenset(
     {
@@ -58,6 +66,8 @@ _HARMLESS = frozenset(
 _VIEWS = frozenset({"VIRTUAL_VIEW", "MATERIALIZED_VIEW"})
 _SECONDARY = b"hive.cluster.secondary."
 
+Described = types.Table | types.Partition
+
 
 @dataclass(frozen=True)
 class ClusterView:
@@ -66,11 +76,16 @@ class ClusterView:
     :param target: the metastore behind.
     :param registry: the clusters.
     :param cluster: that of the clients.
+    :param check_files: list the files of primaries and copies before a copy is shown. Without it, a write
+        that the metastore does not know of, as Spark's to its own tables, is not seen.
+    :param options: storage options of all clusters.
     """
 
     target: Metastore | Federation
     registry: ClusterRegistry
     cluster: Cluster
+    check_files: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     wants_names = True
 
@@ -105,9 +120,11 @@ class ClusterView:
         if head.kind != REPLY:
             return answer
         decoded = from_bytes(message_types(method)[1], answer[head.body :])
+        copies: list[tuple[Described, Secondary]] = []
         for one in _structs(decoded):
             if isinstance(one, types.Table | types.Partition):
-                show_copy(one, self.cluster.name)
+                copy = copy_by_metadata(one, self.cluster.name)
+                copies += [] if copy is None else [(one, copy)]
             elif isinstance(one, types.PartitionSpec) and one.sharedSDPartitionSpec is not None:
                 raise refused(
                     Status.FAILED,
@@ -117,7 +134,24 @@ class ClusterView:
                 )
             elif isinstance(one, types.Database):
                 self._show_database(one)
+        for one, copy in self._with_equal_files(copies):
+            show_copy(one, copy)
         return head_bytes(method, REPLY, head.sequence_id) + encode(decoded)
+
+    def _with_equal_files(
+        self, copies: Sequence[tuple[Described, Secondary]]
+    ) -> list[tuple[Described, Secondary]]:
+        """The copies whose files, and those of their primaries, are as they were when the copy was made."""
+        if not self.check_files:
+            return list(copies)
+        places = [place for one, copy in copies for place in (location_of(one), copy.location)]
+        there = list_many(places, options=self.options, missing_ok=True)
+        return [
+            (one, copy)
+            for one, copy in copies
+            if source_mark(one, there[location_of(one)]).listing == copy.source.listing
+            and content_mark(there[copy.location]) == copy.source.content
+        ]
 
     def _show_database(self, database: types.Database) -> None:
         """Show the directory in which new tables of the cluster lie."""
@@ -206,21 +240,31 @@ class ClusterView:
         return found
 
 
-def show_copy(one: types.Table | types.Partition, cluster: str) -> bool:
-    """Show a table or partition at its copy in a cluster, if that is fresh; return whether it is.
+def location_of(one: Described) -> str:
+    """URI of the directory of a table or partition."""
+    return str(one.sd and one.sd.location)
+
+
+def copy_by_metadata(one: Described, cluster: str) -> Secondary | None:
+    """The copy of a table or partition in a cluster, unless the metastore knows of a write since it was made.
 
     :raises ClusterMetadataError: its cluster metadata is damaged.
     """
     copy = read_metadata(one.parameters, f"{one.dbName}.{one.tableName}").secondaries.get(cluster)
     if copy is None or one.sd is None or copy.source.metadata != metadata_mark(one):
-        return False
+        return None
+    return copy
+
+
+def show_copy(one: Described, copy: Secondary) -> None:
+    """Give a table or partition the location of a copy."""
+    assert one.sd is not None
     former, one.sd.location = one.sd.location, copy.location
     properties = (one.sd.serdeInfo and one.sd.serdeInfo.parameters) or {}
     # Spark reads its own tables at the place that this property names, whatever the location is.
     for key in [key for key in properties if key.lower() == "path"]:
         if former and canonical(properties[key]) == canonical(former):
             properties[key] = copy.location
-    return True
 
 
 def _structs(value: Any) -> Iterator[Struct]:

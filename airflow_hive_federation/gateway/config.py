@@ -262,10 +262,12 @@ class ClusterSection:
 
     :param name: its name.
     :param registry: path or URI of the JSON file with the registry of clusters.
+    :param check_files: list the files of primaries and copies before a copy is shown.
     """
 
     name: str
     registry: str
+    check_files: bool = True
 
     def view(self, target: Metastore | Federation) -> ClusterView:
         """Return the cluster's view of a metastore.
@@ -275,7 +277,7 @@ class ClusterSection:
         :raises StorageError: the file cannot be read.
         """
         registry = registry_of_file(self.registry)
-        return ClusterView(target, registry, registry.cluster(self.name))
+        return ClusterView(target, registry, registry.cluster(self.name), self.check_files)
 
 
 @dataclass(frozen=True, kw_only=True)

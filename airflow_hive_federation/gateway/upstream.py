@@ -30,13 +30,14 @@ class _Link:
 
     identity: Identity
     connection: Connection
+    max_answer_bytes: int
     reader: MessageReader = field(init=False)
     fresh: bool = True
     idle_since: float = 0.0
     deadline: Deadline = field(init=False)
 
     def __post_init__(self) -> None:
-        self.reader = MessageReader(self._receive)
+        self.reader = MessageReader(self._receive, max_bytes=self.max_answer_bytes)
 
     def _receive(self, size: int) -> bytes:
         return self.connection.channel.receive(size, self.deadline)
@@ -166,7 +167,7 @@ class Upstream:
         if passing.emit is not None:
             link.reader.relay(passing, check)
             return b""
-        answer, data = link.reader.message(self.settings.max_answer_bytes)
+        answer, data = link.reader.message()
         check(answer)
         return data
 
@@ -190,7 +191,7 @@ class Upstream:
             for old in stale:
                 old.connection.close()
         try:
-            return _Link(identity, self._connect(identity, deadline))
+            return _Link(identity, self._connect(identity, deadline), self.settings.max_answer_bytes)
         except BaseException:
             self._closed_one()
             raise

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
 from airflow_hive_federation.gateway.cluster_view import ClusterView
@@ -14,14 +15,23 @@ from airflow_hive_federation.metastore import MetastoreSettings
 
 
 @contextmanager
-def serving_view(settings: MetastoreSettings, registry: ClusterRegistry, cluster: Cluster) -> Iterator[str]:
+def serving_view(
+    settings: MetastoreSettings,
+    registry: ClusterRegistry,
+    cluster: Cluster,
+    *,
+    check_files: bool = True,
+    options: Mapping[str, Any] | None = None,
+) -> Iterator[str]:
     """Serve a cluster's view at a free port of the loopback address; yield its URI.
 
     Every process of this machine can call it, as the user of these settings.
 
     :param settings: the metastore.
+    :param check_files: see :class:`.cluster_view.ClusterView`.
+    :param options: storage options of all clusters.
     """
-    view = ClusterView(Metastore(Upstream("main", settings)), registry, cluster)
+    view = ClusterView(Metastore(Upstream("main", settings)), registry, cluster, check_files, options or {})
     front = ThriftFront(Gateway(view), ThriftSettings(port=0)).start()
     try:
         yield front.uri

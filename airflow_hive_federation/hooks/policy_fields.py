@@ -6,7 +6,7 @@ Jinja renders everything to text, so that ``False`` arrives as ``"False"`` and a
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -70,8 +70,8 @@ def _rendered(name: str, value: Any) -> Any:
                 f"{name} of the replication policy is {text!r}.", remedy="Give true or false."
             )
         return _TRUTH[text.lower()]
-    if name == "table_names":
-        return value if isinstance(value, Mapping) else _mapping(name, text)
+    if name in _PARSED:
+        return _PARSED[name](name, value)
     if name in COUNTS:
         if not text.isdecimal() or not int(text):
             raise ConfigurationError(
@@ -85,7 +85,28 @@ def _rendered(name: str, value: Any) -> Any:
     return text
 
 
-def _mapping(name: str, text: str) -> dict[str, Any]:
+def _listed(name: str, value: Any) -> list[str]:
+    """A list, a list that was rendered to text, or a text with commas."""
+    if not isinstance(value, str):
+        return list(value)
+    text = value.strip()
+    if not text.startswith(("[", "(")):
+        return text.split(",")
+    try:
+        found = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        found = None
+    if not isinstance(found, (list, tuple)):
+        raise ConfigurationError(
+            f"{name} of the replication policy is {text!r}.", remedy='Give a list: ["file:/data"].'
+        )
+    return list(found)
+
+
+def _mapping(name: str, value: Any) -> Mapping[str, Any]:
+    if isinstance(value, Mapping):
+        return value
+    text = str(value).strip()
     try:
         found = ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -95,6 +116,12 @@ def _mapping(name: str, text: str) -> dict[str, Any]:
             f"{name} of the replication policy is {text!r}.", remedy='Give a mapping: {"a": "b"}.'
         )
     return found
+
+
+_PARSED: Mapping[str, Callable[[str, Any], Any]] = {
+    "table_names": _mapping,
+    "allowed_source_roots": _listed,
+}
 
 
 def _refuse_storage_options() -> None:

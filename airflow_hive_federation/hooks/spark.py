@@ -345,5 +345,7 @@ def _copy_bounds(policy: ReplicationPolicy) -> list[str]:
         "--max-tasks": policy.max_load_tasks,
         "--preserve": policy.preserve,
     }
+    roots = [part for root in policy.sources.roots for part in ("--source-root", root)]
     leniently = [] if policy.preserve_strictly else ["--preserve-leniently"]
-    return [part for name, bound in bounds.items() if bound for part in (name, str(bound))] + leniently
+    given = [part for name, bound in bounds.items() if bound for part in (name, str(bound))]
+    return [*given, *leniently, *roots]

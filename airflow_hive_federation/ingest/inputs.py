@@ -104,7 +104,7 @@ def text_records(
 ) -> Iterator[tuple[list[bytes], Position]]:
     """Read records of a text file, many at a time, with the position behind them.
 
-    :param start: where to begin; offsets of a compressed file (``.gz``, ``.bz2``, ``.xz``, ``.zst``) count
+    :param start: where to begin; offsets of a compressed file (``.gz``, ``.bz2``, ``.zst``, ``.lz4``) count
         what it holds.
     :param header: the first line is none.
     :param max_record_bytes: bytes that a record may have.

@@ -248,7 +248,10 @@ class RoutedSqlOperator(_ClusterOperator):
             if uri is None:
                 from airflow_hive_federation.gateway.view_front import serving_view
 
-                uri = stack.enter_context(serving_view(client.settings, registry, cluster))
+                view = serving_view(
+                    client.settings, registry, cluster, check_files=self.check_files, options=options
+                )
+                uri = stack.enter_context(view)
             script = stack.enter_context(routed.written(cluster, options))
             self._spark = SparkPipelineHook(cluster.spark_conn_id, storage_options=options)
             if self._killed:

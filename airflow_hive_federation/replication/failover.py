@@ -161,7 +161,7 @@ def roll_back_failover(
     """
     with ExitStack() as held:
         try:
-            held.enter_context(CycleLock(target, policy, fences=False, progress=progress)).prove()
+            held.enter_context(CycleLock(target, policy, fences=False, progress=progress))
             with target.client() as other:
                 _refuse_let_go(other, policy)
         except SILENCE as error:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.storage.sources import SourceRoots
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
 _TABLE_NAME = re.compile(r"\w+")
@@ -86,6 +89,10 @@ class ReplicationPolicy:
     :param max_unexplained_percent: percent of a table's partitions, and of its files, that one cycle may
         remove at most though no event says that they are gone and nothing was found where they lay; with 0,
         the cycle stops.
+    :param allowed_source_roots: URIs of the directories that tables, links in their directories, and jars of
+        functions may be copied from; ``s3://`` is every bucket. Empty for the stores that machines share
+        (HDFS, object stores): of local disks (``file:``), nothing is copied then. The environment variable
+        ``HIVE_FEDERATION_SOURCE_ROOTS`` of a worker bounds it. A failover's way back has the same roots.
     :raises ConfigurationError: an impossible value.
     """
 
@@ -109,6 +116,7 @@ class ReplicationPolicy:
     include_tables: str = ""
     exclude_tables: str = ""
     table_names: Mapping[str, str] = field(default_factory=dict)
+    allowed_source_roots: Sequence[str] = ()
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -137,6 +145,7 @@ class ReplicationPolicy:
         object.__setattr__(self, "target_database", (self.target_database or self.source_database).lower())
         object.__setattr__(self, "dump_root", self.dump_root.rstrip("/"))
         object.__setattr__(self, "table_names", _table_names(self.name, self.table_names))
+        object.__setattr__(self, "allowed_source_roots", _source_roots(self.name, self.allowed_source_roots))
 
     @property
     def directory(self) -> str:
@@ -147,6 +156,16 @@ class ReplicationPolicy:
     def functions_directory(self) -> str:
         """URI of the directory that receives the jars of functions."""
         return (self.functions_root or f"{self.dump_root}/functions").rstrip("/")
+
+    @property
+    def sources(self) -> SourceRoots:
+        """Where this process may copy from for the policy.
+
+        :raises ConfigurationError: a root lies outside of what the worker's administrator allows.
+        """
+        from airflow_hive_federation.storage.sources import SourceRoots
+
+        return SourceRoots.of(self.allowed_source_roots)
 
     def target_table(self, source_table: str) -> str:
         """The name on the target of a table of the source."""
@@ -210,6 +229,7 @@ class ReplicationPolicy:
         """The policy as plain values, without storage options (they may hold secrets)."""
         values = asdict(self)
         del values["storage_options"]
+        values["allowed_source_roots"] = list(self.allowed_source_roots)
         return values
 
     @classmethod
@@ -227,6 +247,21 @@ class ReplicationPolicy:
             name = HIVE_OPTIONS[key]
             fields[name] = _option(name, value)
         return cls(**fields)
+
+
+def _source_roots(policy: str, given: Sequence[str]) -> tuple[str, ...]:
+    # One that is meant as a list: its characters would be taken for roots.
+    roots = [given] if isinstance(given, str) else list(given)
+    if not all(isinstance(root, str) for root in roots):
+        raise ConfigurationError(
+            f"Policy {policy!r}: allowed_source_roots is {given!r}.", remedy="Give a list of URIs."
+        )
+    if not roots:
+        return ()
+    # DAG files import the policy.
+    from airflow_hive_federation.storage.sources import checked_roots
+
+    return checked_roots(roots, f"allowed_source_roots of policy {policy!r}")
 
 
 def _is_root(uri: str | None) -> bool:

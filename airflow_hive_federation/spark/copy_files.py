@@ -35,6 +35,7 @@ from airflow_hive_federation.storage.filesystem import join
 from airflow_hive_federation.storage.permissions import Preserve, check_preserved
 from airflow_hive_federation.storage.plan_files import read_outcomes, read_plan
 from airflow_hive_federation.storage.publishing import write_atomically
+from airflow_hive_federation.storage.sources import SourceRoots
 
 logger = logging.getLogger(__name__)
 
@@ -105,6 +106,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="wait until each file, and its name, is on the disk",
     )
+    parser.add_argument(
+        "--source-root",
+        action="append",
+        default=[],
+        help="URI of a directory that may be copied from; may be repeated. By default stores that machines "
+        "share, and no local disk",
+    )
 
 
 def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -119,6 +127,7 @@ def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None 
         threads=args.threads,
         sync=args.sync,
         preserve=Preserve(letters=args.preserve, strictly=not args.preserve_leniently),
+        sources=SourceRoots.of(args.source_root),
         options=options,
     )
     return asdict(summary)
@@ -135,6 +144,7 @@ def copy_plan(
     threads: int | None = None,
     sync: bool = True,
     preserve: Preserve | None = None,
+    sources: SourceRoots | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> CopySummary:
     """Copy what a plan lists and is not recorded as copied.
@@ -148,7 +158,9 @@ def copy_plan(
     :param threads: files a task copies side by side; by default 1 between local paths, else 4.
     :param sync: wait until each file is on the disk (``fsync``) before it gets its name, and for its name.
     :param preserve: what copies keep of their sources' owners, groups and modes.
+    :param sources: where items may be copied from; without it, whoever wrote the plan is believed.
     :param options: storage options, see :func:`.filesystem.options_for`.
+    :raises SourceNotAllowedError: an item lies elsewhere; all others were copied.
     :raises FileVanishedError: files are gone, or changed while they were copied.
     :raises StorageError: files cannot be read or written. All others were copied, except on a full disk.
     :raises CycleLostError: another cycle has begun; what was not copied by then is not.
@@ -175,7 +187,13 @@ def copy_plan(
         at_most=min(bound for bound in (parallel, max_tasks, len(pending) + 1) if bound),
     )
     settings = CopySettings(
-        options=options, run_id=run_id, sync=sync, rewrite=_rewrite_file, fence=fence, preserve=preserve
+        options=options,
+        run_id=run_id,
+        sync=sync,
+        rewrite=_rewrite_file,
+        fence=fence,
+        preserve=preserve,
+        sources=sources,
     )
     task = GroupTask(
         work=CopyWork(settings=settings),

@@ -45,6 +45,7 @@ from airflow_hive_federation.storage.publishing import (
     temporary_run,
     temporary_uri,
 )
+from airflow_hive_federation.storage.sources import SourceRoots
 
 #: Writes the rows of a source file that a valid write-id list lets through to a new file:
 #: (source URI, URI to write, the list in Hive's text form, storage options).
@@ -62,6 +63,7 @@ class CopySettings:
     :param rewrite: copies files that hold rows of aborted write ids; without it they are refused.
     :param fence: asked before a file gets its name: a copy of a cycle that is over publishes nothing.
     :param preserve: what the copy keeps of its source's owner, group and mode.
+    :param sources: where files may be copied from; ``None`` believes whoever names them.
     """
 
     options: Mapping[str, Any] | None = field(default=None, repr=False)
@@ -70,6 +72,7 @@ class CopySettings:
     rewrite: Rewrite | None = None
     fence: Fence = field(default_factory=Fence)
     preserve: Preserve = field(default_factory=Preserve)
+    sources: SourceRoots | None = None
 
 
 def copy_file(
@@ -85,6 +88,7 @@ def copy_file(
     :param settings: how.
     :param expected_digest: lower-case hexadecimal SHA-256 the copy must have, where it is known.
     :param bandwidth: caps the bytes read from the source.
+    :raises SourceNotAllowedError: the source lies elsewhere than ``settings`` allow, or a link leads there.
     :raises FileVanishedError: the source is gone, or changed while it was copied.
     :raises StoragePermissionError: the source cannot be read, or the target not written.
     :raises StorageFullError: the target's store is full.
@@ -109,6 +113,8 @@ def copy_file(
 def _copy(
     item: CopyItem, settings: CopySettings, expected_digest: str | None, bandwidth: TokenBucket | None
 ) -> CopyOutcome:
+    if settings.sources is not None:
+        settings.sources.check(item.source, "the file to copy")
     if item.visible_write_ids is not None:
         return _rewrite_file(item, settings)
     found = _identical_target(item, settings, expected_digest, bandwidth)
@@ -125,7 +131,7 @@ def _copy(
     with _target(item, settings) as target:
         sha = hashlib.sha256()
         read = 0
-        for chunk in read_chunks(item.source, options=settings.options):
+        for chunk in read_chunks(item.source, options=settings.options, sources=settings.sources):
             if bandwidth is not None:
                 bandwidth.take(len(chunk))
             sha.update(chunk)
@@ -182,7 +188,11 @@ def _identical_target(
     wanted = expected_digest
     if wanted is None:
         source = digest_file(
-            item.source, size_bytes=item.size_bytes, bandwidth=bandwidth, options=settings.options
+            item.source,
+            size_bytes=item.size_bytes,
+            bandwidth=bandwidth,
+            options=settings.options,
+            sources=settings.sources,
         )
         wanted = source.digest
     return there if there == wanted else None
@@ -230,6 +240,9 @@ def _rewrite_file(item: CopyItem, settings: CopySettings) -> CopyOutcome:
                 # What opens it to write keeps the mode that it has, and must be allowed to.
                 os.close(_create(written, creation_mode([item.source]) | 0o600))
         settings.rewrite(item.source, temporary, item.visible_write_ids, settings.options)
+        if settings.sources is not None:
+            # It is opened by name there: a link that was put in its place meanwhile is found now.
+            settings.sources.check(item.source, "the file to copy")
         made = digest_file(temporary, options=settings.options)
         same = _size_or_none(item.target, settings.options) == made.size_bytes and (
             digest_file(item.target, options=settings.options).digest == made.digest

@@ -11,6 +11,7 @@ from typing import Any
 from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.storage.bandwidth import TokenBucket
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
+from airflow_hive_federation.storage.sources import SourceRoots
 
 #: Bytes read at once. Below 1 MiB stores with latency suffer, above 8 MiB nothing is gained.
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -50,6 +51,7 @@ def digest_file(
     size_bytes: int | None = None,
     bandwidth: TokenBucket | None = None,
     options: Mapping[str, Any] | None = None,
+    sources: SourceRoots | None = None,
 ) -> FileDigest:
     """Read a file and return its digest.
 
@@ -57,13 +59,14 @@ def digest_file(
     :param size_bytes: the length it must have; ``None`` takes any.
     :param bandwidth: caps the reading.
     :param options: storage options, see :func:`.filesystem.options_for`.
+    :param sources: where the file may lie; ``None`` reads any.
     :raises FileVanishedError: it is gone, or has another length.
     :raises StorageError: it cannot be read.
     """
     sha = hashlib.sha256()
     read = 0
     with storage_errors(uri):
-        for chunk in read_chunks(uri, options=options):
+        for chunk in read_chunks(uri, options=options, sources=sources):
             if bandwidth is not None:
                 bandwidth.take(len(chunk))
             sha.update(chunk)
@@ -73,22 +76,30 @@ def digest_file(
     return FileDigest(uri=uri, size_bytes=read, digest=sha.hexdigest())
 
 
-def read_chunks(uri: str, *, options: Mapping[str, Any] | None = None) -> Iterator[memoryview]:
+def read_chunks(
+    uri: str, *, options: Mapping[str, Any] | None = None, sources: SourceRoots | None = None
+) -> Iterator[memoryview]:
     """Yield a file's bytes in chunks of one buffer that the next chunk overwrites.
 
+    :param sources: where the file may lie; ``None`` reads any.
+    :raises SourceNotAllowedError: it lies elsewhere.
     :raises StorageError: it cannot be read.
     """
     local = local_path(uri)
     view = _buffer()
     with storage_errors(uri):
-        if local is not None:
+        if sources is not None:
+            sources.check_written(uri, "the file")
+        if local is not None and sources is not None:
+            source: Any = sources.opened(uri)
+        elif local is not None:
             # No buffering: one copy less, and `readinto` a large buffer is one system call a chunk.
-            source: Any = open(local, "rb", buffering=0)  # noqa: SIM115, PTH123
+            source = open(local, "rb", buffering=0)  # noqa: SIM115, PTH123
         else:
             filesystem, path = open_filesystem(uri, options)
             source = filesystem.open(path, "rb")
-        with source:
-            while count := source.readinto(view):
+        with source as file:
+            while count := file.readinto(view):
                 yield view[:count]
 
 

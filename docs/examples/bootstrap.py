@@ -38,7 +38,10 @@ with ExitStack() as stack:
             sql.execute(statement)
         expected = sql.execute("SELECT ROW__ID, * FROM shop.orders")
 
-    policy = ReplicationPolicy(name="shop", source_database="shop", dump_root=f"file:{root}")
+    local = f"file:{ends[0].warehouse}"  # Of local disks, a policy must allow what is copied.
+    policy = ReplicationPolicy(
+        name="shop", source_database="shop", dump_root=f"file:{root}", allowed_source_roots=[local]
+    )
     with pools[0].client() as client:
         start = begin_drain(client, "shop")
         drain(client, start, timeout_s=policy.open_txn_timeout_s)
@@ -48,7 +51,7 @@ with ExitStack() as stack:
     stack.callback(spark.stop)
 
     def run_copy(plan: str, outcomes: str) -> None:
-        run_job(spark, "copy-files", ["--plan", plan, "--outcomes", outcomes])
+        run_job(spark, "copy-files", ["--plan", plan, "--outcomes", outcomes, "--source-root", local])
 
     load_bootstrap(*pools, policy, dump.dump, run_copy=run_copy)
 

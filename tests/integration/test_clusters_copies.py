@@ -173,6 +173,40 @@ def test_a_primary_that_changes_meanwhile_is_not_published(
     assert copy_to_cluster(client, registry, name, "C2", run_copy).copied == ["p=d"]
 
 
+@pytest.mark.parametrize(("table", "partition"), [("plain", ""), ("parted", "p=a")])
+def test_a_write_beside_the_publication_withdraws_the_copy(
+    source: EmbeddedMetastore,
+    client: MetastoreClient,
+    registry: ClusterRegistry,
+    run_copy: RunCopy,
+    table: str,
+    partition: str,
+) -> None:
+    drop_copies(client, registry, f"{DATABASE}.{table}", "C2")
+    described = client.get_table(DATABASE, table)
+    one = partitions_by_name(client, described)[partition] if partition else described
+    place = Path(str(local_path(str(one.sd.location))))  # type: ignore[union-attr]
+
+    class Raced(MetastoreClient):
+        """A client beside which somebody writes just before it alters."""
+
+        def alter_table(self, *args: Any, **kwargs: Any) -> None:
+            self._write()
+            super().alter_table(*args, **kwargs)
+
+        def alter_partitions(self, *args: Any, **kwargs: Any) -> None:
+            self._write()
+            super().alter_partitions(*args, **kwargs)
+
+        def _write(self) -> None:
+            (place / "000008_0").write_bytes(next(place.glob("0*")).read_bytes())
+
+    with Raced(client.settings) as raced, pytest.raises(CopySourceChangedError):
+        copy_to_cluster(raced, registry, f"{DATABASE}.{table}", "C2", run_copy)
+    assert copy_in_c2(client, table, partition) is None
+    (place / "000008_0").unlink()
+
+
 def test_a_copy_that_was_interrupted_is_taken_up(
     client: MetastoreClient, registry: ClusterRegistry, run_copy: RunCopy
 ) -> None:

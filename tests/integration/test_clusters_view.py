@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def tables(
     # Whoever reads there sees it.
     for path in (Path(str(local_path(registry.cluster("C2").root))) / f"{DATABASE}.db").rglob("*"):
         if path.is_file() and not path.name.startswith((".", "_")):
-            path.write_text(path.read_text().replace("1", "100").replace("2", "200"))
+            path.write_text(path.read_text().replace("1", "7").replace("2", "8"))
 
 
 def run_copy(plan: str, outcomes: str) -> None:
@@ -105,7 +106,7 @@ def test_each_spark_reads_from_the_root_of_its_cluster(views: dict[str, str], tm
     rows = {name: spark_says(uri, tmp_path / name, statements) for name, uri in views.items()}
     assert rows == {
         "C1": ["[(1,)]", "[(1, 'a'), (2, 'b')]", "[(2,)]", "[(1,)]"],
-        "C2": ["[(100,)]", "[(100, 'a'), (200, 'b')]", "[(200,)]", "[(100,)]"],
+        "C2": ["[(7,)]", "[(7, 'a'), (8, 'b')]", "[(8,)]", "[(7,)]"],
     }
 
 
@@ -118,11 +119,11 @@ def test_spark_creates_tables_in_its_cluster(
         tmp_path,
         [
             f"create table {DATABASE}.made using parquet as select id from {DATABASE}.plain",
-            f"insert into {DATABASE}.made values (7)",
+            f"insert into {DATABASE}.made values (9)",
             f"select id from {DATABASE}.made order by id",
         ],
     )
-    assert rows[-1] == "[(7,), (100,)]"
+    assert rows[-1] == "[(7,), (9,)]"
     made = client.get_table(DATABASE, "made")
     assert read_metadata(made.parameters, "made").primary == "C2"
     assert registry.cluster_at(location(client, "made")) == registry.cluster("C2")
@@ -167,6 +168,34 @@ def test_a_stale_copy_is_not_shown(views: dict[str, str], client: MetastoreClien
     client.alter_table(DATABASE, "plain", table)
 
 
+@contextmanager
+def written_behind_the_metastore(client: MetastoreClient) -> Iterator[None]:
+    """Another file in the primary of a partition, for a while."""
+    (partition,) = client.find_partitions(DATABASE, "parted", "p = 'b'")
+    place = Path(str(local_path(str(partition.sd and partition.sd.location))))
+    more = place / "more"
+    more.write_text("2\n")
+    yield
+    more.unlink()
+
+
+def test_a_copy_of_other_files_is_not_shown(
+    views: dict[str, str], source: EmbeddedMetastore, registry_file: Path, client: MetastoreClient
+) -> None:
+    def shown(uri: str) -> list[bool]:
+        with MetastoreClient(MetastoreSettings(uris=(uri,))) as there:
+            return [
+                "/C2/" in str(one.sd and one.sd.location) for one in there.get_partitions(DATABASE, "parted")
+            ]
+
+    section = {"name": "C2", "registry": str(registry_file), "check_files": False}
+    with written_behind_the_metastore(client):
+        assert shown(views["C2"]) == [True, False]
+        with gateway({"upstream": {"uris": [source.uri]}, "cluster": section}) as serving:
+            assert shown(serving.fronts[0].uri) == [True, True]
+    assert shown(views["C2"]) == [True, True]
+
+
 def test_new_tables_name_their_cluster(views: dict[str, str], client: MetastoreClient) -> None:
     with MetastoreClient(MetastoreSettings(uris=(views["C2"],))) as there:
         table = client.get_table(DATABASE, "plain")
@@ -204,12 +233,14 @@ def test_statements_run_in_the_cluster_that_has_what_they_need(
     for name in ("C1", "C2"):
         monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps({"conn_type": "spark", "host": "local[1]"}))
     common = ["--metastore", source.uri, "--clusters", str(registry_file)]
-    # The copies were written over, so their lists of files are not those of the primaries.
     in_c2 = f"use cluster c2; select id from {DATABASE}.parted"
-    assert main(["route", in_c2, *common]) == 1
-    assert "stale there" in capsys.readouterr().out
-    assert main(["route", in_c2, "--explain", "--no-file-check", *common]) == 0
+    assert main(["route", in_c2, "--explain", *common]) == 0
     assert "parted" in capsys.readouterr().out
+    with written_behind_the_metastore(client):
+        assert main(["route", in_c2, *common]) == 1
+        assert "p=b is stale there" in capsys.readouterr().out
+        assert main(["route", in_c2, "--no-file-check", *common]) == 0
+        assert capsys.readouterr().out == "C2\nC2\n"
     assert main(["route", f"select id from {DATABASE}.parted", *common]) == 0
     assert capsys.readouterr().out == "C1\n"
     assert main(["route", "use cluster c9", *common]) == 1
@@ -223,11 +254,11 @@ def test_statements_run_in_the_cluster_that_has_what_they_need(
         use cluster;
         select count(*) from parted
     """
-    task = RoutedSqlOperator(task_id="routed", sql=script, database=DATABASE, check_files=False, **given)
+    task = RoutedSqlOperator(task_id="routed", sql=script, database=DATABASE, **given)
     routes = task.execute(context)
     assert [(one["cluster"], one.get("rows")) for one in routes if one.get("rows")] == [
         ("C1", [["1"]]),
-        ("C2", [["200"]]),
+        ("C2", [["8"]]),
         ("C1", [["2"]]),
     ]
     made = client.get_table(DATABASE, "routed_new")
@@ -235,5 +266,5 @@ def test_statements_run_in_the_cluster_that_has_what_they_need(
     left = Path(str(local_path(registry.cluster("C2").root))) / "_hive_federation"
     assert not list(left.glob("sql-*"))
     task = RoutedSqlOperator(task_id="refused", sql=f"select * from {DATABASE}.parted", cluster="C2", **given)
-    with pytest.raises(AirflowFailException, match="stale there"):
+    with written_behind_the_metastore(client), pytest.raises(AirflowFailException, match="stale there"):
         task.execute(context)

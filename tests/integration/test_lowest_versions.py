@@ -23,9 +23,11 @@ DAGS = [
     "compaction_worker",
     "failover",
     "ingest_files",
+    "keep_secondaries_current",
     "replicate_database",
     "replicate_databases",
     "replicate_over_grpc",
+    "routed_query",
 ]
 
 

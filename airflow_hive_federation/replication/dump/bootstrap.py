@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
+from airflow_hive_federation.replication.dump.allowed_sources import check_functions, check_places
 from airflow_hive_federation.replication.dump.change_manager import kept_for_bootstrap, with_kept
 from airflow_hive_federation.replication.dump.contents import (
     VisibleFile,
@@ -87,6 +88,8 @@ def dump_bootstrap(
     :raises SourceDirectoryMissingError: a table's directory is not there: Hive's replication fails then, too.
     :raises LocationConflictError: tables would share or nest directories of the target.
     :raises HiddenLocationError: Hive would hide external tables of the target.
+    :raises SourceNotAllowedError: tables, links in them, or jars of functions lie where the policy may not
+        copy from.
     """
     pool = named_source(pool, policy)
     directory = DumpDirectory(f"{policy.directory}/{start.dump_name}", policy.storage_options)
@@ -155,7 +158,9 @@ class _Dump:
     def write(self, threads: int) -> dict[str, Any]:
         with self._pool.client() as client:
             self._directory.write_json("database.json", to_json(client.get_database(self._database)))
-            self._directory.write_lines("functions.jsonl", _functions(client, self._database))
+            functions = _functions(client, self._database)
+            check_functions(self._policy.sources, functions)
+            self._directory.write_lines("functions.jsonl", functions)
             tables, skipped = self._tables(client)
             client.keep_history(
                 self._lease,
@@ -218,9 +223,11 @@ class _Dump:
             return None
         if kind is not TableKind.EXTERNAL:
             check_partitions(name, places)
-        options = self._policy.storage_options
+        options, sources = self._policy.storage_options, self._policy.sources
+        check_places(sources, self._database, table, places)
         sightings = Sightings(places)
         files = visible_files(table, places, write_ids, transactions, options=options, sightings=sightings)
+        files = sources.watch(files, f"a file of table {self._database}.{name}")
         totals = write_files(self._directory, name, with_kept(files, self._kept))
         self._directory.write_json(
             table_file("tables", name, ".json"),

@@ -32,6 +32,7 @@ from airflow_hive_federation.metastore.wire import from_json, to_json
 from airflow_hive_federation.model.events import Event, TableEvent, read_event
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.replication.dump import external_changes
+from airflow_hive_federation.replication.dump.allowed_sources import check_functions, check_places
 from airflow_hive_federation.replication.dump.change_manager import kept_by_source, with_kept
 from airflow_hive_federation.replication.dump.contents import readable_write_ids, visible_files
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
@@ -348,6 +349,7 @@ class _Dump:
         with self._pool.client() as client:
             self._directory.write_json("database.json", to_json(client.get_database(self._database)))
             functions = [to_json(function) for function in client.get_functions(self._database)]
+            check_functions(self._policy.sources, functions)
             self._directory.write_lines("functions.jsonl", functions)
         with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="dump") as workers:
             jobs = [workers.submit(self._table, table) for table in moment.tables]
@@ -424,10 +426,13 @@ class _Dump:
         if kind is not TableKind.EXTERNAL:
             check_partitions(name, places)
         transactions, options = self._moment.transactions, self._policy.storage_options
+        sources = self._policy.sources
+        check_places(sources, self._database, table, places)
         sightings = Sightings(places)
         files = visible_files(
             table, places, plan.write_ids, transactions, options=options, sightings=sightings
         )
+        files = sources.watch(files, f"a file of table {self._database}.{name}")
         totals = write_files(self._directory, name, with_kept(files, self._moment.kept))
         homes = self._moment.homes
         home = homes.of(name) if plan.work is TableWork.CONTINUE and name in homes else None

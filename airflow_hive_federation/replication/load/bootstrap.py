@@ -134,7 +134,7 @@ def load_bootstrap(
         load.refuse_changes(state.last_id)
         progress(f"{policy.target_database} is published at event {state.last_id} already.")
     else:
-        check_dump(directory)
+        check_dump(directory, policy.sources)
         load.check_other_plans()
         load.reserve()
         with LeaseKeeper(source, load.lease):

@@ -111,7 +111,7 @@ def load_increment(
         if load.is_published():
             progress(f"{policy.target_database} is published at event {manifest['event_id']} already.")
         else:
-            check_dump(directory)
+            check_dump(directory, policy.sources)
             load.check_places()
             with LeaseKeeper(source, manifest["lease"]):
                 load.survey()

@@ -11,6 +11,7 @@ from typing import Any
 
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.replication.dump import documents
+from airflow_hive_federation.replication.dump.allowed_sources import check_functions
 from airflow_hive_federation.replication.dump.bootstrap import dumped_files
 from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.ends import ENDS, writes_file
@@ -18,22 +19,25 @@ from airflow_hive_federation.replication.dump.external_entries import listed_ent
 from airflow_hive_federation.replication.dump.increment_plan import TableWork
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.definitions import TableKind
+from airflow_hive_federation.storage.sources import SourceRoots
 
 
-def check_dump(directory: DumpDirectory) -> None:
+def check_dump(directory: DumpDirectory, sources: SourceRoots) -> None:
     """Make sure that each document of a dump is whole, and that no name or path in it leads elsewhere.
 
     :param directory: a finished dump, of a bootstrap or of an increment.
+    :param sources: where the dump's policy may copy from.
     :raises DumpCorruptError: names the document, and the line.
+    :raises SourceNotAllowedError: the dump lists files that the policy may not copy.
     """
     manifest = directory.manifest()
     directory.read_json("database.json")
-    _read_through(directory.read_lines("functions.jsonl"))
+    check_functions(sources, directory.read_lines("functions.jsonl"), written=True)
     external = set()
     for facts in manifest["tables"]:
         if facts.get("work") == TableWork.NOTHING.value:
             continue  # another dump describes it
-        _check_table(directory, facts)
+        _check_table(directory, facts, sources)
         if facts.get("writes"):
             _read_through(directory.read_lines(writes_file(facts["name"])))
         if facts["kind"] == TableKind.EXTERNAL.value:
@@ -45,7 +49,7 @@ def check_dump(directory: DumpDirectory) -> None:
         _read_through(directory.read_lines(ENDS))
 
 
-def _check_table(directory: DumpDirectory, facts: Mapping[str, Any]) -> None:
+def _check_table(directory: DumpDirectory, facts: Mapping[str, Any], sources: SourceRoots) -> None:
     name = facts["name"]
     document = directory.read_json(table_file("tables", name, ".json"))
     if document["kind"] != facts["kind"]:
@@ -60,7 +64,10 @@ def _check_table(directory: DumpDirectory, facts: Mapping[str, Any]) -> None:
     for number, line in enumerate(directory.read_lines(lines), 1):
         if (problem := _partition_problem(keys, line)) is not None:
             directory.refuse(lines, problem, number)
-    _read_through(dumped_files(directory, name))
+    for file in dumped_files(directory, name):
+        sources.check_written(file.directory, f"the directory of a file of table {name}")
+        if file.kept:
+            sources.check_written(file.kept, f"what the source keeps of a file of table {name}")
 
 
 def _partition_problem(keys: list[str], line: Mapping[str, Any]) -> str | None:

@@ -43,6 +43,21 @@ def deflated(content: bytes) -> bytes:
     return made.compress(content) + made.flush()
 
 
+def zstd_stream(content: bytes) -> bytes:
+    """A frame without the size of its content, as whoever compresses a stream writes it."""
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as made:
+        made.write(content)
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+def zstd_frame(*, window_log: int = 0, size_bytes: int = 0) -> bytes:
+    """A frame of one empty block with such a header (RFC 8878, 3.1.1)."""
+    head = b"\xe0" + size_bytes.to_bytes(8, "little") if size_bytes else bytes([0, (window_log - 10) << 3])
+    return b"\x28\xb5\x2f\xfd" + head + b"\x01\0\0"
+
+
 def lz4_block(zeros: int) -> bytes:
     """A block that says it holds so many bytes (LZ4 Block Format Description)."""
     more, last = divmod(zeros, 255)
@@ -74,6 +89,12 @@ def hostile() -> dict[str, bytes]:
         "fields without end": with_tail(chunk(many), ZLIB),
         "a deflate bomb": with_tail(chunk(deflated(bytes(zeros))), ZLIB),
         "a zstd bomb": with_tail(chunk(pa.Codec("zstd").compress(bytes(zeros), asbytes=True)), ZSTD),
+        "a zstd bomb that declares no size": with_tail(chunk(zstd_stream(bytes(zeros))), ZSTD),
+        "many zstd bombs": with_tail(chunk(zstd_stream(bytes(MAX_CHUNK_BYTES))) * 100, ZSTD),
+        "frames of zstd in one chunk": with_tail(chunk(zstd_stream(bytes(MAX_CHUNK_BYTES)) * 100), ZSTD),
+        "half a frame of zstd": with_tail(chunk(zstd_stream(b"x" * 1000)[:-5]), ZSTD),
+        "a frame of zstd that looks back 2 GiB": with_tail(chunk(zstd_frame(window_log=31)), ZSTD),
+        "a frame of zstd that declares 2^62 bytes": with_tail(chunk(zstd_frame(size_bytes=1 << 62)), ZSTD),
         "a snappy bomb": with_tail(chunk(b"\xff\xff\xff\xff\x0f" + b"\0" * 50), SNAPPY),
         "an LZ4 bomb": with_tail(chunk(lz4_block(zeros)), LZ4),
         "many deflate bombs": with_tail(chunk(deflated(bytes(MAX_CHUNK_BYTES))) * 100, ZLIB),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import http.server
 import json
+import re
+import socket
 import threading
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +18,8 @@ import pytest
 
 from airflow_hive_federation.catalog.factories import NoConnections
 from airflow_hive_federation.catalog.open import Catalogs
-from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
+from airflow_hive_federation.errors import ConfigurationError, HiveFederationError, HostKeyError
+from tests.unit.metastore.metastore_peers import Peer, Thrift
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 
@@ -198,3 +203,167 @@ def test_an_endpoint_of_glue_has_to_be_allowed(fake: Any, monkeypatch: pytest.Mo
     monkeypatch.delenv("HIVE_FEDERATION_REMOTE_ENDPOINTS")
     ask(Known({"endpoint_url": fake.uri}), **by_connection)
     assert len(fake.heard) == 2
+
+
+@pytest.mark.parametrize("property_name", ["token", "credential"])
+def test_a_server_that_repeats_a_token_puts_it_into_no_error(
+    property_name: str, fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Any) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+        text = f"not you: {self.headers.get('Authorization')} {body}"
+        answer = json.dumps({"error": {"message": text, "type": "NotAuthorizedException", "code": 401}})
+        self.send_response(401)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer.encode())
+
+    for name in ("do_GET", "do_POST"):
+        monkeypatch.setattr(fake, name, refuse, raising=False)
+    secret = {"token": "sesame-7261", "credential": "me:sesame-7261"}[property_name]
+    connections = Known({"type": "rest", "uri": fake.uri, property_name: secret})
+    with (
+        Catalogs(connections) as catalogs,
+        pytest.raises(HiveFederationError, match="not you") as caught,
+    ):
+        catalogs.open("iceberg", {"hive.federation.connection": "lake"}, remote="r")[0].list_tables("d")
+    assert "sesame-7261" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.fixture
+def at_hand(fake: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """More that a worker has of its own: for any host, a login; tokens and keys of Hadoop, Google and SSH."""
+    (tmp_path / ".netrc").write_text(f"default login me password {SECRET}\n", encoding="utf-8")
+    (tmp_path / ".netrc").chmod(0o600)
+    (tmp_path / ".ssh").mkdir(mode=0o700)
+    (tmp_path / ".ssh" / "known_hosts").touch()
+    for name in ("token", ".ssh/id_rsa", "google.json"):
+        (tmp_path / name).write_text(SECRET, encoding="utf-8")
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(tmp_path / "token"))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "google.json"))
+    monkeypatch.setenv("AIRFLOW_CONN_HIVE_FEDERATION_DEFAULT", f"hive-federation://me:{SECRET}@127.0.0.1")
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_DEFAULT", f"aws://{SECRET}:{SECRET}@")
+
+
+@pytest.mark.usefixtures("at_hand")
+def test_an_iceberg_catalog_gets_no_login_of_netrc(fake: Any) -> None:
+    properties = {"iceberg.catalog.type": "rest", "iceberg.catalog.uri": fake.uri}
+    with Catalogs() as catalogs:
+        catalog, _ = catalogs.open("iceberg", properties, remote="r")
+        assert catalog.list_tables("d") == []
+    heard = "".join(fake.heard)
+    assert heard
+    assert set(re.findall("Authorization: .*", heard)) <= {"Authorization: Bearer None"}
+    assert SECRET not in heard
+    assert base64.b64encode(f"me:{SECRET}".encode()).decode() not in heard
+
+
+class Heard:
+    """A listening socket that keeps what it is sent, and answers as a metastore that has no databases."""
+
+    def __init__(self, behave: Any = None) -> None:
+        self.sent = b""
+        self.peer = Peer(behave or self.listen)
+
+    def listen(self, connection: socket.socket) -> None:
+        while data := connection.recv(1 << 16):
+            self.sent += data
+
+    def answer(self, connection: socket.socket) -> None:
+        heard = self
+
+        class Noting:
+            def recv(self, size: int) -> bytes:
+                data = connection.recv(size)
+                heard.sent += data
+                return data
+
+            def sendall(self, data: bytes) -> None:
+                connection.sendall(data)
+
+        Thrift(lambda *_: [])(Noting())  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("at_hand")
+def test_a_thrift_metastore_hears_a_user_and_questions() -> None:
+    heard = Heard()
+    heard.peer.behave = heard.answer
+    try:
+        with Catalogs(user="ada") as catalogs:
+            catalog, _ = catalogs.open("thrift", {"hive.metastore.uris": heard.peer.uri}, remote="r")
+            assert catalog.list_tables("d") == []
+    finally:
+        heard.peer.close()
+    assert b"set_ugi" in heard.sent
+    assert b"ada" in heard.sent
+    assert SECRET.encode() not in heard.sent
+
+
+@pytest.mark.usefixtures("at_hand")
+@pytest.mark.parametrize("via", ["thrift", "grpc", "ssh"])
+def test_whatever_listens_hears_no_credential(via: str) -> None:
+    """It answers nothing: the first that a client says is what it says unasked."""
+    heard = Heard()
+    where = heard.peer.uri.removeprefix("thrift://")
+    properties = {
+        "thrift": {"hive.metastore.uris": f"thrift://{where}"},
+        "grpc": {"metastore.uris": f"grpc://{where}"},
+        "ssh": {
+            "hive.metastore.uris": "thrift://far:9083",
+            "ssh.tunnel.route": f"me@{where}",
+            "ssh.tunnel.timeout": "1s",
+        },
+    }[via]
+    if via != "ssh":
+        properties["hive.metastore.client.socket.timeout"] = "1s"
+    try:
+        with Catalogs() as catalogs, suppress(HiveFederationError):
+            catalogs.open(via, properties, remote="r")[0].list_tables("d")
+    finally:
+        heard.peer.close()
+    assert heard.sent
+    assert SECRET.encode() not in heard.sent
+
+
+@pytest.mark.usefixtures("at_hand")
+def test_an_ssh_server_that_is_not_known_is_shown_no_key(tmp_path: Path) -> None:
+    import paramiko
+
+    asked: list[str] = []
+
+    class Server(paramiko.ServerInterface):
+        def get_allowed_auths(self, username: str) -> str:
+            asked.append(username)
+            return "publickey,password"
+
+        def check_auth_none(self, username: str) -> int:
+            asked.append(username)
+            return paramiko.AUTH_FAILED
+
+        def check_auth_publickey(self, username: str, key: Any) -> int:
+            asked.append(f"{username} {key}")
+            return paramiko.AUTH_FAILED
+
+    def behave(connection: socket.socket) -> None:
+        with paramiko.Transport(connection) as transport:
+            transport.add_server_key(paramiko.RSAKey.generate(2048))
+            with suppress(paramiko.SSHException, EOFError):
+                transport.start_server(server=Server())
+                transport.join(10)
+
+    ours = paramiko.RSAKey.generate(2048)
+    ours.write_private_key_file(str(tmp_path / ".ssh" / "id_rsa"))
+    (tmp_path / ".ssh" / "id_rsa").chmod(0o600)
+    heard = Heard(behave)
+    route = {
+        "hive.metastore.uris": "thrift://far:9083",
+        "ssh.tunnel.route": f"me@{heard.peer.uri.removeprefix('thrift://')}",
+        "ssh.tunnel.private.keys": "~/.ssh/id_rsa",
+    }
+    try:
+        with Catalogs() as catalogs, pytest.raises(HostKeyError):
+            catalogs.open("ssh", route, remote="r")[0].list_tables("d")
+    finally:
+        heard.peer.close()
+    assert asked == []

@@ -55,7 +55,7 @@ def test_a_name_that_is_not_configured_is_refused() -> None:
 
 def test_no_cluster_is_a_registry_too() -> None:
     assert not read_registry({}, origin="x")
-    with pytest.raises(UnknownClusterError):
+    with pytest.raises(UnknownClusterError, match="No cluster is configured"):
         ClusterRegistry().default_cluster()
 
 

@@ -6,6 +6,7 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.spark import _copy_bounds
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
+pytestmark = pytest.mark.usefixtures("unbound_sources")
 LEAST = {"name": "p", "source_database": "d", "dump_root": "file:/d"}
 
 
@@ -23,6 +24,11 @@ def test_what_copies_keep_of_their_sources() -> None:
         "ugp",
         "--preserve-leniently",
     ]
+
+
+def test_the_copy_job_is_handed_where_it_may_copy_from() -> None:
+    policy = ReplicationPolicy(**LEAST, allowed_source_roots=["file:/a", "s3://b/c"])
+    assert _copy_bounds(policy) == ["--source-root", "file:/a", "--source-root", "s3://b/c"]
 
 
 @pytest.mark.parametrize("value", ["eight", "0", "-1"])

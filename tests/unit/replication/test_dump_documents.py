@@ -23,6 +23,7 @@ from airflow_hive_federation.replication.metadata.external_tables import Externa
 from airflow_hive_federation.replication.metadata.layout import TargetLayout
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.storage.plan_files import read_plan, write_plan
+from airflow_hive_federation.storage.sources import SourceRoots
 from tests.unit.replication.tampering import DEEP, Edit, at, tamper
 
 OUT = "../../../outside"
@@ -83,7 +84,7 @@ def dump(tmp_path: Path) -> Path:
         "mend": {"tables": [], "replaced": [], "files": [], "database": False},
     }
     directory.finish_dump(manifest)
-    check_dump(DumpDirectory(directory.uri))
+    check_dump(DumpDirectory(directory.uri), SourceRoots())
     return tmp_path / "dump"
 
 
@@ -177,7 +178,7 @@ def test_a_tampered_document_is_named(dump: Path, number: int) -> None:
     name, edit = TAMPERED[number]
     tamper(dump, name, edit)
     with pytest.raises(DumpCorruptError) as caught:
-        check_dump(DumpDirectory(f"file:{dump}"))
+        check_dump(DumpDirectory(f"file:{dump}"), SourceRoots())
     assert caught.value.file == name
     assert caught.value.remedy
     if name.endswith(".jsonl"):
@@ -193,7 +194,7 @@ def test_a_tampered_list_of_external_directories_is_named(dump: Path, line: str)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     tamper(dump, "_manifest.json", at("files", path.name, value=digest))
     with pytest.raises(DumpCorruptError, match=path.name):
-        check_dump(DumpDirectory(f"file:{dump}"))
+        check_dump(DumpDirectory(f"file:{dump}"), SourceRoots())
 
 
 @pytest.mark.parametrize(

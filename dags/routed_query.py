@@ -1,0 +1,43 @@
+"""
+## Run a query where its tables are
+
+Each statement runs in the cluster that holds everything it reads, and that is the primary of the table it
+writes. Its route is in the task's log and in what the task returns. A statement that no cluster can run
+fails, with the tables and partitions that are missing, and where.
+
+It needs the registry of clusters in the Airflow variable `hive_federation_clusters`, a connection of type
+`hive_federation`, and for each cluster one of the apache-spark provider.
+"""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG, Param
+
+from airflow_hive_federation.operators.clusters import RoutedSqlOperator
+
+with DAG(
+    dag_id="routed_query",
+    dag_display_name="Run a query where its tables are",
+    description="Runs SQL by Spark in the cluster that holds the tables",
+    schedule=None,
+    catchup=False,
+    tags=["hive", "clusters"],
+    doc_md=__doc__,
+    params={
+        "metastore_conn_id": Param("hive_source", type="string", title="Connection of the metastore"),
+        "database": Param("default", type="string", title="Database"),
+        "sql": Param(
+            "SELECT count(*) FROM orders WHERE day >= date_sub(current_date, 30)",
+            type="string",
+            format="multiline",
+            title="Statements",
+            description="Several with semicolons; USE CLUSTER name chooses a cluster",
+        ),
+    },
+):
+    RoutedSqlOperator(
+        task_id="run",
+        metastore_conn_id="{{ params.metastore_conn_id }}",
+        database="{{ params.database }}",
+        sql="{{ params.sql }}",
+    )

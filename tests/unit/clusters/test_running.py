@@ -1,0 +1,153 @@
+"""Scripts routed by the facts of a metastore, and by files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from airflow_hive_federation.clusters.metadata import (
+    ClusterMetadata,
+    Secondary,
+    source_mark,
+    write_metadata,
+)
+from airflow_hive_federation.clusters.placement import Session
+from airflow_hive_federation.clusters.registry import ClusterRegistry, read_registry
+from airflow_hive_federation.clusters.running import LiveRouter, first_session, statements_of
+from airflow_hive_federation.errors import RoutingError, UnanalysableError, UnknownClusterError
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.storage.listing import list_files
+
+REGISTRY = read_registry(
+    {
+        "hive.cluster.properties": {
+            "C1": {"fileSystem": "/one", "jobTracker": "one"},
+            "C2": {"fileSystem": "/two", "jobTracker": "two"},
+        },
+        "hive.default.cluster.name": "C1",
+    },
+    origin="the test",
+)
+
+
+class Tables:
+    """The answers of a metastore with these tables; it counts how often it is asked."""
+
+    def __init__(self, *tables: types.Table) -> None:
+        self.tables = {str(one.tableName): one for one in tables}
+        self.asked = 0
+
+    def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
+        self.asked += 1
+        return [self.tables[name] for name in names if name in self.tables]
+
+
+def table(name: str, location: str, primary: str, copy: Path | None = None) -> types.Table:
+    described = types.Table(
+        dbName="default",
+        tableName=name,
+        tableType="EXTERNAL_TABLE",
+        sd=types.StorageDescriptor(location=location),
+        parameters={"transient_lastDdlTime": "1"},
+    )
+    secondaries = {}
+    if copy is not None:
+        mark = source_mark(described, list_files(location))
+        secondaries["C2"] = Secondary(location=str(copy), source=mark)
+    metadata = ClusterMetadata(primary=primary, secondaries=secondaries)
+    described.parameters = write_metadata(described.parameters, metadata)
+    return described
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> tuple[Path, Path]:
+    """A primary and its copy, with one file each."""
+    for name in ("primary", "copy"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "f").write_text("1")
+    return tmp_path / "primary", tmp_path / "copy"
+
+
+@pytest.fixture
+def tables(places: tuple[Path, Path]) -> Tables:
+    primary, copy = places
+    return Tables(table("t1", str(primary), "C1", copy), table("t2", "/nowhere", "C2"))
+
+
+def router(tables: Tables, *, registry: ClusterRegistry = REGISTRY, **settings: Any) -> LiveRouter:
+    return LiveRouter(client=cast("MetastoreClient", tables), registry=registry, **settings)
+
+
+JOIN = "SELECT * FROM t1 JOIN t2 ON t1.a = t2.a"
+
+
+def test_a_copy_is_used_while_files_are_those_that_were_copied(
+    tables: Tables, places: tuple[Path, Path]
+) -> None:
+    assert router(tables).route(JOIN, Session()).cluster == "C2"
+    for place in places:
+        (place / "more").write_text("2")
+        with pytest.raises(RoutingError, match=r"t1 is stale there"):
+            router(tables).route(JOIN, Session())
+        assert router(tables, check_files=False).route(JOIN, Session()).cluster == "C2"
+        (place / "more").unlink()
+    assert router(tables).route(JOIN, Session()).cluster == "C2"
+
+
+def test_a_statement_is_asked_about_in_few_calls(tables: Tables) -> None:
+    router(tables).route(JOIN, Session())
+    assert tables.asked <= 2
+
+
+def test_use_cluster_counts_for_what_follows(tables: Tables) -> None:
+    script = "use cluster c2; select * from t1; use cluster; select * from t1; select ';' from t2"
+    found = [decision.cluster for _, decision in router(tables).decisions(script, Session())]
+    assert found[1::2] == ["C2", "C1"]
+    assert found[4] == "C2"
+    routed = list(router(tables).script(script, Session()))
+    assert [one.runs for one in routed] == [False, True, False, True, True]
+    assert routed[4].text == "select ';' from t2"
+
+
+def test_clusters_that_are_not_configured_are_refused(tables: Tables) -> None:
+    for script in ("use cluster c9", "use cluster c2; use cluster c9"):
+        with pytest.raises(UnknownClusterError):
+            list(router(tables).script(script, Session()))
+    with pytest.raises(UnknownClusterError):
+        first_session(REGISTRY, database="D", cluster="c9")
+    with pytest.raises(UnknownClusterError, match="No cluster is configured"):
+        router(tables, registry=ClusterRegistry()).route(JOIN, Session())
+    assert first_session(REGISTRY, database="D", cluster="c2") == Session(database="d", cluster="C2")
+
+
+def test_temporary_tables_are_refused(tables: Tables) -> None:
+    with pytest.raises(RoutingError, match="Temporary tables"):
+        list(router(tables).script("create temporary table x as select * from t1", Session()))
+
+
+def test_a_script_that_cannot_be_divided_is_refused() -> None:
+    with pytest.raises(UnanalysableError):
+        statements_of("select 'no end")
+
+
+def test_a_statement_is_written_for_its_job_and_removed(tables: Tables, tmp_path: Path) -> None:
+    registry = read_registry(
+        {
+            "hive.cluster.properties": {
+                "C1": {"fileSystem": str(tmp_path / "r"), "jobTracker": "one"},
+                "C2": {"fileSystem": str(tmp_path / "s"), "jobTracker": "two"},
+            },
+            "hive.default.cluster.name": "C1",
+        },
+        origin="the test",
+    )
+    (routed,) = router(tables, registry=registry).script("select * from t1", Session())
+    with routed.written(registry.cluster("C1")) as uri:
+        path = Path(uri.removeprefix("file:"))
+        assert path.read_text() == '{"database": "default", "sql": "select * from t1"}'
+        assert path.stat().st_mode & 0o077 == 0
+    assert not path.parent.exists()

@@ -1,0 +1,94 @@
+"""Compressed input that holds far more than it takes: read within bounds of memory, or refused by name."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from airflow_hive_federation.errors import StorageError
+from airflow_hive_federation.ingest.errors import SerializationError
+from airflow_hive_federation.ingest.inputs import Position, first_line, text_records
+
+KINDS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd", "lz4": "lz4"}
+#: What the bombs hold.
+BOMB_MIB = 400
+_CHUNK = 4 << 20
+#: Addresses that the child may take beside those that it has at its beginning.
+BUDGET = 300 << 20
+
+
+def write(path: Path, codec: str, byte: bytes, mib: int) -> None:
+    """Write a file of one byte again and again."""
+    with pa.OSFile(str(path), "wb") as raw, pa.CompressedOutputStream(raw, codec) as made:
+        for _ in range(mib):
+            made.write(byte * (1 << 20))
+
+
+@pytest.fixture(scope="module")
+def bombs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("bombs")
+    for suffix, codec in KINDS.items():
+        write(directory / f"line.{suffix}", codec, b"x", BOMB_MIB)
+    return directory
+
+
+@pytest.mark.parametrize("suffix", KINDS)
+def test_a_line_without_end(suffix: str, bombs: Path) -> None:
+    """In a process of its own, whose addresses are bounded."""
+    path = bombs / f"line.{suffix}"
+    assert path.stat().st_size < 10 << 20
+    call = f"from tests.unit.ingest.test_compressed_bombs import main; main({str(path)!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", call],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr[-2000:]) == (0, "")
+
+
+def main(path: str) -> None:
+    """What the child process of the test runs."""
+    used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + BUDGET, used + BUDGET))
+    uri = f"file:{path}"
+    assert len(first_line(uri, None)) == _CHUNK
+    bounded = text_records(Position(uri=uri, offset=0), None, header=False, max_record_bytes=8 << 20)
+    with pytest.raises(SerializationError, match="line 1"):
+        assert not any(records for records, _ in bounded)
+
+
+@pytest.mark.parametrize("suffix", KINDS)
+def test_short_lines_come_in_pieces(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"lines.{suffix}"
+    write(path, KINDS[suffix], b"a\n", 4)
+    found = [
+        len(records)
+        for records, _ in text_records(Position(uri=f"file:{path}", offset=0), None, header=False)
+    ]
+    assert sum(found) == 4 << 20
+    assert max(found) <= _CHUNK // 2 + 1
+
+
+@pytest.mark.parametrize("suffix", KINDS)
+@pytest.mark.parametrize("kept", [0.5, 0.99])
+def test_half_a_file_is_an_error_that_names_it(suffix: str, kept: float, tmp_path: Path) -> None:
+    path = tmp_path / f"lines.{suffix}"
+    write(path, KINDS[suffix], b"some text\n", 1)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * kept)])
+    with pytest.raises(StorageError, match=f"lines.{suffix} cannot be decompressed"):
+        list(text_records(Position(uri=f"file:{path}", offset=0), None, header=False))
+
+
+def test_a_frame_of_zstd_that_looks_back_2_gib_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "far.zst"
+    path.write_bytes(b"\x28\xb5\x2f\xfd" + bytes([0, (31 - 10) << 3]) + b"\x01\0\0")
+    with pytest.raises(StorageError, match=r"far\.zst cannot be decompressed"):
+        list(text_records(Position(uri=f"file:{path}", offset=0), None, header=False))

@@ -1,0 +1,84 @@
+"""A load asks whether its lock is held before each file that it moves or removes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.errors import CycleLostError
+from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.replication.dump.directory import DumpDirectory
+from airflow_hive_federation.replication.load import bootstrap, increment
+from airflow_hive_federation.replication.load.copying import STAGE, TableCopy
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.storage.plan_files import write_plan
+
+
+def lost() -> None:
+    raise CycleLostError("The lock is lost.", policy="p", holder="", reason="refused")
+
+
+def quiet(_: str) -> None:
+    """Says nothing."""
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> ReplicationPolicy:
+    return ReplicationPolicy(name="p", source_database="d", dump_root=f"file:{tmp_path}/dumps")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    made = tmp_path / "t" / STAGE / "delta_0000007_0000007" / "bucket_00000"
+    made.parent.mkdir(parents=True)
+    made.touch()
+    return made
+
+
+def increments(policy: ReplicationPolicy, copy: TableCopy) -> Any:
+    """A load of an increment at the point where its copies are planned; it is about nothing else."""
+    load: Any = object.__new__(increment._Load)
+    load._policy, load._database = policy, "d"
+    load._directory = DumpDirectory(f"{policy.directory}/7-8-9")
+    load._manifest = {"dropped": []}
+    load._concerned = []
+    load._copies = {"t": copy}
+    load._places = SimpleNamespace(spare_shared=quiet, each_once=iter)
+    load._copy_items = lambda: ()
+    load._prepare = lambda: None
+    load._progress = load._on_step = quiet
+    load._check = lost
+    return load
+
+
+def test_what_waits_in_hidden_places_stays_there(policy: ReplicationPolicy, file: Path) -> None:
+    copy = TableCopy(staged={f"file:{file.parent}": f"file:{file.parents[2]}/{file.parent.name}"})
+    with pytest.raises(CycleLostError):
+        increments(policy, copy).copy(lambda *_: None)
+    assert file.exists()
+
+
+def test_files_that_the_source_has_no_more_stay(policy: ReplicationPolicy, file: Path) -> None:
+    with pytest.raises(CycleLostError):
+        increments(policy, TableCopy(extraneous=[f"file:{file}"])).drop()
+    assert file.exists()
+
+
+def test_what_an_earlier_bootstrap_has_left_stays(policy: ReplicationPolicy, file: Path) -> None:
+    item = CopyItem(source="file:/far/f", target=f"file:{file}", size_bytes=0)
+    write_plan(f"{policy.directory}/5-6/load/copy_plan.jsonl", [item])
+    directory = DumpDirectory(f"{policy.directory}/7-8")
+    directory.write_lines("functions.jsonl", [])
+    directory.finish_dump({"kind": "BOOTSTRAP", "event_id": 7, "lease": 8, "tables": []})
+    write_plan(f"{directory.uri}/load/copy_plan.jsonl", [])
+    unused: Any = None
+    load: Any = bootstrap._Load(unused, policy, directory, progress=quiet, on_step=quiet)
+    load._places = SimpleNamespace(owns=lambda _: True)
+    with pytest.raises(CycleLostError):
+        load.sweep(lost)
+    assert file.exists()
+    load.sweep(lambda: None)
+    assert not file.exists()
