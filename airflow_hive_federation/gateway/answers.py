@@ -114,7 +114,7 @@ def _renamed(text: bytes, rename: Rename) -> bytes:
 
 def _element_type(answer: bytes, start: int, listing: Listing) -> int:
     """The type of a list's elements, which has to be the expected one: others would be taken for names."""
-    wanted = STRING if listing.element is None else STRUCT
+    wanted = STRING if listing.element is None and listing.name_field is None else STRUCT
     if (ttype := answer[start]) != wanted and answer[start + 1 : start + 5] != b"\0\0\0\0":
         raise MalformedMessage(f"a list of elements of the type {ttype}, not {wanted}")
     return ttype

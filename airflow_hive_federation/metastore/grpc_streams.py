@@ -28,7 +28,7 @@ THRIFT_NUMBER = 15
 _AS_THRIFT = 7
 #: ``skip_gaps`` of a query of events: calls skip them, too.
 _SKIP_GAPS = 4
-_LENGTH_DELIMITED = 2
+_VARINT, _LENGTH_DELIMITED = 0, 2
 
 
 class NotStreamed(Exception):  # noqa: N818 - internal signal, never seen by callers
@@ -90,6 +90,10 @@ def structs(kind: type[S], piece: bytes) -> Iterator[S]:
     position = 0
     while position < len(piece):
         tag, position = _varint(piece, position)
+        if tag & 7 == _VARINT:
+            # Where a stream of events has come to.
+            _, position = _varint(piece, position)
+            continue
         if tag & 7 != _LENGTH_DELIMITED:
             raise MalformedMessage(f"a piece with a field of the wire type {tag & 7}")
         size, position = _varint(piece, position)

@@ -14,6 +14,7 @@ from airflow_hive_federation.embedded.configuration import site_xml
 from airflow_hive_federation.embedded.java import find_java
 from airflow_hive_federation.embedded.jvm import clean_environment, java_command
 from airflow_hive_federation.embedded.lock import METASTORE, locked
+from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.integration.plain_metastore import fetched, sparks_jars
 
 HIVE_2 = """
@@ -69,6 +70,15 @@ class OlderSql:
         if "error" in told:
             raise OlderSqlError(f"{sql}: {told['error']}")
         return [tuple(row.split("\t")) for row in told["rows"]]
+
+    def fails(self, sql: str, text: str) -> None:
+        """Run a statement that fails and perhaps does not end; wait for a text in the engine's log."""
+        assert self._process.stdin is not None
+        assert text not in self._log.read_text(errors="replace")
+        self._process.stdin.write(json.dumps({"sql": sql}).encode() + b"\n")
+        self._process.stdin.flush()
+        policy = PollPolicy(first_s=0.2, factor=1, timeout_s=_ANSWER_S)
+        assert wait_until(lambda: text in self._log.read_text(errors="replace"), policy), sql
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.metastore.grpc_streams import TABLES
+from airflow_hive_federation.metastore.grpc_streams import EVENTS, FOLLOW, TABLES
 from airflow_hive_federation.metastore.idl import types
 from tests.unit.gateway.test_translated_services import Serve, ours, serve
 
@@ -79,14 +79,15 @@ def test_our_client_reads_events(serve: Serve, streams: bool) -> None:
     wanted = [number for number in range(3, 2501) if number != 7]
     asked: list[str] = []
     with ours(serve(Growing(2500, asked), streams=streams)) as client:
+        # What fits into one answer needs no stream.
+        assert [one.eventId for one in client.iter_notification_events(9, up_to=10)] == [10]
+        assert asked == ["get_next_notification"]
         assert [one.eventId for one in client.iter_notification_events(2)] == wanted
         # The log's end is a question of streams alone.
         assert ("get_current_notificationEventId" in asked) == streams
         bounded = client.iter_notification_events(2, up_to=2000)
         assert [one.eventId for one in bounded] == [one for one in wanted if one <= 2000]
-        asked.clear()
-        assert [one.eventId for one in client.iter_notification_events(9, up_to=10)] == [10]
-        assert asked == ["get_next_notification"]
+        assert client._unsupported == (set() if streams else {EVENTS})
 
 
 @pytest.mark.parametrize("streams", [True, False], ids=["as a stream", "by calls"])
@@ -100,4 +101,5 @@ def test_our_client_follows_the_log(serve: Serve, streams: bool) -> None:
         assert client.get_current_notification_event_id() == 9
         assert [next(following).eventId for _ in range(3)] == [6, 8, 9]
         following.close()
+        assert FOLLOW not in client._unsupported or not streams
         assert list(client.follow_notification_events(timeout_s=0.2, poll_s=0.01)) == []
