@@ -6,7 +6,10 @@ Queries are handed to sqlglot as the tokens that are left when what is Hive's ow
 
 from __future__ import annotations
 
+import copy
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from sqlglot import exp
@@ -20,6 +23,7 @@ from airflow_hive_federation.clusters.statements import (
     UnreadableError,
     UseCluster,
     UseDatabase,
+    placeholder,
 )
 from airflow_hive_federation.clusters.statements_queries import parsed
 from airflow_hive_federation.clusters.statements_tokens import (
@@ -30,6 +34,8 @@ from airflow_hive_federation.clusters.statements_tokens import (
     word,
 )
 
+_SHAPED = frozenset({"SELECT", "FROM", "WITH", "INSERT", "("})
+_PARAMETER = re.compile(r"[0-9][0-9:. -]*")
 _QUERIES = frozenset({"SELECT", "FROM", "WITH", "VALUES", "MAP", "REDUCE", "TABLE"})
 _TABLELESS = frozenset(
     {
@@ -68,17 +74,70 @@ def analyse(text: str) -> Analysis:
     Trees in the answer are shared between calls: do not change them.
     """
     try:
-        tokens = tokens_of(text)
+        tokens = list(tokens_of(text))
         while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
             tokens.pop()
         statement = next((one for one in tokens if one.token_type is TokenType.SEMICOLON), None)
         if statement is not None:
             raise UnreadableError("there are several statements; give one at a time", statement.start)
+        if tokens and word(tokens[0]) in _SHAPED:
+            return _shaped(text, tokens)
         return _statement(Cursor(text, tokens))
     except UnreadableError as error:
         return error.at(text)
     except RecursionError:
         return UnreadableError("it is nested too deeply to be analysed").at(text)
+
+
+class _Shape:
+    """A statement without those of its strings that are days or numbers; equal to others of its template."""
+
+    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
+        self.text = text
+        self.tokens = tokens
+        self.parameters: list[str] = []
+        self._key = tuple(map(self._part, tokens))
+        self._hash = hash(self._key)
+
+    def _part(self, token: Token) -> tuple[TokenType, str | None]:
+        if token.token_type is TokenType.STRING and _PARAMETER.fullmatch(token.text):
+            self.parameters.append(token.text)
+            return token.token_type, None
+        return token.token_type, token.text
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Shape) and self._key == other._key
+
+    def with_placeholders(self) -> list[Token]:
+        made, number = [], 0
+        for token, (_, text) in zip(self.tokens, self._key, strict=True):
+            made.append(copy.copy(token))
+            if text is None:
+                made[-1].text = placeholder(number)
+                number += 1
+        return made
+
+
+def _shaped(text: str, tokens: Sequence[Token]) -> Analysis:
+    """Read a statement; parsing is done once for all that differ in days and numbers only."""
+    shape = _Shape(text, tokens)
+    found = _of_shape(shape)
+    if not isinstance(found, Statement):
+        return found
+    made = replace(found, parameters=tuple(shape.parameters))
+    outputs = tuple(
+        replace(one, partition=tuple((key, value and made.text(value)) for key, value in one.partition))
+        for one in made.outputs
+    )
+    return replace(made, outputs=outputs)
+
+
+@lru_cache(maxsize=1024)
+def _of_shape(shape: _Shape) -> Analysis:
+    return _statement(Cursor(shape.text, shape.with_placeholders()))
 
 
 def _statement(cursor: Cursor) -> Analysis:

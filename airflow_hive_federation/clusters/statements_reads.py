@@ -16,7 +16,14 @@ from typing import Any
 from sqlglot import exp
 
 from airflow_hive_federation.clusters.placement import CatalogFacts, Session, TableFacts
-from airflow_hive_federation.clusters.predicates import Condition, Key, bound, conjuncts, rejects_nulls
+from airflow_hive_federation.clusters.predicates import (
+    Condition,
+    Key,
+    bound,
+    conjuncts,
+    may_exclude,
+    rejects_nulls,
+)
 from airflow_hive_federation.clusters.predicates_sql import Conditions
 from airflow_hive_federation.clusters.statements import Statement, TableName, UnreadableError
 from airflow_hive_federation.clusters.statements_columns import column_behind, keeps_filters, output_names
@@ -129,7 +136,8 @@ class _From:
 
     def _put(self, sources: Sequence[_Source], within: Sequence[_Source], on: Conjuncts) -> None:
         for one in sources:
-            self._conditions[one] += tuple(_bound_to(one, within, condition) for condition in on)
+            usable = (_bound_to(one, within, condition) for condition in on)
+            self._conditions[one] += tuple(condition for condition in usable if may_exclude(condition))
 
     def filtered(self, filters: Conjuncts) -> Iterator[tuple[_Source, Conjuncts]]:
         """The sources, each with the conditions that its rows must satisfy."""
@@ -144,7 +152,7 @@ def reads(statement: Statement, catalog: CatalogFacts, session: Session) -> tupl
     :raises UnreadableError: a view cannot be read, or is defined by itself; or a name is of another catalog.
     """
     walk = _Walk(catalog, session)
-    home = _Home(session.database, Conditions(statement.uncertain))
+    home = _Home(session.database, Conditions(statement.uncertain, statement.text))
     for name in statement.described:
         walk.describe(name, home)
     try:
@@ -336,7 +344,9 @@ class _Walk:
         if not isinstance(found, Statement) or found.outputs or len(found.queries) != 1:
             raise UnreadableError(f"the definition of the view {read.table} cannot be read ({found})")
         inside = _Home(
-            facts.view_database or facts.database, Conditions(found.uncertain), (*home.views, read.table)
+            facts.view_database or facts.database,
+            Conditions(found.uncertain, found.text),
+            (*home.views, read.table),
         )
         return _Source(
             alias=alias,

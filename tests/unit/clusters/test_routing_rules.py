@@ -76,7 +76,7 @@ def cluster(sql: str, catalog: Catalog, session: Session | None = None) -> str |
         ("SELECT * FROM (SELECT * FROM logs LIMIT 9) l JOIN b WHERE l.ds = '2026-03-05'", None),
         ("SELECT * FROM (SELECT * FROM logs) l JOIN b WHERE l.ds = '2026-03-05'", "C2"),
         (
-            "SELECT * FROM (SELECT ds, rank() OVER (ORDER BY k) r FROM logs) l JOIN b WHERE l.ds = '2026-03-05'",
+            "SELECT * FROM (SELECT ds, rank() OVER (ORDER BY k) FROM logs) l, b WHERE l.ds = '2026-03-05'",
             None,
         ),
         ("SELECT * FROM (SELECT ds, max(k) FROM logs GROUP BY ds) l, b WHERE l.ds = '2026-03-05'", "C2"),
