@@ -135,9 +135,15 @@ class _From:
         self._visible = before if hides else within
 
     def _put(self, sources: Sequence[_Source], within: Sequence[_Source], on: Conjuncts) -> None:
-        for one in sources:
-            usable = (_bound_to(one, within, condition) for condition in on)
-            self._conditions[one] += tuple(condition for condition in usable if may_exclude(condition))
+        for condition in on:
+            keys = _columns_of(condition)
+            for one in sources:
+                # Most conditions of a join name other tables.
+                if keys and all(key.qualifier not in {None, one.alias} for key in keys):
+                    continue
+                usable = _bound_to(one, within, condition)
+                if may_exclude(usable):
+                    self._conditions[one] += (usable,)
 
     def filtered(self, filters: Conjuncts) -> Iterator[tuple[_Source, Conjuncts]]:
         """The sources, each with the conditions that its rows must satisfy."""
@@ -372,7 +378,7 @@ class _Walk:
 
     def _below(self, source: _Source, conditions: Conjuncts, home: _Home) -> None:
         many = self._walks > MAX_WALKS // 5
-        useful = () if many or source.opaque else tuple(one for one in conditions if _has_keys(one))
+        useful = () if many or source.opaque else tuple(one for one in conditions if _columns_of(one))
         view = home.views[-1] if home.views else None
         if not useful:
             # Nothing is won by walking the same query again.
@@ -427,12 +433,11 @@ def _renamed(node: Any, pushed: Conjuncts, columns: tuple[str, ...]) -> Conjunct
     return tuple(bound(one, lambda key: column_behind(node, key.name, columns)) for one in pushed)
 
 
-def _has_keys(condition: Condition) -> bool:
-    found = False
+def _columns_of(condition: Condition) -> set[Key]:
+    found: set[Key] = set()
 
     def bind(key: Key) -> Key:
-        nonlocal found
-        found = True
+        found.add(key)
         return key
 
     bound(condition, bind)
