@@ -253,7 +253,10 @@ def _create(cursor: Cursor) -> Statement:
     output = Output(table=cursor.name(), temporary=bool(modifiers & {"TEMPORARY", "TEMP"}))
     if kind == "TABLE" and cursor.accept("LIKE"):
         # CREATE TABLE t LIKE FILE PARQUET '…' reads a schema from a file, and LIKE PARQUET '…' elsewhere.
-        described = () if TokenType.STRING in {cursor.kind(1), cursor.kind(2)} else (cursor.name(),)
+        of_file = cursor.kind(1) is TokenType.STRING or (
+            cursor.peek() == "FILE" and cursor.kind(2) is TokenType.STRING and cursor.peek(1) != "LOCATION"
+        )
+        described = () if of_file else (cursor.name(),)
         return Statement(verb="CREATE TABLE", outputs=(output,), described=described)
     return _created_by_query(cursor, kind, output)
 
@@ -440,7 +443,10 @@ def _show(cursor: Cursor) -> Statement:
     if cursor.accept_any("CREATE TABLE", "CREATE VIEW", "PARTITIONS", "TBLPROPERTIES", "EXTENDED PARTITIONS"):
         return Statement(verb="SHOW", described=(cursor.name(),))
     if cursor.accept("COLUMNS") and cursor.accept_any("FROM", "IN"):
-        return Statement(verb="SHOW", described=(cursor.name(),))
+        table = cursor.name()
+        if cursor.accept_any("FROM", "IN"):
+            table = TableName(_identifier(cursor).lower(), table.name)
+        return Statement(verb="SHOW", described=(table,))
     return Statement(verb="SHOW")
 
 

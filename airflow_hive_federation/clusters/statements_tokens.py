@@ -198,7 +198,8 @@ def table_name(parts: Sequence[str], start: int) -> TableName:
         parts = parts[1:]
     if len(parts) > 2:
         raise UnreadableError(f"{'.'.join(parts)} is of another catalog, or no table's name", start)
-    if any("." in part or "/" in part or not part.strip() for part in parts):
+    # Hive cuts blanks off at the ends of a name, other engines keep them.
+    if any("." in part or "/" in part or not part or part != part.strip() for part in parts):
         raise UnreadableError(f"{parts[-1]!r} is a path, or a name of several parts in one", start)
     return TableName(parts[0] if len(parts) == 2 else None, parts[-1])
 
