@@ -122,6 +122,16 @@ class Column:
     distinct: tuple[str, ...]
     codes: NDArray[np.int32]
 
+    @cached_property
+    def texts(self) -> NDArray[np.str_]:
+        """The distinct values as an array, which compares them by code points, as engines do."""
+        return np.array(self.distinct, dtype=np.str_)
+
+    @cached_property
+    def by_type(self) -> dict[str, list[Any]]:
+        """The distinct values as values of a Hive type, for those who have found them."""
+        return {}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Partitions(Sequence[PartitionFacts]):

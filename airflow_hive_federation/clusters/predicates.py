@@ -10,14 +10,16 @@ Hive and Spark agree; see :mod:`~airflow_hive_federation.clusters.predicates_val
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
-from airflow_hive_federation.clusters.placement import Partitions
+from airflow_hive_federation.clusters.placement import Column, Partitions
 from airflow_hive_federation.clusters.predicates_values import (
     DEFAULT_PARTITION,
     UNDECIDED,
@@ -143,8 +145,8 @@ def bound(condition: Condition, bind: Callable[[Key], Key | None]) -> Condition:
             return type(condition)(tuple(bound(one, bind) for one in conditions))
         case Not(inner):
             return Not(bound(inner, bind))
-        case Compare(operator, left, right):
-            return Compare(operator, _bound_value(left, bind), _bound_value(right, bind))
+        case Compare(sign, left, right):
+            return Compare(sign, _bound_value(left, bind), _bound_value(right, bind))
         case In(value, options):
             return In(_bound_value(value, bind), tuple(_bound_value(one, bind) for one in options))
         case IsNull(value) | Like(value, _):
@@ -194,6 +196,11 @@ def rejects_nulls(condition: Condition) -> bool:
     return not _one(condition, nulls, None) & TRUE
 
 
+def may_exclude(condition: Condition) -> bool:
+    """Tell whether a bound condition may fail for some partition; others need not be looked at again."""
+    return bool(keys_of(condition)) or not _one(condition, {}, None) & TRUE
+
+
 def may_be_read(
     condition: Condition,
     partitions: Partitions,
@@ -218,12 +225,9 @@ class _Columns:
 
     def __init__(self, partitions: Partitions, keys: Sequence[tuple[str, str]]) -> None:
         self._count = len(partitions)
-        self._codes = {name: column.codes for (name, _), column in zip(keys, partitions.columns, strict=True)}
-        self._raw = {
-            name: (column.distinct, kind)
-            for (name, kind), column in zip(keys, partitions.columns, strict=True)
+        self._columns = {
+            name: (column, kind) for (name, kind), column in zip(keys, partitions.columns, strict=True)
         }
-        self._values: dict[str, list[Scalar]] = {}
 
     def outcomes(self, condition: Condition, day: date) -> NDArray[np.uint8]:
         match condition:
@@ -249,27 +253,35 @@ class _Columns:
         return found
 
     def _leaf(self, leaf: _Leaf, day: date) -> NDArray[np.uint8]:
-        names = sorted(keys_of(leaf) & self._codes.keys())
+        names = sorted(keys_of(leaf) & self._columns.keys())
         if not names:
             return self._all(_one(leaf, {}, day))
         if len(names) == 1:
             (name,) = names
-            test = _test(leaf, name, day)
-            by_value = [test(value) for value in self._typed(name)]
-            return np.array(by_value, dtype=np.uint8)[self._codes[name]]
-        rows, codes = np.unique(np.stack([self._codes[name] for name in names]), axis=1, return_inverse=True)
-        columns = [self._typed(name) for name in names]
-        by_row = [
-            _one(leaf, {name: column[at] for name, column, at in zip(names, columns, row, strict=True)}, day)
-            for row in rows.T.tolist()
+            column, kind = self._columns[name]
+            found = _of_texts(leaf, column, day) if kind == "string" else None
+            if found is None:
+                test = _test(leaf, name, day)
+                found = np.array([test(value) for value in self._typed(name)], dtype=np.uint8)
+            return found[column.codes]
+        columns = [self._columns[name][0] for name in names]
+        packed = np.zeros(self._count, dtype=np.int64)
+        for column in columns:
+            packed = packed * len(column.distinct) + column.codes
+        _, first, codes = np.unique(packed, return_index=True, return_inverse=True)
+        row_test = _row_test(leaf, names, day)
+        values = [
+            [typed_values[code] for code in column.codes[first].tolist()]
+            for column, typed_values in zip(columns, map(self._typed, names), strict=True)
         ]
-        return np.array(by_row, dtype=np.uint8)[codes.reshape(-1)]
+        by_row = np.array([row_test(row) for row in zip(*values, strict=True)], dtype=np.uint8)
+        return by_row[codes.reshape(-1)]
 
     def _typed(self, name: str) -> list[Scalar]:
-        if name not in self._values:
-            distinct, kind = self._raw[name]
-            self._values[name] = [typed(value, kind) for value in distinct]
-        return self._values[name]
+        column, kind = self._columns[name]
+        if kind not in column.by_type:
+            column.by_type[kind] = [typed(value, kind) for value in column.distinct]
+        return column.by_type[kind]
 
     def _all(self, outcomes: int) -> NDArray[np.uint8]:
         return np.full(self._count, outcomes, dtype=np.uint8)
@@ -294,8 +306,8 @@ def _one(condition: Condition, values: Mapping[str, Scalar], day: date | None) -
 
 def _one_leaf(leaf: _Leaf, values: Mapping[str, Scalar], day: date | None) -> int:
     match leaf:
-        case Compare(operator, left, right):
-            return compared(operator, _value(left, values, day), _value(right, values, day))
+        case Compare(sign, left, right):
+            return compared(sign, _value(left, values, day), _value(right, values, day))
         case In(value, options):
             return _one_of(_value(value, values, day), [_value(one, values, day) for one in options])
         case Like(value, pattern):
@@ -317,9 +329,43 @@ def _test(leaf: _Leaf, name: str, day: date | None) -> Callable[[Scalar], int]:
             # find.
             return lambda value: (TRUE if value in texts else FALSE) if type(value) is str else slow(value)
     if isinstance(leaf, Compare) and isinstance(leaf.left, Key) and not keys_of(leaf.right):
-        operator, right = leaf.operator, _value(leaf.right, {}, day)
-        return lambda value: compared(operator, value, right)
+        sign, right = leaf.operator, _value(leaf.right, {}, day)
+        return lambda value: compared(sign, value, right)
     return slow
+
+
+def _of_texts(leaf: _Leaf, column: Column, day: date | None) -> NDArray[np.uint8] | None:
+    """The outcomes of a string key beside a constant text, for all values at once; ``None`` for others."""
+    if not isinstance(leaf, Compare) or not isinstance(leaf.left, Key) or leaf.operator not in _VECTORS:
+        return None
+    right = None if keys_of(leaf.right) else _value(leaf.right, {}, day)
+    # NumPy ignores zero bytes at the end of a string.
+    if not isinstance(right, str) or right == DEFAULT_PARTITION or "\0" in right:
+        return None
+    found = np.where(_VECTORS[leaf.operator](column.texts, right), TRUE, FALSE).astype(np.uint8)
+    found[column.texts == DEFAULT_PARTITION] = NULL
+    return found
+
+
+def _row_test(leaf: _Leaf, names: Sequence[str], day: date | None) -> Callable[[Sequence[Scalar]], int]:
+    """The leaf as a function of the values of its keys."""
+    if isinstance(leaf, Compare):
+        sign, left, right = leaf.operator, _reader(leaf.left, names, day), _reader(leaf.right, names, day)
+        return lambda row: compared(sign, left(row), right(row))
+    return lambda row: _one_leaf(leaf, dict(zip(names, row, strict=True)), day)
+
+
+def _reader(value: Value, names: Sequence[str], day: date | None) -> Callable[[Sequence[Scalar]], Scalar]:
+    """The value as a function of the values of keys."""
+    if not keys_of(value):
+        constant = _value(value, {}, day)
+        return lambda _: constant
+    if isinstance(value, Key):
+        # A name that is no key has no value.
+        return itemgetter(names.index(value.name)) if value.name in names else lambda _: UNDECIDED
+    assert isinstance(value, Call)
+    function, parts = value.function, [_reader(one, names, day) for one in value.arguments]
+    return lambda row: called(function, [part(row) for part in parts])
 
 
 def _one_of(value: Scalar, options: Sequence[Scalar]) -> int:
@@ -359,6 +405,14 @@ def _table(rule: Callable[[int, int], int]) -> NDArray[np.uint8]:
     return table
 
 
+_VECTORS: dict[str, Callable[..., NDArray[np.bool_]]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 _AND = _table(lambda a, b: FALSE if FALSE in {a, b} else NULL if NULL in {a, b} else TRUE)
 _OR = _table(lambda a, b: TRUE if TRUE in {a, b} else NULL if NULL in {a, b} else FALSE)
 _NOT = np.array([(m & NULL) | (m & TRUE) << 1 | (m & FALSE) >> 1 for m in range(8)], dtype=np.uint8)

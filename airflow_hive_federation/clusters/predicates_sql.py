@@ -69,12 +69,16 @@ _ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "add", exp.Sub: "subtract"}
 class Conditions:
     """The conversion, for one statement.
 
+    :param text: the text that a string of the tree stands for.
     :param uncertain: texts of the statement's strings that engines may read differently, such as those with
         escapes.
     """
 
-    def __init__(self, uncertain: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, uncertain: frozenset[str] = frozenset(), text: Callable[[str], str] = lambda text: text
+    ) -> None:
         self._uncertain = uncertain
+        self._text = text
 
     def condition(self, node: exp.Expr | None) -> Condition:
         """The condition that a node of the tree stands for."""
@@ -116,7 +120,7 @@ class Conditions:
     def _like(self, node: exp.Like) -> Condition:
         pattern = node.expression
         if isinstance(pattern, exp.Literal) and pattern.is_string and self._is_certain(pattern.name):
-            return Like(self._value(node.this), pattern.name)
+            return Like(self._value(node.this), self._text(pattern.name))
         return Undecided()
 
     def _compared(self, operator: str, left: exp.Expr, right: exp.Expr) -> Condition:
@@ -173,7 +177,7 @@ class Conditions:
 
     def _literal(self, node: exp.Literal) -> Value:
         if node.is_string:
-            return Constant(node.name) if self._is_certain(node.name) else Undecided()
+            return Constant(self._text(node.name)) if self._is_certain(node.name) else Undecided()
         try:
             number = Decimal(node.name)
         except InvalidOperation:

@@ -119,7 +119,7 @@ def _holds(kept: _Kept, catalog: CatalogFacts) -> bool:
 def template(text: str) -> Hashable:
     """The statement without its layout, comments and case; the text itself if it has no tokens."""
     try:
-        tokens = tokens_of(text)
+        tokens = list(tokens_of(text))
     except UnreadableError:
         return text
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:

@@ -15,6 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+_MARK = "\0"
+
+
+def placeholder(number: int) -> str:
+    """The text that stands for a parameter in a tree. No statement contains it: zero bytes are refused."""
+    return f"{_MARK}{number}"
+
 
 @dataclass(frozen=True, order=True)
 class TableName:
@@ -52,6 +59,8 @@ class Statement:
     :param described: tables whose definition it uses, and none of their rows.
     :param queries: the queries in it, as sqlglot's trees.
     :param uncertain: its strings that engines may read differently.
+    :param parameters: the texts of strings that the trees hold the numbers of, as :func:`placeholder` writes
+        them. Statements that differ in these only share their trees.
     """
 
     verb: str
@@ -59,6 +68,11 @@ class Statement:
     described: tuple[TableName, ...] = ()
     queries: tuple[Any, ...] = ()
     uncertain: frozenset[str] = frozenset()
+    parameters: tuple[str, ...] = ()
+
+    def text(self, written: str) -> str:
+        """The text of a string that the trees may hold as a placeholder."""
+        return self.parameters[int(written[1:])] if written.startswith(_MARK) else written
 
 
 @dataclass(frozen=True)

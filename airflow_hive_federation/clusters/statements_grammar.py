@@ -6,7 +6,10 @@ Queries are handed to sqlglot as the tokens that are left when what is Hive's ow
 
 from __future__ import annotations
 
+import copy
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from sqlglot import exp
@@ -20,6 +23,7 @@ from airflow_hive_federation.clusters.statements import (
     UnreadableError,
     UseCluster,
     UseDatabase,
+    placeholder,
 )
 from airflow_hive_federation.clusters.statements_queries import parsed
 from airflow_hive_federation.clusters.statements_tokens import (
@@ -30,6 +34,8 @@ from airflow_hive_federation.clusters.statements_tokens import (
     word,
 )
 
+_SHAPED = frozenset({"SELECT", "FROM", "WITH", "INSERT", "("})
+_PARAMETER = re.compile(r"[0-9][0-9:. -]*")
 _QUERIES = frozenset({"SELECT", "FROM", "WITH", "VALUES", "MAP", "REDUCE", "TABLE"})
 _TABLELESS = frozenset(
     {
@@ -51,7 +57,7 @@ _TABLELESS = frozenset(
 _EXPLAINS = (
     *("EXTENDED", "FORMATTED", "DEPENDENCY", "AUTHORIZATION", "LOCKS", "AST", "ANALYZE", "REOPTIMIZATION"),
     *("CBO COST", "CBO JOINCOST", "CBO", "LOGICAL", "CODEGEN", "COST"),
-    *("VECTORIZATION ONLY", "VECTORIZATION"),
+    *("VECTORIZATION ONLY", "VECTORIZATION", "SUMMARY", "OPERATOR", "EXPRESSION", "DETAIL", "DDL"),
 )
 _TABLELESS_OBJECTS = (
     *("FUNCTION", "TEMPORARY FUNCTION", "MACRO", "TEMPORARY MACRO", "ROLE", "RESOURCE PLAN", "POOL"),
@@ -68,17 +74,70 @@ def analyse(text: str) -> Analysis:
     Trees in the answer are shared between calls: do not change them.
     """
     try:
-        tokens = tokens_of(text)
+        tokens = list(tokens_of(text))
         while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
             tokens.pop()
         statement = next((one for one in tokens if one.token_type is TokenType.SEMICOLON), None)
         if statement is not None:
             raise UnreadableError("there are several statements; give one at a time", statement.start)
+        if tokens and word(tokens[0]) in _SHAPED:
+            return _shaped(text, tokens)
         return _statement(Cursor(text, tokens))
     except UnreadableError as error:
         return error.at(text)
     except RecursionError:
         return UnreadableError("it is nested too deeply to be analysed").at(text)
+
+
+class _Shape:
+    """A statement without those of its strings that are days or numbers; equal to others of its template."""
+
+    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
+        self.text = text
+        self.tokens = tokens
+        self.parameters: list[str] = []
+        self._key = tuple(map(self._part, tokens))
+        self._hash = hash(self._key)
+
+    def _part(self, token: Token) -> tuple[TokenType, str | None]:
+        if token.token_type is TokenType.STRING and _PARAMETER.fullmatch(token.text):
+            self.parameters.append(token.text)
+            return token.token_type, None
+        return token.token_type, token.text
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Shape) and self._key == other._key
+
+    def with_placeholders(self) -> list[Token]:
+        made, number = [], 0
+        for token, (_, text) in zip(self.tokens, self._key, strict=True):
+            made.append(copy.copy(token))
+            if text is None:
+                made[-1].text = placeholder(number)
+                number += 1
+        return made
+
+
+def _shaped(text: str, tokens: Sequence[Token]) -> Analysis:
+    """Read a statement; parsing is done once for all that differ in days and numbers only."""
+    shape = _Shape(text, tokens)
+    found = _of_shape(shape)
+    if not isinstance(found, Statement):
+        return found
+    made = replace(found, parameters=tuple(shape.parameters))
+    outputs = tuple(
+        replace(one, partition=tuple((key, value and made.text(value)) for key, value in one.partition))
+        for one in made.outputs
+    )
+    return replace(made, outputs=outputs)
+
+
+@lru_cache(maxsize=1024)
+def _of_shape(shape: _Shape) -> Analysis:
+    return _statement(Cursor(shape.text, shape.with_placeholders()))
 
 
 def _statement(cursor: Cursor) -> Analysis:
@@ -194,7 +253,10 @@ def _create(cursor: Cursor) -> Statement:
     output = Output(table=cursor.name(), temporary=bool(modifiers & {"TEMPORARY", "TEMP"}))
     if kind == "TABLE" and cursor.accept("LIKE"):
         # CREATE TABLE t LIKE FILE PARQUET '…' reads a schema from a file, and LIKE PARQUET '…' elsewhere.
-        described = () if TokenType.STRING in {cursor.kind(1), cursor.kind(2)} else (cursor.name(),)
+        of_file = cursor.kind(1) is TokenType.STRING or (
+            cursor.peek() == "FILE" and cursor.kind(2) is TokenType.STRING and cursor.peek(1) != "LOCATION"
+        )
+        described = () if of_file else (cursor.name(),)
         return Statement(verb="CREATE TABLE", outputs=(output,), described=described)
     return _created_by_query(cursor, kind, output)
 
@@ -270,7 +332,7 @@ def _alter(cursor: Cursor) -> Statement:
     if not kind:
         raise cursor.error("expected TABLE or VIEW")
     table = cursor.name()
-    partition = cursor.partition()
+    partition = () if cursor.accept("PARTITION", "COLUMN") else cursor.partition()
     outputs = [Output(table=table, partition=partition)]
     verb = f"ALTER {kind}"
     if cursor.accept("RENAME", "TO") and cursor.peek() != "PARTITION":
@@ -381,7 +443,10 @@ def _show(cursor: Cursor) -> Statement:
     if cursor.accept_any("CREATE TABLE", "CREATE VIEW", "PARTITIONS", "TBLPROPERTIES", "EXTENDED PARTITIONS"):
         return Statement(verb="SHOW", described=(cursor.name(),))
     if cursor.accept("COLUMNS") and cursor.accept_any("FROM", "IN"):
-        return Statement(verb="SHOW", described=(cursor.name(),))
+        table = cursor.name()
+        if cursor.accept_any("FROM", "IN"):
+            table = TableName(_identifier(cursor).lower(), table.name)
+        return Statement(verb="SHOW", described=(table,))
     return Statement(verb="SHOW")
 
 

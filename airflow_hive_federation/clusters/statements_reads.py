@@ -16,7 +16,14 @@ from typing import Any
 from sqlglot import exp
 
 from airflow_hive_federation.clusters.placement import CatalogFacts, Session, TableFacts
-from airflow_hive_federation.clusters.predicates import Condition, Key, bound, conjuncts, rejects_nulls
+from airflow_hive_federation.clusters.predicates import (
+    Condition,
+    Key,
+    bound,
+    conjuncts,
+    may_exclude,
+    rejects_nulls,
+)
 from airflow_hive_federation.clusters.predicates_sql import Conditions
 from airflow_hive_federation.clusters.statements import Statement, TableName, UnreadableError
 from airflow_hive_federation.clusters.statements_columns import column_behind, keeps_filters, output_names
@@ -128,8 +135,15 @@ class _From:
         self._visible = before if hides else within
 
     def _put(self, sources: Sequence[_Source], within: Sequence[_Source], on: Conjuncts) -> None:
-        for one in sources:
-            self._conditions[one] += tuple(_bound_to(one, within, condition) for condition in on)
+        for condition in on:
+            keys = _columns_of(condition)
+            for one in sources:
+                # Most conditions of a join name other tables.
+                if keys and all(key.qualifier not in {None, one.alias} for key in keys):
+                    continue
+                usable = _bound_to(one, within, condition)
+                if may_exclude(usable):
+                    self._conditions[one] += (usable,)
 
     def filtered(self, filters: Conjuncts) -> Iterator[tuple[_Source, Conjuncts]]:
         """The sources, each with the conditions that its rows must satisfy."""
@@ -144,7 +158,7 @@ def reads(statement: Statement, catalog: CatalogFacts, session: Session) -> tupl
     :raises UnreadableError: a view cannot be read, or is defined by itself; or a name is of another catalog.
     """
     walk = _Walk(catalog, session)
-    home = _Home(session.database, Conditions(statement.uncertain))
+    home = _Home(session.database, Conditions(statement.uncertain, statement.text))
     for name in statement.described:
         walk.describe(name, home)
     try:
@@ -336,7 +350,9 @@ class _Walk:
         if not isinstance(found, Statement) or found.outputs or len(found.queries) != 1:
             raise UnreadableError(f"the definition of the view {read.table} cannot be read ({found})")
         inside = _Home(
-            facts.view_database or facts.database, Conditions(found.uncertain), (*home.views, read.table)
+            facts.view_database or facts.database,
+            Conditions(found.uncertain, found.text),
+            (*home.views, read.table),
         )
         return _Source(
             alias=alias,
@@ -362,7 +378,7 @@ class _Walk:
 
     def _below(self, source: _Source, conditions: Conjuncts, home: _Home) -> None:
         many = self._walks > MAX_WALKS // 5
-        useful = () if many or source.opaque else tuple(one for one in conditions if _has_keys(one))
+        useful = () if many or source.opaque else tuple(one for one in conditions if _columns_of(one))
         view = home.views[-1] if home.views else None
         if not useful:
             # Nothing is won by walking the same query again.
@@ -417,12 +433,11 @@ def _renamed(node: Any, pushed: Conjuncts, columns: tuple[str, ...]) -> Conjunct
     return tuple(bound(one, lambda key: column_behind(node, key.name, columns)) for one in pushed)
 
 
-def _has_keys(condition: Condition) -> bool:
-    found = False
+def _columns_of(condition: Condition) -> set[Key]:
+    found: set[Key] = set()
 
     def bind(key: Key) -> Key:
-        nonlocal found
-        found = True
+        found.add(key)
         return key
 
     bound(condition, bind)

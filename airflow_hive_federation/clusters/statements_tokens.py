@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import ClassVar
 
 from sqlglot.dialects.hive import Hive
@@ -27,15 +28,18 @@ class _Tokenizer(Hive.Tokenizer):
     COMMANDS: ClassVar[set[TokenType]] = set()
 
 
-def tokens_of(text: str) -> list[Token]:
+@lru_cache(maxsize=64)
+def tokens_of(text: str) -> tuple[Token, ...]:
     """The tokens of a text.
 
     :raises UnreadableError: a quotation that does not end, or a text beyond all bounds.
     """
     if len(text) > MAX_CHARACTERS:
         raise UnreadableError(f"it has more than {MAX_CHARACTERS:,} characters")
+    if "\0" in text:
+        raise UnreadableError("it contains a zero byte", text.index("\0"))
     try:
-        tokens = list(_Tokenizer(dialect=Hive).tokenize(text))
+        tokens = tuple(_Tokenizer(dialect=Hive).tokenize(text))
     except TokenError as error:
         found = _POSITION.search(str(error.__cause__ or error))
         raise UnreadableError(
@@ -194,7 +198,8 @@ def table_name(parts: Sequence[str], start: int) -> TableName:
         parts = parts[1:]
     if len(parts) > 2:
         raise UnreadableError(f"{'.'.join(parts)} is of another catalog, or no table's name", start)
-    if any("." in part or "/" in part or not part.strip() for part in parts):
+    # Hive cuts blanks off at the ends of a name, other engines keep them.
+    if any("." in part or "/" in part or not part or part != part.strip() for part in parts):
         raise UnreadableError(f"{parts[-1]!r} is a path, or a name of several parts in one", start)
     return TableName(parts[0] if len(parts) == 2 else None, parts[-1])
 

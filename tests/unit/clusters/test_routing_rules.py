@@ -76,10 +76,10 @@ def cluster(sql: str, catalog: Catalog, session: Session | None = None) -> str |
         ("SELECT * FROM (SELECT * FROM logs LIMIT 9) l JOIN b WHERE l.ds = '2026-03-05'", None),
         ("SELECT * FROM (SELECT * FROM logs) l JOIN b WHERE l.ds = '2026-03-05'", "C2"),
         (
-            "SELECT 1 FROM (SELECT ds, rank() OVER (ORDER BY k) FROM logs) l, b WHERE l.ds = '2026-03-05'",
+            "SELECT * FROM (SELECT ds, rank() OVER (ORDER BY k) FROM logs) l, b WHERE l.ds = '2026-03-05'",
             None,
         ),
-        ("SELECT * FROM (SELECT ds, max(k) FROM logs GROUP BY ds) l JOIN b WHERE l.ds = '2026-03-05'", "C2"),
+        ("SELECT * FROM (SELECT ds, max(k) FROM logs GROUP BY ds) l, b WHERE l.ds = '2026-03-05'", "C2"),
         ("SELECT * FROM (SELECT k AS ds FROM logs) l JOIN b WHERE l.ds = '2026-03-05'", None),
         (
             """WITH RECURSIVE r AS (SELECT ds FROM logs UNION ALL SELECT ds FROM r)
@@ -112,6 +112,11 @@ def cluster(sql: str, catalog: Catalog, session: Session | None = None) -> str |
         ("SELECT * FROM split WHERE ds = '2'", None),
         ("CREATE TABLE new STORED AS ORC AS SELECT * FROM b", "C2"),
         ("CREATE TABLE new LIKE b", "C2"),
+        ("CREATE TABLE new LIKE b LOCATION 'hdfs://x'", "C2"),
+        ("CREATE TABLE new LIKE FILE PARQUET 'hdfs://x'", "C1"),
+        ("SHOW COLUMNS FROM b FROM default", "C2"),
+        ("SHOW COLUMNS FROM b FROM other", None),
+        ("SELECT * FROM ` b`", None),
         ("CREATE TABLE new (x int)", "C1"),
         ("CREATE VIEW v AS SELECT * FROM b JOIN c", "C2"),
         ("TRUNCATE TABLE b", "C2"),
