@@ -30,6 +30,7 @@ IDS = (
     "grpc-services",
     "gateway",
     "grpc",
+    "routing",
 )
 _BUILD = Path(__file__).resolve().parent.parent / "build"
 
@@ -135,6 +136,10 @@ def _gateways(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> I
         from benchmarks import grpc_calls
 
         yield grpc_calls.run(1000 if args.scale == "full" else 100, say)
+    if "routing" in parts:
+        from benchmarks import routing
+
+        yield from routing.run(max(3, args.runs), partitions=100_000 if args.scale == "full" else 1000)
 
 
 def _parser() -> argparse.ArgumentParser:

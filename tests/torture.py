@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import traceback
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
@@ -33,7 +34,10 @@ def main(argv: list[str]) -> int:
         help="share of the cycles that are cut off at some step, and run again",
     )
     parser.add_argument("--keep-going", action="store_true", help="run the other seeds after a failure too")
+    parser.add_argument("--routes", type=int, help="instead, route so many random statements beside a model")
     options = parser.parse_args(argv)
+    if options.routes:
+        return _routes(options.first, options.routes)
     first, failed = options.first or int(time.time()) % 10**8, []
     with (
         EmbeddedMetastore.start("torture-source") as source,
@@ -72,6 +76,17 @@ def main(argv: list[str]) -> int:
                     print(f"  {text[:300]}")
     print(f"failed: {', '.join(map(str, failed))}" if failed else "no seed failed")
     return 1 if failed else 0
+
+
+def _routes(first: int, count: int) -> int:
+    """Compare the router with its model; a failure says its seed."""
+    from tests.unit.clusters.test_routing_model import compare
+
+    with ProcessPoolExecutor() as pool:
+        for number, _ in enumerate(pool.map(compare, range(first, first + count), chunksize=1000), start=1):
+            if number % 10_000 == 0:
+                print(f"{number:,} of {count:,} statements", flush=True)
+    return 0
 
 
 class _Progress:

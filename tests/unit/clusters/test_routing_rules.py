@@ -79,7 +79,7 @@ def cluster(sql: str, catalog: Catalog, session: Session | None = None) -> str |
             "SELECT * FROM (SELECT ds, rank() OVER (ORDER BY k) r FROM logs) l JOIN b WHERE l.ds = '2026-03-05'",
             None,
         ),
-        ("SELECT * FROM (SELECT ds, max(k) FROM logs GROUP BY ds) l JOIN b WHERE l.ds = '2026-03-05'", "C2"),
+        ("SELECT * FROM (SELECT ds, max(k) FROM logs GROUP BY ds) l, b WHERE l.ds = '2026-03-05'", "C2"),
         ("SELECT * FROM (SELECT k AS ds FROM logs) l JOIN b WHERE l.ds = '2026-03-05'", None),
         (
             """WITH RECURSIVE r AS (SELECT ds FROM logs UNION ALL SELECT ds FROM r)
