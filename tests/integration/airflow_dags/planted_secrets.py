@@ -76,6 +76,7 @@ with DAG(
         "source_database": "{{ params.database }}",
         "dump_root": f"file:{RUN}/dumps",
         "external_base": f"file:{RUN}/external_tables",
+        "allowed_source_roots": os.environ.get("PLANTED_SOURCE", ""),
     }
     replicate_database(policy, source_conn_id="source", target_conn_id="target", group_id="replicate")
 
