@@ -240,7 +240,8 @@ def started_gateway(site: Site, config: Path) -> list[str]:
     site.stack.callback(process.terminate)
     assert process.stdout is not None
     site.stack.callback(process.stdout.close)
-    return [process.stdout.readline().split()[-1] for _ in range(2)]
+    serving = (line.split()[-1] for line in process.stdout if line.startswith("serving "))
+    return [next(serving), next(serving)]
 
 
 def with_clouds(site: Site) -> dict[str, Any]:
