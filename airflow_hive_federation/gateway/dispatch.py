@@ -30,6 +30,7 @@ from airflow_hive_federation.gateway.old_clients import (
     SUBSTITUTES,
     answer_with_all_partitions,
     call_for_all_partitions,
+    is_refused_expression,
     is_unknown_method,
     substituted_answer,
     substituted_call,
@@ -143,23 +144,31 @@ class Metastore:
         emit(substituted_answer(call.method, b"".join(parts)))
 
     def _by_expression(self, call: Call, emit: Emit) -> None:
-        held = _HoldFaults(emit)
+        held, broken = _HoldFaults(emit, is_refused_expression), None
         try:
             self._exchange(call.method, call.message, call, held)
         except MetastoreUnreachableError as error:
             broke = isinstance(error.__cause__, ConnectionError) and not isinstance(error.__cause__, NotSent)
-            # So Hive 4 refuses an expression of an old client; a server that went away does not answer this
-            # call either.
-            if held.began or not broke or (asked := call_for_all_partitions(call.message)) is None:
+            # So Hive 4 mostly refuses an expression of an old client; a server that went away does not answer
+            # the other call either.
+            if held.began or not broke:
                 raise
-            parts: list[bytes] = []
-            self._exchange(*asked, call, parts.append)
-            if (answer := answer_with_all_partitions(b"".join(parts))) is None:
-                raise
+            broken = error
+        if held.began:
+            return
+        if (answer := self._all_partitions(call)) is not None:
             emit(answer)
+        elif broken is not None:
+            raise broken
         else:
-            if held.fault:
-                emit(held.fault)
+            emit(held.fault)
+
+    def _all_partitions(self, call: Call) -> bytes | None:
+        if (asked := call_for_all_partitions(call.message)) is None:
+            return None
+        parts: list[bytes] = []
+        self._exchange(*asked, call, parts.append)
+        return answer_with_all_partitions(b"".join(parts))
 
     def _exchange(self, method: str, message: bytes, call: Call, emit: Emit) -> None:
         upstream = self.upstream
@@ -290,16 +299,23 @@ class Gateway:
         return self._outside.get(name, name)
 
 
-class _HoldFaults:
-    """Passes an answer on, but keeps one that is a fault of Thrift's."""
+def _is_exception(answer: bytes) -> bool:
+    return read_head(answer).kind == EXCEPTION
 
-    def __init__(self, emit: Emit) -> None:
+
+class _HoldFaults:
+    """Passes an answer on, but keeps one that is a fault.
+
+    :param is_fault: judges the beginning of an answer; by default, it is one if it is Thrift's own.
+    """
+
+    def __init__(self, emit: Emit, is_fault: Callable[[bytes], bool] = _is_exception) -> None:
         self.fault = b""
-        self._emit = emit
+        self._emit, self._is_fault = emit, is_fault
         self.began = False
 
     def __call__(self, piece: bytes) -> None:
-        if not self.began and not self.fault and read_head(piece).kind == EXCEPTION:
+        if not self.began and not self.fault and self._is_fault(piece):
             self.fault = piece
         elif self.fault:
             self.fault += piece

@@ -7,9 +7,10 @@ Hive 4 makes no ACID table for a client that does not say it can write one (``Me
 and the requests of Hive 3.1 have no place for that. Where whoever runs the gateway says it for them, their
 tables are made by ``create_table_req``.
 
-Hive 4 cannot read the expressions by which Hive 2.3 and 3.1 ask for partitions: it closes the connection
-(``PartitionExpressionForMetastore``, since Kryo 5). All partitions are an answer that those clients
-understand where it is marked so, for they filter the rows anyway (``PartitionPruner``).
+Hive 4 cannot read the expressions by which Hive 2.3 and 3.1 ask for partitions: it closes the connection, or
+answers with a ``MetaException`` (``PartitionExpressionForMetastore``, since Kryo 5; it depends on the bytes).
+All partitions are an answer that those clients understand where it is marked so, for they filter the rows
+anyway (``PartitionPruner``).
 """
 
 from __future__ import annotations
@@ -112,6 +113,12 @@ def is_unknown_method(answer: bytes) -> bool:
         field.number == 2 and int.from_bytes(answer[field.start : field.end], "big") == UNKNOWN_METHOD
         for field in read_fields(answer, head.body)
     )
+
+
+def is_refused_expression(answer: bytes) -> bool:
+    """Whether the beginning of an answer to :data:`BY_EXPRESSION` is a ``MetaException``, or Thrift's own."""
+    head = read_head(answer)
+    return head.kind == EXCEPTION or answer[head.body : head.body + 3] == bytes([STRUCT]) + b"\0\1"
 
 
 def substituted_call(method: str, message: bytes, capabilities: Sequence[str] = ()) -> tuple[str, bytes]:
