@@ -180,13 +180,14 @@ class Upstream:
         try:
             with self._changed:
                 while True:
+                    # Also before the first wait: whoever left before this call came here wakes nobody.
+                    _check_cancelled(method, cancellation)
                     if (link := self._fitting(identity, stale)) is not None:
                         return link
                     if self._open < self.max_connections:
                         self._open += 1
                         break
                     self._wait(method, deadline)
-                    _check_cancelled(method, cancellation)
         finally:
             for old in stale:
                 old.connection.close()

@@ -210,7 +210,7 @@ def raw():
 
 def streams():
     with MetastoreClient(MetastoreSettings(uris=(uri,))) as client:
-        return sum(1 for _ in client._streamed_partitions("d", "t"))
+        return sum(1 for _ in client.iter_partitions("d", "t"))
 
 if way == "raw":
     import grpc

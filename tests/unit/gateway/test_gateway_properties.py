@@ -150,7 +150,8 @@ def test_a_class_that_cannot_serve_is_refused(path: str, told: str) -> None:
 
 
 def test_the_named_class_serves(peer: Peers, stack: ExitStack, client: Clients) -> None:
-    upstream = peer(Thrift(lambda *_: ["a"])).uri
+    # It is asked for its health (getStatus), too.
+    upstream = peer(Thrift(lambda method, _args: ["a"] if method == "get_all_databases" else 2)).uri
     properties = {SERVER_CLASS: f"{__name__}.Counted", "metastore.grpc.port": 0}
     serving = start(config(properties, upstream={"uris": [upstream]}, thrift=False), nobody)
     stack.callback(serving.stop)

@@ -223,7 +223,8 @@ def test_reflection_shows_the_services(serve: Serve) -> None:
 
 def test_the_documentations_client_reads_a_table(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
     text = (Path(__file__).parents[3] / "docs" / "grpc-services.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    examples = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (code,) = (one for one in examples if "import grpc\n" in one)
     client = serve(tables)
     exec(code.replace("127.0.0.1:9084", client.uri.removeprefix("grpc://")), {})
     assert json.loads(capsys.readouterr().out)["owner"] == "alice"
