@@ -32,7 +32,7 @@ _FILE_BYTES = 220_000
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """How much, how often, where, and whom to tell.
+    """Sizes, repetitions and the directory of a measurement.
 
     :param runs: runs of each, in turn; the median counts.
     :param directory: on the file system whose disk is measured.

@@ -70,7 +70,7 @@ def base64_forms(content: bytes) -> set[bytes]:
 
 
 def in_files(planted: Planted, roots: Iterable[Path], *, but: Collection[Path] = ()) -> list[str]:
-    """Where secrets are in the files below directories, in their names and contents.
+    """Find secrets in names and contents of the files below directories.
 
     :param but: files that are there to hold secrets.
     """
@@ -88,7 +88,7 @@ def in_files(planted: Planted, roots: Iterable[Path], *, but: Collection[Path] =
 
 
 def in_database(planted: Planted, path: Path) -> tuple[list[str], dict[str, int]]:
-    """Where secrets are in the rows of an SQLite database, and how many rows each table has."""
+    """Find secrets in the rows of an SQLite database, and count the rows of each table."""
     leaks, counts = [], {}
     with contextlib.closing(sqlite3.connect(path)) as database:
         tables = [row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
@@ -106,7 +106,7 @@ def in_database(planted: Planted, path: Path) -> tuple[list[str], dict[str, int]
 
 
 def in_json(planted: Planted, where: str, value: Any) -> list[str]:
-    """Where secrets are in keys and values of something nested."""
+    """Find secrets in keys and values of something nested."""
     if isinstance(value, Mapping):
         return [
             leak
@@ -178,7 +178,7 @@ def _parents(process: psutil.Process) -> list[str]:
 def in_environment(
     planted: Planted, command: str, environment: Mapping[str, str], may: Mapping[str, re.Pattern[str]]
 ) -> list[str]:
-    """Where secrets are in the environment of a program that does not need them."""
+    """Find secrets in the environment of a program that does not need them."""
     allowed = [pattern for part, pattern in may.items() if part in command]
     return [
         f"{name} is in the variable {variable} of {command!r:.200}"

@@ -87,8 +87,8 @@ def _copy(args: argparse.Namespace) -> int:
         return 0
     done = "copies dropped" if args.action == "drop-copy" else "copied"
     size = f"{report.files:,} files, {report.size_bytes:,} bytes"
-    told = f"{len(report.copied)} {done} ({size}), {len(report.current)} current"
-    print(f"{report.table}, {report.cluster}: {told}")
+    counts = f"{len(report.copied)} {done} ({size}), {len(report.current)} current"
+    print(f"{report.table}, {report.cluster}: {counts}")
     return 0
 
 
@@ -124,24 +124,12 @@ def opened(args: argparse.Namespace) -> Iterator[tuple[MetastoreClient, ClusterR
 
     :raises ConfigurationError: there is no such connection, variable or file, or it holds no registry.
     """
+    from airflow_hive_federation.hooks.clusters import find_registry
     from airflow_hive_federation.metastore import MetastoreClient
 
     end = end_for(args.metastore)
     with MetastoreClient(end.settings) as client:
-        yield client, _registry(args.clusters, client, end.storage_options), end
-
-
-def _registry(origin: str, client: MetastoreClient, options: dict[str, Any]) -> ClusterRegistry:
-    from airflow_hive_federation.clusters.registry import registry_of_file, registry_of_metastore
-
-    # Airflow takes a second to import: only a variable needs it.
-    if origin == "metastore":
-        return registry_of_metastore(client)
-    if "/" in origin:
-        return registry_of_file(origin, options)
-    from airflow_hive_federation.hooks.clusters import find_registry
-
-    return find_registry(origin, client, options)
+        yield client, find_registry(args.clusters, client, end.storage_options), end
 
 
 @contextmanager

@@ -21,7 +21,7 @@ _VIEWS = frozenset({"VIRTUAL_VIEW", "MATERIALIZED_VIEW"})
 
 @dataclass(frozen=True, kw_only=True)
 class AssignReport:
-    """What an assignment did.
+    """The result of an assignment.
 
     :param cluster: the cluster.
     :param undo: it was taken back.
@@ -109,15 +109,24 @@ def _assign(client: MetastoreClient, table: types.Table, report: AssignReport) -
     if report.undo and (copies := _copies(client, table, present)):
         report.skipped[name] = f"it has copies in other clusters: {copies}"
         return False
-    if not report.dry_run:
-        wanted = None if report.undo else report.cluster
-        alter_table_metadata(
-            client,
-            table,
-            lambda now: replace(now, primary=wanted) if now.primary in {None, report.cluster} else now,
-        )
-    report.changed.append(name)
+    wanted = None if report.undo else report.cluster
+    primary = wanted if report.dry_run else _altered(client, table, report.cluster, wanted)
+    if primary == wanted:
+        report.changed.append(name)
+    else:
+        # Somebody has assigned it to another cluster meanwhile.
+        report.elsewhere[name] = str(primary)
     return False
+
+
+def _altered(client: MetastoreClient, table: types.Table, cluster: str, wanted: str | None) -> str | None:
+    """Alter the primary of a table, unless it is another cluster by now; return the primary it has then."""
+    after = alter_table_metadata(
+        client,
+        table,
+        lambda now: replace(now, primary=wanted) if now.primary in {None, cluster} else now,
+    )
+    return read_metadata(after.parameters, full_name(table)).primary
 
 
 def reason_to_skip(table: types.Table) -> str | None:

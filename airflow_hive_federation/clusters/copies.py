@@ -56,7 +56,7 @@ _STATE = "_hive_federation"
 
 @dataclass(frozen=True, kw_only=True)
 class CopyReport:
-    """What a copy did.
+    """The result of a copy.
 
     :param table: ``database.table``.
     :param cluster: where to.

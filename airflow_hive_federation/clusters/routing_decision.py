@@ -65,7 +65,7 @@ class InputUse:
     unplaced: str = ""
 
     def problems(self, cluster: str) -> list[str]:
-        """What keeps a cluster from reading it, as clauses."""
+        """Name the reasons why a cluster cannot read the table, as clauses."""
         found = []
         for group in self.groups:
             if cluster not in group.readable:

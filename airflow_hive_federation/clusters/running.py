@@ -46,7 +46,7 @@ class RoutedStatement:
 
     @property
     def runs(self) -> bool:
-        """Whether an engine runs it; ``USE`` changes the session only."""
+        """True if an engine runs it; ``USE`` changes the session only."""
         return not isinstance(analyse(self.text), UseCluster | UseDatabase)
 
     def explained(self) -> str:

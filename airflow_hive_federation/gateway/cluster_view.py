@@ -71,7 +71,7 @@ Described = types.Table | types.Partition
 
 @dataclass(frozen=True)
 class ClusterView:
-    """Where calls go whose clients work in one cluster; see :class:`.dispatch.Target`.
+    """The target of calls of one cluster's clients; see :class:`.dispatch.Target`.
 
     :param target: the metastore behind.
     :param registry: the clusters.

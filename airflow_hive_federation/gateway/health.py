@@ -1,4 +1,4 @@
-"""Whether the metastores behind the gateway answer, asked now and then, each by a thread of its own."""
+"""Probes of the metastores behind the gateway: one thread asks each metastore from time to time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _QUESTION = encode_call(_METHOD, message_types(_METHOD)[0](), 1, oneway=False)
 
 @dataclass(frozen=True, kw_only=True)
 class HealthSection:
-    """How metastores are asked whether they are there (``[health]``).
+    """Settings of the metastores' probes (``[health]``).
 
     :param interval_s: seconds between two questions; 0 asks none.
     :param timeout_s: seconds in which a metastore has to answer.

@@ -116,7 +116,7 @@ def is_unknown_method(answer: bytes) -> bool:
 
 
 def is_refused_expression(answer: bytes) -> bool:
-    """Whether the beginning of an answer to :data:`BY_EXPRESSION` is a ``MetaException``, or Thrift's own."""
+    """Tell whether an answer to :data:`BY_EXPRESSION` begins as a ``MetaException`` or as Thrift's own."""
     head = read_head(answer)
     return head.kind == EXCEPTION or answer[head.body : head.body + 3] == bytes([STRUCT]) + b"\0\1"
 
@@ -124,7 +124,7 @@ def is_refused_expression(answer: bytes) -> bool:
 def substituted_call(method: str, message: bytes, capabilities: Sequence[str] = ()) -> tuple[str, bytes]:
     """Return the other call, and its method; its number is the same.
 
-    :param capabilities: what is said of a client that makes a table.
+    :param capabilities: Hive's names of capabilities, sent for a client that makes a table.
     :raises WireFormatError: the call's arguments cannot be read.
     """
     head = read_head(message)

@@ -137,8 +137,8 @@ class _GrpcFront:
 
     def tell_health(self, name: str, up: bool) -> None:
         # A class of somebody's own need not know it.
-        if callable(told := getattr(self.server, "set_health", None)):
-            told(name, up)
+        if callable(set_health := getattr(self.server, "set_health", None)):
+            set_health(name, up)
 
 
 def _grpc_front(handler: Handler, section: GrpcSection, *, shared: bool) -> Front:

@@ -1,10 +1,8 @@
-"""Where tasks find the registry of clusters."""
+"""Reads the registry of clusters for tasks and commands."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-
-from airflow.sdk import Variable
 
 from airflow_hive_federation.errors import ConfigurationError
 
@@ -41,6 +39,9 @@ def find_registry(
     if origin is not None and "/" in origin:
         return registry_of_file(origin, options)
     if origin != METASTORE:
+        # The command line comes here too, and Airflow takes a second to import.
+        from airflow.sdk import Variable
+
         text = Variable.get(origin or DEFAULT_VARIABLE, default=None)
         if text is not None:
             return read_registry(text, origin=f"the Airflow variable {origin or DEFAULT_VARIABLE}")

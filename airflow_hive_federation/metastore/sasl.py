@@ -177,7 +177,7 @@ class SaslChannel:
         return status, payload
 
     def _shown(self, payload: bytes) -> str:
-        """What a server says, as a line for a log: it may say anything, and repeat what it was sent."""
+        """Make one line for a log of a server's text, which may hold anything, its client's secret too."""
         text = self._mechanism.shown(payload.decode(errors="replace"))
         shown = "".join(one if one.isprintable() else " " for one in text[:_SHOWN_CHARACTERS])
         return shown if len(text) <= _SHOWN_CHARACTERS else f"{shown}…"

@@ -30,7 +30,7 @@ class ViewTree:
             waiting += reversed(list(_below(one, scope)))
 
     def is_common(self, table: exp.Table) -> bool:
-        """Whether a name without a database is that of a common table expression in whose scope it stands."""
+        """Tell whether a name without a database is a common table expression's that is in scope there."""
         return id(table) in self._common
 
     @property
@@ -90,7 +90,7 @@ def _below(one: exp.Expr, scope: _Scope | None) -> Iterator[tuple[exp.Expr, _Sco
 
 
 def _places(common: exp.With) -> dict[str, int]:
-    """Where each name of a list of common table expressions first stands."""
+    """Return the first position of each name in a list of common table expressions."""
     found: dict[str, int] = {}
     for number, one in enumerate(common.expressions):
         found.setdefault(one.alias.lower(), number)

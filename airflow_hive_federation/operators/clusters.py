@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _ClusterOperator(BaseOperator):
-    """What all of them have in common.
+    """Base of the operators of clusters.
 
     :param metastore_conn_id: connection of the metastore. (templated)
     :param clusters: the registry: path or URI of a JSON file, name of an Airflow variable, or ``metastore``

@@ -118,7 +118,7 @@ def why_not_view(view: Any, names: Renaming, linked: Mapping[str, str]) -> str |
 
 
 def _read_from_no_table(found: NamesRead) -> Iterator[str]:
-    """What a view reads that is in no table of this metastore."""
+    """Yield the reasons why a view reads what is in no table of this metastore."""
     for catalog, table in sorted(found.elsewhere):
         yield f"it reads {table} of the catalog {catalog}"
     for table in sorted(found.of_session):

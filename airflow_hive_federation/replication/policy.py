@@ -159,7 +159,7 @@ class ReplicationPolicy:
 
     @property
     def sources(self) -> SourceRoots:
-        """Where this process may copy from for the policy.
+        """Return the roots that this process may copy from for the policy.
 
         :raises ConfigurationError: a root lies outside of what the worker's administrator allows.
         """

@@ -1,4 +1,4 @@
-"""Where a replication may copy from.
+"""The roots that a replication may copy from.
 
 Whoever may alter tables of a source writes their locations, and puts links into their directories: files that
 the worker's account can read would come into the replica, whatever they hold. So a policy names roots, and an

@@ -289,7 +289,7 @@ class Remote:
         self._before = (self._listing(), self._definitions())
 
     def changed(self) -> bool:
-        """Whether files or definitions are others than they were at first."""
+        """Tell whether files or definitions have changed since the beginning."""
         return (self._listing(), self._definitions()) != self._before
 
     def mend(self) -> None:

@@ -1,4 +1,4 @@
-"""What Hive and Spark may still write through a link, statement by statement.
+"""Hive and Spark try to write through links, statement by statement.
 
 The page ``docs/remotes-writing.md`` is what is expected: its table has a row for each statement, and a cell
 for each engine and group of tables.

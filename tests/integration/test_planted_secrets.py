@@ -291,7 +291,7 @@ def nowhere(site: Site) -> None:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a full run was, and all that it has left."""
+    """A full run, and all that it has left."""
 
     site: Site
     states: dict[str, str]

@@ -1,4 +1,4 @@
-"""What a dump lists lies where its policy may copy from."""
+"""Refuses tables, links and jars that lie where a policy may not copy from."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def find_layout(client: MetastoreClient, policy: ReplicationPolicy) -> TargetLay
 
 
 def expected_layout(client: MetastoreClient, policy: ReplicationPolicy) -> TargetLayout:
-    """Where things of the policy will lie on the target, whether its database is there yet or not.
+    """Return the policy's directories on the target, whose database need not exist yet.
 
     The directory of managed tables is empty if the metastore does not say where it would make one.
     """

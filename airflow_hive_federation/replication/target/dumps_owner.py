@@ -1,4 +1,4 @@
-"""Whose dumps lie in a policy's directory: those of targets of one metastore.
+"""Claims a policy's directory of dumps for the targets of one metastore.
 
 Two targets of different metastores know nothing of each other. With one policy name and one ``dump_root``
 they would take each other's dumps for their own: a load looks into the dumps beside its own for what earlier

@@ -7,7 +7,7 @@ TOKENS = (b"x", b"y", b"z")
 
 
 def met(data: bytes) -> bool:
-    """Whether an input meets the fault."""
+    """Tell whether an input meets the fault."""
     if data[:1] != b"x":
         return False
     if data[1:2] != b"y":

@@ -158,7 +158,7 @@ with DAG(
 
 
 def reprs() -> Iterator[tuple[str, Any]]:
-    """What the package makes of each connection, opened where that is possible."""
+    """Make the package's objects of each connection, and open them where that is possible."""
     connections = AirflowConnections()
     for name in sorted(os.environ):
         if not name.startswith("AIRFLOW_CONN_"):

@@ -1,4 +1,4 @@
-"""Where objects have their copies."""
+"""Copies of tables and partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partitions a condition may read."""
+"""Partitions that a condition may read."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def read_things(table: Table, days: tuple[str, ...] | None) -> list[Thing | None
 
 
 def can_run(case: Case, cluster: str) -> bool:
-    """Whether each rule of the design allows the statement in a cluster."""
+    """Tell whether each rule of the design allows the statement in a cluster."""
     for name in case.outputs:
         if any(primary != cluster for primary in output_primaries(case, name)):
             return False

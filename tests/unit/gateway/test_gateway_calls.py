@@ -106,7 +106,7 @@ def test_partitions_by_an_expression_that_the_server_cannot_read(
     read = types.PartitionsByExprResult(partitions=parts[:1], hasUnknownPartitions=False)
     assert ask(b"new") == {"success": read}
     if knows:
-        # All of them, and it is said that they need not match.
+        # All of them, and the answer says that they need not match.
         every = types.PartitionsByExprResult(partitions=parts, hasUnknownPartitions=True)
         assert ask(b"old") == {"success": every}
     else:

@@ -1,4 +1,4 @@
-"""Whether metastores answer: for health checks, metrics and ``gateway check``."""
+"""Probes of metastores, as health checks, metrics and ``gateway check`` use them."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_a_line_without_end(suffix: str, bombs: Path) -> None:
 
 
 def main(path: str) -> None:
-    """What the child process of the test runs."""
+    """Run in the child process of the test."""
     used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + BUDGET, used + BUDGET))
     uri = f"file:{path}"

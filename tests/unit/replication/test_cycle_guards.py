@@ -1,4 +1,4 @@
-"""What holds a cycle back, asked with its lock lost, its dump overtaken or its target written by others.
+"""Guards that hold a cycle back: its lock is lost, its dump overtaken, or others wrote its target.
 
 The cycle, its lock, its dumps and its fences are the real ones; the metastore is a model, and in the place of
 a load is what the test says.

@@ -89,7 +89,7 @@ def dump(tmp_path: Path) -> Path:
 
 
 def names(document: str, *path: str | int) -> list[tuple[str, Edit]]:
-    """What no name may be."""
+    """Texts that no name may be."""
     return [
         (document, at(*path, value=value))
         for value in ("..", OUT, "/etc", "a\0b", "a\nb", "", 7, None, ["a"], {"a": 1})
@@ -97,14 +97,14 @@ def names(document: str, *path: str | int) -> list[tuple[str, Edit]]:
 
 
 def paths(document: str, *path: str | int) -> list[tuple[str, Edit]]:
-    """What no path inside a directory may be."""
+    """Texts that no path inside a directory may be."""
     return [
         (document, at(*path, value=value)) for value in ("..", OUT, "a/../../b", "/etc/passwd", "a\0b", "", 7)
     ]
 
 
 def locations(document: str, *path: str | int) -> list[tuple[str, Edit]]:
-    """What no location may be."""
+    """Texts that no location may be."""
     wrong = ("hdfs://nn/d/../../x", "file:/..", "hdfs://nn/a\0b", "file://elsewhere/x", "relative", 7, ["a"])
     return [(document, at(*path, value=value)) for value in wrong]
 

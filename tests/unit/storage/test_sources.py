@@ -1,4 +1,4 @@
-"""What may be copied from where: by the text of a URI, and by where links lead."""
+"""Sources that may be copied: by the text of a URI, and by the ends of links."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_a_file_that_is_gone_is_named(warehouse: Path) -> None:
 
 
 def test_a_rewritten_file_is_asked_for_again_before_it_is_published(warehouse: Path, tmp_path: Path) -> None:
-    """What rewrites it opens it by name."""
+    """A rewrite opens the file by name."""
     file = warehouse / "t/p=1/a"
 
     def rewrite(source: str, target: str, visible: str, options: object) -> None:
