@@ -4,15 +4,22 @@ Files go to a new directory of the cluster, whose name is made of a digest of wh
 that was interrupted is taken up by the next one. When all files are there, and the primary is still what was
 copied, the copy is published by one change of the object's parameters. The directory of the copy before it
 stays, for those who read it, until the next copy.
+
+Of transactional tables, the files are copied that a reader of a snapshot opens. A reader's transaction and
+lock keep them until the copy is published, with the snapshot's write ids.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from airflow_hive_federation.acid.moments import Snapshot
+from airflow_hive_federation.acid.transactions import Transaction
+from airflow_hive_federation.clusters.acid_snapshots import brought_up, is_transactional
 from airflow_hive_federation.clusters.altering import (
     Change,
     alter_partition_metadata,
@@ -31,9 +38,7 @@ from airflow_hive_federation.clusters.copies_objects import (
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
     Secondary,
-    SourceMark,
     content_mark,
-    metadata_mark,
     source_mark,
 )
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
@@ -103,16 +108,59 @@ def copy_to_cluster(
     :raises CopySourceChangedError: objects changed meanwhile; the copies of all others were published.
     :raises UnknownClusterError: there is no such cluster.
     :raises StorageError: files cannot be listed, read or written.
+    :raises TransactionAbortedError: the metastore took the files of a transactional table for unread; run the
+        copy again.
     """
     place = registry.cluster(cluster)
     described = copyable(client, registry, table, place)
-    objects = copy_objects(described, chosen_partitions(client, described, partitions, where), options)
+    with _snapshot_of(client, described) as held:
+        chosen = chosen_partitions(client, described, partitions, where)
+        objects = copy_objects(described, chosen, options, None if held is None else held.snapshot)
+        return _copied(client, place, described, objects, run_copy, options=options, held=held)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Held:
+    """A snapshot of a transactional table, whose files are kept by a transaction."""
+
+    snapshot: Snapshot
+    transaction: Transaction
+
+
+@contextmanager
+def _snapshot_of(client: MetastoreClient, table: types.Table) -> Iterator[_Held | None]:
+    """Keep the files of a transactional table while the block runs; ``None`` for other tables."""
+    if not is_transactional(table):
+        yield None
+        return
+    name = full_name(table).lower()
+    with Transaction(client, read_only=True) as transaction:
+        transaction.lock_to_read([name])
+        yield _Held(
+            snapshot=transaction.snapshot(*name.split(".", 1)),
+            transaction=transaction,
+        )
+
+
+def _copied(
+    client: MetastoreClient,
+    place: Cluster,
+    described: types.Table,
+    objects: Sequence[CopyObject],
+    run_copy: RunCopy,
+    *,
+    options: Mapping[str, Any] | None,
+    held: _Held | None,
+) -> CopyReport:
+    """Copy what is not current, publish it, and report."""
     pending = list(pending_objects(objects, place.name, options))
     report = CopyReport(table=full_name(described), cluster=place.name)
     if pending:
         targets = {one.partition: _target(place, described, one) for one in pending}
         _carry_out(place, pending, targets, run_copy, options)
         _check_copies(pending, targets, place.name, full_name(described), options)
+        if held is not None:
+            held.transaction.check()
         changed = _publish(client, described, pending, targets, place.name, options=options)
         published = [one for one in pending if one.partition not in changed]
         changed |= _withdraw_changed(client, described, published, place.name, options)
@@ -284,17 +332,12 @@ def _publish(
     options: Mapping[str, Any] | None,
 ) -> set[str]:
     """Publish the copies whose primary is as it was copied; return the names of the others."""
-    now = list_many([one.location for one in objects], options=options, missing_ok=True)
-    changed = {
-        one.partition
-        for one in objects
-        if source_mark(one.described, now[one.location]).listing != one.mark.listing
-    }
+    changed = _with_other_files(objects, options)
     fresh = [one for one in objects if one.partition not in changed]
     if not table.partitionKeys:
         for one in fresh:
             again = client.get_table(table.dbName or "", table.tableName or "")
-            if metadata_mark(again) != one.mark.metadata:
+            if not one.is_unchanged(again):
                 changed.add(one.partition)
                 continue
             alter_table_metadata(client, again, _publishing(one, targets[""], cluster))
@@ -303,7 +346,7 @@ def _publish(
     changes: dict[str, Change] = {}
     for one in fresh:
         found = again_by_name.get(one.partition)
-        if found is None or metadata_mark(found) != one.mark.metadata:
+        if found is None or not one.is_unchanged(found):
             changed.add(one.partition)
         else:
             changes[one.partition] = _publishing(one, targets[one.partition], cluster)
@@ -323,12 +366,7 @@ def _withdraw_changed(
     A writer that moved its files before, and altered the object while this run did, has had its alteration
     overwritten: the metastore knows nothing of the write, and the copy would pass for fresh.
     """
-    now = list_many([one.location for one in published], options=options, missing_ok=True)
-    changed = {
-        one.partition
-        for one in published
-        if source_mark(one.described, now[one.location]).listing != one.mark.listing
-    }
+    changed = _with_other_files(published, options)
 
     def withdraw(present: ClusterMetadata) -> ClusterMetadata:
         return present.with_secondary(cluster, None)
@@ -343,11 +381,26 @@ def _withdraw_changed(
     return changed
 
 
+def _with_other_files(objects: Sequence[CopyObject], options: Mapping[str, Any] | None) -> set[str]:
+    """The names of the objects whose files are no longer those that were copied.
+
+    Those of a snapshot stay what they are, whatever is written meanwhile.
+    """
+    by_files = [one for one in objects if one.write_ids is None]
+    now = list_many([one.location for one in by_files], options=options, missing_ok=True)
+    return {
+        one.partition
+        for one in by_files
+        if source_mark(one.described, now[one.location]).listing != one.mark.listing
+    }
+
+
 def _publishing(one: CopyObject, target: str, cluster: str) -> Change:
     def publish(now: ClusterMetadata) -> ClusterMetadata:
         before = now.secondaries.get(cluster)
         former = None if before is None else before.former if before.location == target else before.location
-        return now.with_secondary(cluster, Secondary(location=target, source=one.mark, former=former))
+        made = Secondary(location=target, source=one.mark, former=former, snapshot=one.write_ids)
+        return now.with_secondary(cluster, made)
 
     return publish
 
@@ -357,20 +410,21 @@ def _note_unchanged(
 ) -> None:
     """Note that copies are of the primary as the metastore describes it now: only its description changed."""
 
-    def noting(mark: SourceMark) -> Change:
+    def noting(seen: Secondary, wanted: Secondary) -> Change:
         def note(now: ClusterMetadata) -> ClusterMetadata:
-            copy = now.secondaries.get(cluster)
-            if copy is None or copy.source.listing != mark.listing:
-                return now
-            return now.with_secondary(cluster, replace(copy, source=mark))
+            return now.with_secondary(cluster, wanted) if now.secondaries.get(cluster) == seen else now
 
         return note
 
-    changes = {
-        one.partition: noting(one.mark)
-        for one in objects
-        if one.metadata.secondaries[cluster].source != one.mark
-    }
+    changes: dict[str, Change] = {}
+    for one in objects:
+        seen = one.metadata.secondaries[cluster]
+        if seen.snapshot is not None and one.write_ids is not None:
+            wanted = replace(seen, snapshot=brought_up(seen.snapshot, one.write_ids))
+        else:
+            wanted = replace(seen, source=one.mark)
+        if wanted != seen:
+            changes[one.partition] = noting(seen, wanted)
     if not table.partitionKeys:
         for change in changes.values():
             alter_table_metadata(client, table, change)

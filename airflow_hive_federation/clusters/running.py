@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,6 +49,12 @@ class RoutedStatement:
         """True if an engine runs it; ``USE`` changes the session only."""
         return not isinstance(analyse(self.text), UseCluster | UseDatabase)
 
+    @property
+    def reads(self) -> list[str]:
+        """``database.table`` of all tables and views that are read."""
+        inputs = (one.table for one in self.decision.inputs)
+        return [f"{one.database or self.session.database}.{one.name}" for one in inputs]
+
     def explained(self) -> str:
         """The route in words."""
         return in_words(self.decision)
@@ -58,14 +64,20 @@ class RoutedStatement:
         return {"sql": self.text, **as_json(self.decision)}
 
     @contextmanager
-    def written(self, cluster: Cluster, options: Mapping[str, Any] | None = None) -> Iterator[str]:
+    def written(
+        self,
+        cluster: Cluster,
+        options: Mapping[str, Any] | None = None,
+        acid: Sequence[Mapping[str, Any]] = (),
+    ) -> Iterator[str]:
         """Write the statement for a job in a cluster; yield its URI, and remove it when the block ends.
 
+        :param acid: its transactional tables, see :func:`.acid_inputs.acid_inputs`.
         :raises StorageError: it cannot be written or removed.
         """
         directory = join(cluster.root, _STATE, f"sql-{uuid.uuid4().hex}")
         uri = join(directory, "statement.json")
-        text = json.dumps({"database": self.session.database, "sql": self.text})
+        text = json.dumps({"database": self.session.database, "sql": self.text, "acid": list(acid)})
         write_atomically(uri, [text.encode()], options, private=True)
         try:
             yield uri

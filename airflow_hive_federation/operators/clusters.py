@@ -242,6 +242,8 @@ class RoutedSqlOperator(_ClusterOperator):
         registry: ClusterRegistry,
         options: dict[str, Any],
     ) -> dict[str, Any]:
+        from airflow_hive_federation.clusters.acid_inputs import acid_inputs
+
         cluster = registry.cluster(routed.cluster)
         with ExitStack() as stack:
             uri = cluster.metastore
@@ -252,7 +254,8 @@ class RoutedSqlOperator(_ClusterOperator):
                     client.settings, registry, cluster, check_files=self.check_files, options=options
                 )
                 uri = stack.enter_context(view)
-            script = stack.enter_context(routed.written(cluster, options))
+            acid = stack.enter_context(acid_inputs(client, routed.reads, cluster.name, options=options))
+            script = stack.enter_context(routed.written(cluster, options, acid))
             self._spark = SparkPipelineHook(cluster.spark_conn_id, storage_options=options)
             if self._killed:
                 self._spark.on_kill()
