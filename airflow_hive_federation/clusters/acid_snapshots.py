@@ -43,10 +43,8 @@ def has_news(copy: ValidWriteIds, now: ValidWriteIds) -> bool:
     :param copy: the write ids that the copy shows.
     :param now: the table's valid write ids.
     """
-    # Of another table, or of one of the same name that was made anew, the numbers mean nothing.
-    if copy.table != now.table or now.high_watermark < copy.high_watermark:
-        return True
-    return _news_between(copy, now, 0, now.high_watermark)
+    # Numbers of another table mean nothing. The high watermark may sink: aborted ids are forgotten.
+    return copy.table != now.table or _news_between(copy, now, 0, now.high_watermark)
 
 
 def shows_news(copy: ValidWriteIds, now: ValidWriteIds, state: AcidState) -> bool:
@@ -56,10 +54,8 @@ def shows_news(copy: ValidWriteIds, now: ValidWriteIds, state: AcidState) -> boo
 
     :param state: the snapshot of the directory, by ``now``.
     """
-    return has_news(copy, now) and (
-        copy.table != now.table
-        or now.high_watermark < copy.high_watermark
-        or any(_news_between(copy, now, *_range_of(one)) for one in state.directories)
+    return copy.table != now.table or any(
+        _news_between(copy, now, *_range_of(one)) for one in state.directories
     )
 
 
@@ -82,7 +78,8 @@ def brought_up(copy: ValidWriteIds, now: ValidWriteIds) -> ValidWriteIds:
     the primary, and the copy still holds these.
     """
     aborted = tuple(sorted({*copy.aborted_ids, *now.aborted_ids} - {*now.open_ids}))
-    return replace(now, aborted_ids=aborted)
+    top = max(copy.high_watermark, now.high_watermark)
+    return replace(now, high_watermark=top, aborted_ids=aborted)
 
 
 def is_current(described: types.Table | types.Partition, copy: Secondary, now: ValidWriteIds) -> bool:

@@ -35,14 +35,25 @@ from airflow_hive_federation.clusters.copies_objects import (
     pending_objects,
     split_name,
 )
+from airflow_hive_federation.clusters.locking import copies_lock
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
     Secondary,
     content_mark,
     source_mark,
 )
+from airflow_hive_federation.clusters.notes import (
+    COPY,
+    Kind,
+    Note,
+    forget,
+    note_of,
+    remove_noted,
+    state_of,
+    take_note,
+)
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
-from airflow_hive_federation.errors import CopySourceChangedError, StorageError
+from airflow_hive_federation.errors import CopySourceChangedError, StorageError, TransactionAbortedError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem
@@ -52,11 +63,6 @@ from airflow_hive_federation.storage.plan_files import write_plan
 
 #: Carries out a copy plan: (URI of the plan, URI of the directory for outcomes).
 RunCopy = Callable[[str, str], None]
-
-#: Names of directories of copies begin so; no other directory is ever removed.
-_COPY = "copy-"
-#: Directory below a cluster's root for plans; Hive's readers pass over names that begin with ``_``.
-_STATE = "_hive_federation"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,33 +119,48 @@ def copy_to_cluster(
     """
     place = registry.cluster(cluster)
     described = copyable(client, registry, table, place)
-    with _snapshot_of(client, described) as held:
+    with _holding(client, described) as held:
         chosen = chosen_partitions(client, described, partitions, where)
-        objects = copy_objects(described, chosen, options, None if held is None else held.snapshot)
+        objects = copy_objects(described, chosen, options, held.snapshot)
         return _copied(client, place, described, objects, run_copy, options=options, held=held)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Held:
-    """A snapshot of a transactional table, whose files are kept by a transaction."""
+    """A transaction during which nobody removes copies of a table, and nobody cleans a transactional one.
 
-    snapshot: Snapshot
+    :param snapshot: of a transactional table, whose files it keeps; ``None`` for others.
+    """
+
     transaction: Transaction
+    snapshot: Snapshot | None
+
+    def prove(self, client: MetastoreClient) -> None:
+        """Have the metastore confirm that the transaction is open.
+
+        :raises TransactionAbortedError: it was aborted, so that files may have been removed.
+        """
+        self.transaction.check()
+        txn_id = self.transaction.id
+        answer = client.heartbeat_txn_range(txn_id, txn_id)
+        if txn_id in {*(answer.aborted or ()), *(answer.nosuch or ())}:
+            raise TransactionAbortedError(
+                f"Transaction {txn_id}, which kept the files of a copy, was aborted.",
+                remedy="Run the copy again.",
+                txn_id=txn_id,
+            )
 
 
 @contextmanager
-def _snapshot_of(client: MetastoreClient, table: types.Table) -> Iterator[_Held | None]:
-    """Keep the files of a transactional table while the block runs; ``None`` for other tables."""
-    if not is_transactional(table):
-        yield None
-        return
+def _holding(client: MetastoreClient, table: types.Table) -> Iterator[_Held]:
     name = full_name(table).lower()
     with Transaction(client, read_only=True) as transaction:
-        transaction.lock_to_read([name])
-        yield _Held(
-            snapshot=transaction.snapshot(*name.split(".", 1)),
-            transaction=transaction,
-        )
+        if is_transactional(table):
+            transaction.lock_to_read([copies_lock(name), name])
+            yield _Held(transaction=transaction, snapshot=transaction.snapshot(*name.split(".", 1)))
+        else:
+            transaction.lock_to_read([copies_lock(name)])
+            yield _Held(transaction=transaction, snapshot=None)
 
 
 def _copied(
@@ -150,17 +171,16 @@ def _copied(
     run_copy: RunCopy,
     *,
     options: Mapping[str, Any] | None,
-    held: _Held | None,
+    held: _Held,
 ) -> CopyReport:
     """Copy what is not current, publish it, and report."""
     pending = list(pending_objects(objects, place.name, options))
     report = CopyReport(table=full_name(described), cluster=place.name)
     if pending:
         targets = {one.partition: _target(place, described, one) for one in pending}
-        _carry_out(place, pending, targets, run_copy, options)
+        _carry_out(place, pending, targets, run_copy, table=report.table, options=options)
         _check_copies(pending, targets, place.name, full_name(described), options)
-        if held is not None:
-            held.transaction.check()
+        held.prove(client)
         changed = _publish(client, described, pending, targets, place.name, options=options)
         published = [one for one in pending if one.partition not in changed]
         changed |= _withdraw_changed(client, described, published, place.name, options)
@@ -224,8 +244,7 @@ def drop_copies(
     else:
         alter_table_metadata(client, described, dropping(full_name(described)))
     directories = [uri for one in had.values() for uri in (one.location, one.former) if uri]
-    home = _home(place, described)
-    removed = [uri for uri in directories if remove_copy_directory(uri, home, options)]
+    removed = [uri for uri in directories if _remove_former_place(uri, place, described, options)]
     return CopyReport(table=full_name(described), cluster=place.name, copied=sorted(had), removed=removed)
 
 
@@ -239,7 +258,7 @@ def remove_copy_directory(uri: str, home: str, options: Mapping[str, Any] | None
     :raises StorageError: it cannot be removed.
     """
     name = uri.rstrip("/").rpartition("/")[2]
-    if not name.startswith(_COPY) or not is_below(uri, home):
+    if not name.startswith(COPY) or not is_below(uri, home):
         return False
     filesystem, path = open_filesystem(uri, options)
     with storage_errors(uri):
@@ -252,7 +271,8 @@ def remove_copy_directory(uri: str, home: str, options: Mapping[str, Any] | None
 # -- copying -------------------------------------------------------------------------------------------------
 
 
-def _home(cluster: Cluster, table: types.Table) -> str:
+def home_of(cluster: Cluster, table: types.Table) -> str:
+    """URI of the directory of a cluster for the copies of a table."""
     return join(cluster.root, f"{table.dbName}.db", str(table.tableName))
 
 
@@ -262,7 +282,7 @@ def _target(cluster: Cluster, table: types.Table, one: CopyObject) -> str:
         # The directory of a copy that is damaged is not mended: somebody may read it.
         key.append(present.location)
     digest = hashlib.sha256("\0".join(key).encode("utf-8", "surrogateescape")).hexdigest()[:24]
-    return join(_home(cluster, table), one.partition, _COPY + digest)
+    return join(home_of(cluster, table), one.partition, COPY + digest)
 
 
 def _carry_out(
@@ -270,6 +290,8 @@ def _carry_out(
     objects: Sequence[CopyObject],
     targets: Mapping[str, str],
     run_copy: RunCopy,
+    *,
+    table: str,
     options: Mapping[str, Any] | None,
 ) -> None:
     items = [
@@ -285,12 +307,16 @@ def _carry_out(
     ]
     if not items:
         return
+    for target in targets.values():
+        take_note(cluster, Note(kind=Kind.COPY, directory=target, table=table), options)
     run = hashlib.sha256("\0".join(sorted(targets.values())).encode()).hexdigest()[:24]
-    state = join(cluster.root, _STATE, run)
+    state = join(state_of(cluster), run)
+    take_note(cluster, Note(kind=Kind.PLAN, directory=state, table=table), options)
     plan = join(state, "copy_plan.jsonl")
     write_plan(plan, items, options=options)
     run_copy(plan, join(state, "outcomes"))
     remove_state(state, options)
+    forget(cluster, state, options)
 
 
 def remove_state(state: str, options: Mapping[str, Any] | None = None) -> None:
@@ -440,4 +466,18 @@ def _remove_former(
         for one in objects
         if (copy := one.metadata.secondaries.get(cluster.name)) is not None and copy.former
     ]
-    return [uri for uri in former if remove_copy_directory(uri, _home(cluster, table), options)]
+    return [uri for uri in former if _remove_former_place(uri, cluster, table, options)]
+
+
+def _remove_former_place(
+    uri: str, cluster: Cluster, table: types.Table, options: Mapping[str, Any] | None
+) -> bool:
+    """Remove a directory that metadata has named, if it is one of copies, or noted as a former primary's."""
+    if is_below(uri, cluster.root):
+        note = note_of(cluster, uri, options)
+        if note is not None and note.kind is Kind.FORMER_PRIMARY and note.table == full_name(table):
+            return remove_noted(cluster, note, options)
+    removed = remove_copy_directory(uri, home_of(cluster, table), options)
+    if removed:
+        forget(cluster, uri, options)
+    return removed

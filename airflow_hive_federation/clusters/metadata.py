@@ -5,6 +5,7 @@ those fields, so they are parameters of the table, or of the partition, and ``sd
 primary's, as every client reads it::
 
     hive.cluster.primary                    C1
+    hive.cluster.primary.next               C2    while C2 is being made the primary
     hive.cluster.secondary.C2.location      s3://c2/warehouse/sales.db/orders/day=2026-01-01/copy-…
     hive.cluster.secondary.C2.source        1:…   what of the primary the copy was made from
     hive.cluster.secondary.C2.snapshot      sales.orders:9:…   of transactional tables: the valid write ids
@@ -26,6 +27,7 @@ from airflow_hive_federation.model.files import FileEntry, hidden_name
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 
 PRIMARY = "hive.cluster.primary"
+_NEXT = "hive.cluster.primary.next"
 _SECONDARY = "hive.cluster.secondary."
 _LOCATION, _SOURCE, _FORMER, _SNAPSHOT = ".location", ".source", ".former", ".snapshot"
 _PARTS = frozenset({_LOCATION, _SOURCE, _FORMER, _SNAPSHOT})
@@ -86,9 +88,11 @@ class ClusterMetadata:
 
     :param primary: name of the primary cluster; ``None`` if it is not assigned, and for partitions.
     :param secondaries: copies by name of their cluster.
+    :param next_primary: the cluster that is being made the primary; some partitions may be there already.
     """
 
     primary: str | None = None
+    next_primary: str | None = None
     secondaries: Mapping[str, Secondary] = field(default_factory=dict)
 
     def with_secondary(self, cluster: str, secondary: Secondary | None) -> ClusterMetadata:
@@ -112,6 +116,7 @@ def read_metadata(parameters: Mapping[str, str] | None, what: str) -> ClusterMet
             found.setdefault(name, {})[dot + part] = value
     return ClusterMetadata(
         primary=(parameters or {}).get(PRIMARY) or None,
+        next_primary=(parameters or {}).get(_NEXT) or None,
         secondaries={name: _secondary(name, parts, what) for name, parts in sorted(found.items())},
     )
 
@@ -121,6 +126,8 @@ def write_metadata(parameters: Mapping[str, str] | None, metadata: ClusterMetada
     made = without_metadata(parameters)
     if metadata.primary:
         made[PRIMARY] = metadata.primary
+    if metadata.next_primary:
+        made[_NEXT] = metadata.next_primary
     for name, one in metadata.secondaries.items():
         made[_SECONDARY + name + _LOCATION] = one.location
         made[_SECONDARY + name + _SOURCE] = str(one.source)
@@ -136,7 +143,7 @@ def without_metadata(parameters: Mapping[str, str] | None) -> dict[str, str]:
     return {
         key: value
         for key, value in (parameters or {}).items()
-        if key != PRIMARY and not key.startswith(_SECONDARY)
+        if key not in {PRIMARY, _NEXT} and not key.startswith(_SECONDARY)
     }
 
 
