@@ -70,7 +70,8 @@ class MetastoreFacts:
         self._partitions: dict[Name, list[types.Partition]] = {}
         self._partition_facts: dict[Name, Partitions] = {}
         self._stale: set[CopyKey] = set()
-        self._write_ids: dict[Name, ValidWriteIds] = {}
+        #: Write ids by table, with the description that they were asked for.
+        self._write_ids: dict[Name, tuple[types.Table, ValidWriteIds]] = {}
 
     def prefetch(self, names: Iterable[Name]) -> None:
         """Read tables, a hundred a call; those that do not exist are remembered as such.
@@ -241,10 +242,11 @@ class MetastoreFacts:
         table = self.described(*key)
         if table is None or not is_transactional(table):
             return copy.snapshot is None and copy.source.metadata == metadata_mark(described)
-        if key not in self._write_ids:
+        kept = self._write_ids.get(key)
+        if kept is None or kept[0] is not table:
             name = ".".join(key)
-            self._write_ids[key] = take_snapshots(self._client, [name])[name].write_ids
-        return is_current(described, copy, self._write_ids[key])
+            kept = self._write_ids[key] = table, take_snapshots(self._client, [name])[name].write_ids
+        return is_current(described, copy, kept[1])
 
 
 def _bytes(parameters: Mapping[str, str] | None) -> int | None:
