@@ -266,6 +266,30 @@ def test_a_write_of_one_who_takes_no_lock_is_reported(
     assert [path.name for path in left.iterdir()] == ["more"]
 
 
+def test_a_copy_that_is_dropped_meanwhile_does_not_become_the_primary(
+    client: MetastoreClient, registry: ClusterRegistry, root: Path
+) -> None:
+    name = make(client, root, "dropped")
+    copy_to_cluster(client, registry, name, "C2", copied)
+    before = raw_places(client, name)
+
+    class Raced(MetastoreClient):
+        """A client beside which somebody unsets the copy's parameters, who asks for no lock."""
+
+        def lock(self, components: Any, **kwargs: Any) -> types.LockResponse:
+            if not kwargs.get("txn_id"):
+                now = client.get_table(DATABASE, "dropped")
+                now.parameters = {
+                    key: value for key, value in (now.parameters or {}).items() if ".secondary." not in key
+                }
+                client.alter_table(DATABASE, "dropped", now)
+            return super().lock(components, **kwargs)
+
+    with Raced(client.settings) as raced, pytest.raises(PrimaryRefusedError, match="just been altered"):
+        change_primary(raced, registry, name, "C2")
+    assert raw_places(client, name) == before
+
+
 def test_copies_move_from_one_cluster_to_another(
     client: MetastoreClient, registry: ClusterRegistry, root: Path
 ) -> None:
