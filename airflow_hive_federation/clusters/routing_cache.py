@@ -21,7 +21,7 @@ from airflow_hive_federation.clusters.placement import (
 from airflow_hive_federation.clusters.routing import Policy, decide, failure
 from airflow_hive_federation.clusters.routing_decision import Decision
 from airflow_hive_federation.clusters.statements import UnreadableError
-from airflow_hive_federation.clusters.statements_tokens import tokens_of
+from airflow_hive_federation.clusters.statements_tokens import has_escape, tokens_of, word
 
 _QUOTED = frozenset({TokenType.STRING, TokenType.IDENTIFIER})
 
@@ -124,6 +124,12 @@ def template(text: str) -> Hashable:
         return text
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
         tokens.pop()
+    # Names of clusters are as they were configured.
+    if tokens and word(tokens[0]) == "USE":
+        return text
     return tuple(
-        (one.token_type, one.text if one.token_type in _QUOTED else one.text.lower()) for one in tokens
+        (one.token_type, one.text, has_escape(text, one))
+        if one.token_type in _QUOTED
+        else (one.token_type, one.text.lower(), False)
+        for one in tokens
     )
