@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -14,10 +13,10 @@ from airflow_hive_federation.clusters.statements import Analysis, Statement, Unr
 from airflow_hive_federation.clusters.statements_commands import COMMANDS
 from airflow_hive_federation.clusters.statements_inserts import QUERIES, query_or_insert
 from airflow_hive_federation.clusters.statements_queries import outline
+from airflow_hive_federation.clusters.statements_templates import Skeleton, is_parameter
 from airflow_hive_federation.clusters.statements_tokens import Cursor, has_escape, tokens_of, word
 
 _SHAPED = frozenset({"SELECT", "FROM", "WITH", "INSERT", "("})
-_PARAMETER = re.compile(r"[0-9][0-9:. -]*")
 _TABLELESS = frozenset(
     {
         "SET",
@@ -49,39 +48,62 @@ def analyse(text: str) -> Analysis:
     Trees in the answer are shared between calls: do not change them.
     """
     try:
-        tokens = list(tokens_of(text))
-        while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
-            tokens.pop()
-        statement = next((one for one in tokens if one.token_type is TokenType.SEMICOLON), None)
-        if statement is not None:
-            raise UnreadableError("there are several statements; give one at a time", statement.start)
-        if tokens and word(tokens[0]) in _SHAPED:
-            return _shaped(text, tokens)
-        return _outlined(Cursor(text, tokens))
+        skeleton = Skeleton(text)
+        found = _of_skeleton(skeleton)
+        if found is not None:
+            return _filled(found, skeleton.holes)
+        return _outlined(Cursor(text, _statement_tokens(text)))
     except UnreadableError as error:
         return error.at(text)
     except RecursionError:
         return UnreadableError("it is nested too deeply to be analysed").at(text)
 
 
+def _statement_tokens(text: str) -> list[Token]:
+    tokens = list(tokens_of(text))
+    while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+        tokens.pop()
+    another = next((one for one in tokens if one.token_type is TokenType.SEMICOLON), None)
+    if another is not None:
+        raise UnreadableError("there are several statements; give one at a time", another.start)
+    return tokens
+
+
+@lru_cache(maxsize=1024)
+def _of_skeleton(skeleton: Skeleton) -> Statement | None:
+    """The statement with its parameters left out; ``None`` if it must be read as it is."""
+    tokens = _statement_tokens(skeleton.text)
+    if not tokens or word(tokens[0]) not in _SHAPED or not skeleton.is_exact():
+        return None
+    found = _of_shape(_Shape(skeleton.text, tokens))
+    return found if isinstance(found, Statement) else None
+
+
+def _filled(found: Statement, parameters: tuple[str, ...]) -> Statement:
+    made = replace(found, parameters=parameters)
+    if not found.outputs:
+        return made
+    outputs = tuple(
+        replace(one, partition=tuple((key, value and made.text(value)) for key, value in one.partition))
+        for one in made.outputs
+    )
+    return replace(made, outputs=outputs)
+
+
 class _Shape:
-    """A statement without those of its strings that are days or numbers; equal to others of its template."""
+    """The tokens of a statement without its parameters; equal to others of its template."""
 
     def __init__(self, text: str, tokens: Sequence[Token]) -> None:
         self.text = text
         self.tokens = tokens
-        self.parameters: list[str] = []
         self._key = tuple(map(self._part, tokens))
         self._hash = hash(self._key)
 
     def _part(self, token: Token) -> tuple[TokenType, str | None, bool]:
-        if token.token_type is not TokenType.STRING:
-            return token.token_type, token.text, False
-        # Engines read an escape differently, so a string with one is never the same as one without.
-        escaped = has_escape(self.text, token)
-        if not escaped and _PARAMETER.fullmatch(token.text):
-            self.parameters.append(token.text)
+        if is_parameter(self.text, token):
             return token.token_type, None, False
+        # Engines read an escape differently, so a string with one is never the same as one without.
+        escaped = token.token_type is TokenType.STRING and has_escape(self.text, token)
         return token.token_type, token.text, escaped
 
     def __hash__(self) -> int:
@@ -98,20 +120,6 @@ class _Shape:
                 made[-1].text = placeholder(number)
                 number += 1
         return made
-
-
-def _shaped(text: str, tokens: Sequence[Token]) -> Analysis:
-    """Read a statement; parsing is done once for all that differ in days and numbers only."""
-    shape = _Shape(text, tokens)
-    found = _of_shape(shape)
-    if not isinstance(found, Statement):
-        return found
-    made = replace(found, parameters=tuple(shape.parameters))
-    outputs = tuple(
-        replace(one, partition=tuple((key, value and made.text(value)) for key, value in one.partition))
-        for one in made.outputs
-    )
-    return replace(made, outputs=outputs)
 
 
 @lru_cache(maxsize=1024)
