@@ -332,7 +332,7 @@ def _carry_out(
     write_plan(plan, items, options=options)
     run_copy(plan, join(state, "outcomes"))
     remove_state(state, options)
-    forget(cluster, state, options)
+    forget(cluster, Kind.PLAN, state, options)
 
 
 def remove_state(state: str, options: Mapping[str, Any] | None = None) -> None:
@@ -490,10 +490,10 @@ def _remove_former_place(
 ) -> bool:
     """Remove a directory that metadata has named, if it is one of copies, or noted as a former primary's."""
     if is_below(uri, cluster.root):
-        note = note_of(cluster, uri, options)
-        if note is not None and note.kind is Kind.FORMER_PRIMARY and note.table == full_name(table):
+        note = note_of(cluster, Kind.FORMER_PRIMARY, uri, options)
+        if note is not None and note.table == full_name(table):
             return remove_noted(cluster, note, options)
     removed = remove_copy_directory(uri, home_of(cluster, table), options)
     if removed:
-        forget(cluster, uri, options)
+        forget(cluster, Kind.COPY, uri, options)
     return removed

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -76,46 +76,56 @@ def take_note(cluster: Cluster, note: Note, options: Mapping[str, Any] | None = 
     :raises StorageError: it cannot be written.
     """
     text = json.dumps({**asdict(note), "taken_s": note.taken_s or time.time()})
-    write_atomically(_uri(cluster, note.directory), [text.encode()], options, private=True)
+    write_atomically(_uri(cluster, note.kind, note.directory), [text.encode()], options, private=True)
 
 
-def forget(cluster: Cluster, directory: str, options: Mapping[str, Any] | None = None) -> None:
+def forget(cluster: Cluster, kind: Kind, directory: str, options: Mapping[str, Any] | None = None) -> None:
     """Remove the note of a directory that is gone, if there is one.
 
     :raises StorageError: it cannot be removed.
     """
-    remove_file(_uri(cluster, directory), options)
+    remove_file(_uri(cluster, kind, directory), options)
 
 
-def note_of(cluster: Cluster, directory: str, options: Mapping[str, Any] | None = None) -> Note | None:
-    """The note of a directory.
+def note_of(
+    cluster: Cluster, kind: Kind, directory: str, options: Mapping[str, Any] | None = None
+) -> Note | None:
+    """The note of a directory; ``None`` if there is none.
 
     :raises StorageError: it cannot be read.
     """
-    name = _name(directory)
-    return next((one for one in notes_of(cluster, options, [name])), None)
+    name = _name(kind, directory)
+    return next(_read(cluster, (one for one in _names(cluster, options) if one == name), options), None)
 
 
 def notes_of(
-    cluster: Cluster, options: Mapping[str, Any] | None = None, names: Sequence[str] | None = None
+    cluster: Cluster, options: Mapping[str, Any] | None = None, *, kind: Kind | None = None
 ) -> Iterator[Note]:
     """The notes of a cluster.
 
-    :param names: of files; all of them if ``None``.
+    :param kind: those of one kind; all of them if ``None``.
     :raises StorageError: one cannot be read, or is no note.
     """
-    home = join(state_of(cluster), _NOTES)
-    there = list_directory(home, options=options)
-    for name in sorted(there if names is None else set(names) & set(there)):
-        if not name.endswith(".json"):
-            continue
-        uri = join(home, name)
+    names = _names(cluster, options)
+    yield from _read(
+        cluster, (one for one in names if kind is None or one.startswith(_prefix(kind))), options
+    )
+
+
+def _names(cluster: Cluster, options: Mapping[str, Any] | None) -> list[str]:
+    there = list_directory(join(state_of(cluster), _NOTES), options=options)
+    return sorted(name for name in there if name.endswith(".json"))
+
+
+def _read(cluster: Cluster, names: Iterable[str], options: Mapping[str, Any] | None) -> Iterator[Note]:
+    for name in names:
+        uri = join(state_of(cluster), _NOTES, name)
         with reading(uri, options) as file:
             text = file.read()
         try:
             found = bounded_json.loads(text)
             note = Note(**{**found, "kind": Kind(found["kind"])})
-            ours = _name(note.directory) == name and _is_of(note, cluster)
+            ours = _name(note.kind, note.directory) == name and _is_of(note, cluster)
         except (ValueError, KeyError, TypeError) as error:
             raise StorageError(f"{uri} is no note of a directory.", path=uri) from error
         if not ours:
@@ -142,7 +152,7 @@ def remove_noted(cluster: Cluster, note: Note, options: Mapping[str, Any] | None
     elif there:
         with storage_errors(note.directory):
             filesystem.rm(path, recursive=True)
-    forget(cluster, note.directory, options)
+    forget(cluster, note.kind, note.directory, options)
     return there
 
 
@@ -171,9 +181,14 @@ def _is_of(note: Note, cluster: Cluster) -> bool:
     return len(inner) == 2 and inner[0] == STATE and inner[1] != _NOTES
 
 
-def _uri(cluster: Cluster, directory: str) -> str:
-    return join(state_of(cluster), _NOTES, _name(directory))
+def _uri(cluster: Cluster, kind: Kind, directory: str) -> str:
+    return join(state_of(cluster), _NOTES, _name(kind, directory))
 
 
-def _name(directory: str) -> str:
-    return f"{hashlib.sha256(canonical(directory).encode('utf-8', 'surrogateescape')).hexdigest()[:32]}.json"
+def _name(kind: Kind, directory: str) -> str:
+    digest = hashlib.sha256(canonical(directory).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    return f"{_prefix(kind)}{digest}.json"
+
+
+def _prefix(kind: Kind) -> str:
+    return f"{kind.value.replace(' ', '-')}-"

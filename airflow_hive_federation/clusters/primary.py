@@ -35,7 +35,7 @@ from airflow_hive_federation.clusters.metadata import (
     source_mark,
     write_metadata,
 )
-from airflow_hive_federation.clusters.notes import Kind, Note, notes_of, remove_noted, take_note
+from airflow_hive_federation.clusters.notes import Kind, Note, forget, notes_of, remove_noted, take_note
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
 from airflow_hive_federation.clusters.sweeping import named_directories
 from airflow_hive_federation.errors import PrimaryRefusedError
@@ -228,9 +228,14 @@ class _Change:
                 _refuse(full_name(table), self.place, why, remedy, one.partition)
 
     def _note(self, table: types.Table, pending: Sequence[CopyObject], registry: ClusterRegistry) -> None:
-        """Note in the former cluster that these files are to go when no metadata names their directory."""
+        """Note in the former cluster that these files are to go when no metadata names their directory.
+
+        The directory of a copy is a primary's from now on, of which only noted files are ever removed.
+        """
         home = registry.cluster(self.former)
         for one in pending:
+            copy = one.metadata.secondaries[self.place.name]
+            forget(self.place, Kind.COPY, copy.location, self.options)
             if is_below(one.location, home.root):
                 files = {file.path: (file.size_bytes, file.modified_ns) for file in one.files}
                 directory = canonical(one.location)
@@ -336,9 +341,8 @@ def _remove_former(
         note.directory
         for cluster in registry
         if cluster.name != place.name
-        for note in notes_of(cluster, options)
-        if note.kind is Kind.FORMER_PRIMARY
-        and note.table == name
+        for note in notes_of(cluster, options, kind=Kind.FORMER_PRIMARY)
+        if note.table == name
         and canonical(note.directory) not in named
         and remove_noted(cluster, note, options)
     ]

@@ -84,7 +84,7 @@ class RoutedStatement:
             yield uri
         finally:
             remove_statement(directory, options)
-            forget(cluster, directory, options)
+            forget(cluster, Kind.STATEMENT, directory, options)
 
 
 def remove_statement(directory: str, options: Mapping[str, Any] | None = None) -> None:
