@@ -61,6 +61,12 @@ def test_news_of_a_partition(directories: list[str], news: bool) -> None:
     assert shows_news(ids(COPY), now, state) is news
 
 
+def test_a_compacted_base_may_hold_all_below_its_write_id() -> None:
+    now = ids("d.t:7:9223372036854775807::3,4,7")
+    state = acid_state([FileEntry(path="base_0000007_v0000009/bucket_00000", size_bytes=1)], now)
+    assert shows_news(ids(COPY), now, state)
+
+
 def test_aborted_ids_are_not_forgotten_with_the_metastore() -> None:
     made = brought_up(ids(COPY), ids("d.t:9:8:8:7"))
     assert (made.high_watermark, made.open_ids, made.aborted_ids) == (9, (8,), (4, 7))
