@@ -56,7 +56,7 @@ with DAG(
             24, type="number", minimum=0, title="Hours after which all is compared, whatever the events say"
         ),
     },
-):
+) as dag:
     KeepCopiesOperator.partial(
         task_id="keep",
         metastore_conn_id="{{ params.metastore_conn_id }}",
