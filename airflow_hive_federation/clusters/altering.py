@@ -42,35 +42,13 @@ def alter_table_metadata(client: MetastoreClient, table: types.Table, change: Ch
     :raises ClusterMetadataError: the metadata that it has is damaged.
     :raises MetastoreError: the metastore refuses, or others keep altering the table.
     """
-
-    def written(before: Mapping[str, str]) -> dict[str, str] | None:
-        present = read_metadata(before, full_name(table))
-        wanted = change(present)
-        return None if wanted == present else write_metadata(before, wanted)
-
-    return alter_table_parameters(client, table, written)
-
-
-def alter_table_parameters(
-    client: MetastoreClient,
-    table: types.Table,
-    change: Callable[[Mapping[str, str]], dict[str, str] | None],
-) -> types.Table:
-    """Change the parameters of a table, unless ``change`` returns ``None``.
-
-    The table is altered only if nobody has altered it since it was read; else it is read anew.
-
-    :param table: the table as it was read.
-    :return: the table as it is now.
-    :raises MetastoreError: the metastore refuses, or others keep altering the table.
-    """
     database, name = table.dbName or "", table.tableName or ""
     for tries_left in reversed(range(_TRIES)):
         before = dict(table.parameters or {})
-        wanted = change(before)
-        if wanted is None:
+        present = read_metadata(before, full_name(table))
+        if (wanted := change(present)) == present:
             return table
-        table.parameters = wanted
+        table.parameters = write_metadata(before, wanted)
         changed = before.get(_CHANGED)
         try:
             client.alter_table(
