@@ -7,10 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from airflow_hive_federation.acid.moments import take_snapshots
+from airflow_hive_federation.clusters.acid_snapshots import is_current, is_transactional
 from airflow_hive_federation.clusters.altering import full_name, object_name
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
-    SourceMark,
+    Secondary,
     content_mark,
     metadata_mark,
     read_metadata,
@@ -27,6 +29,7 @@ from airflow_hive_federation.clusters.placement import (
 from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.storage.listing import list_many
 
 _VIEWS = frozenset({"VIRTUAL_VIEW", "MATERIALIZED_VIEW"})
@@ -67,6 +70,7 @@ class MetastoreFacts:
         self._partitions: dict[Name, list[types.Partition]] = {}
         self._partition_facts: dict[Name, Partitions] = {}
         self._stale: set[CopyKey] = set()
+        self._write_ids: dict[Name, ValidWriteIds] = {}
 
     def prefetch(self, names: Iterable[Name]) -> None:
         """Read tables, a hundred a call; those that do not exist are remembered as such.
@@ -141,28 +145,32 @@ class MetastoreFacts:
                 for one in self._read_partitions(key)
                 if wanted is None or tuple(one.values or ()) in wanted
             ]
-        marks: dict[str, tuple[Any, SourceMark, str]] = {}
+        marks: dict[str, tuple[Any, Secondary]] = {}
         for one in objects:
             partition = one if isinstance(one, types.Partition) else None
             what = object_name(table, partition)
             copy = read_metadata(one.parameters, what).secondaries.get(cluster)
             if copy is not None and one.sd is not None:
-                marks[what] = one, copy.source, copy.location
+                marks[what] = one, copy
         return self._compare(key, cluster, marks, options)
 
     def _compare(
         self,
         key: Name,
         cluster: str,
-        marks: Mapping[str, tuple[Any, SourceMark, str]],
+        marks: Mapping[str, tuple[Any, Secondary]],
         options: Mapping[str, Any] | None,
     ) -> list[str]:
-        places = [place for one, _, copy in marks.values() for place in (one.sd.location, copy)]
+        # Compactions change the files of a transactional primary, too: its write ids tell what was written.
+        by_files = [one.sd.location for one, copy in marks.values() if copy.snapshot is None]
+        places = [*by_files, *(copy.location for _, copy in marks.values())]
         listings = list_many(places, options=options, missing_ok=True)
-        stale = []
-        for what, (one, mark, copy) in marks.items():
-            now = source_mark(one, listings[one.sd.location])
-            if now.listing != mark.listing or content_mark(listings[copy]) != mark.content:
+        stale: list[str] = []
+        for what, (one, copy) in marks.items():
+            changed = copy.snapshot is None and (
+                source_mark(one, listings[one.sd.location]).listing != copy.source.listing
+            )
+            if changed or content_mark(listings[copy.location]) != copy.source.content:
                 stale.append(what)
                 values = tuple(one.values or ()) if isinstance(one, types.Partition) else ()
                 self._stale.add((*key, values, cluster))
@@ -192,7 +200,8 @@ class MetastoreFacts:
             view_text=(table.viewExpandedText or table.viewOriginalText or "") if is_view else None,
             bytes=_bytes(table.parameters),
             # Partitions change without their table: what is decided about them cannot be kept.
-            version="" if partitioned else _version(table, sorted(self._stale)),
+            # So do the write ids of transactional tables.
+            version="" if partitioned or is_transactional(table) else _version(table, sorted(self._stale)),
         )
 
     def _partition_fact(self, table: types.Table, one: types.Partition) -> PartitionFacts:
@@ -214,7 +223,6 @@ class MetastoreFacts:
         primary: str | None,
     ) -> Placement:
         location = (described.sd.location if described.sd else None) or ""
-        mark = metadata_mark(described)
         home = primary or self._registry.default_cluster().name
         return Placement(
             Copy(home, location),
@@ -222,12 +230,21 @@ class MetastoreFacts:
                 Copy(
                     name,
                     one.location,
-                    fresh=one.source.metadata == mark and (*key, values, name) not in self._stale,
+                    fresh=(*key, values, name) not in self._stale and self._is_fresh(key, described, one),
                 )
                 for name, one in metadata.secondaries.items()
                 if name in self._registry.clusters and name != home
             ),
         )
+
+    def _is_fresh(self, key: Name, described: types.Table | types.Partition, copy: Secondary) -> bool:
+        table = self.described(*key)
+        if table is None or not is_transactional(table):
+            return copy.snapshot is None and copy.source.metadata == metadata_mark(described)
+        if key not in self._write_ids:
+            name = ".".join(key)
+            self._write_ids[key] = take_snapshots(self._client, [name])[name].write_ids
+        return is_current(described, copy, self._write_ids[key])
 
 
 def _bytes(parameters: Mapping[str, str] | None) -> int | None:

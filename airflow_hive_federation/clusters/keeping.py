@@ -16,7 +16,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from airflow_hive_federation.catalog.hive import identity_of, keeps_events
-from airflow_hive_federation.clusters.altering import alter_table_parameters
+from airflow_hive_federation.clusters.altering import alter_table, full_name
 from airflow_hive_federation.clusters.copies import CopyReport, RunCopy, copy_to_cluster
 from airflow_hive_federation.clusters.copies_objects import split_name
 from airflow_hive_federation.clusters.keep_rules import KeepRule
@@ -162,6 +162,7 @@ def _changes(client: MetastoreClient, table: types.Table, after: int, last: int)
         _keys(table),
         after=after,
         up_to=last,
+        transactional=(table.parameters or {}).get("transactional", "").lower() == "true",
     )
 
 
@@ -189,9 +190,12 @@ def _move(
     # The event after the position is that of the position itself, which would be noted for ever.
     if before is not None and before.event + 1 >= after.event and before.compared == after.compared:
         return
-    key = POSITION + cluster
-    again = client.get_table(table.dbName or "", table.tableName or "")
-    alter_table_parameters(client, again, lambda present: {**present, key: str(after)})
+
+    def noted(now: types.Table) -> types.Table:
+        now.parameters = {**(now.parameters or {}), POSITION + cluster: str(after)}
+        return now
+
+    alter_table(client, full_name(table), noted)
 
 
 def _position(table: types.Table, cluster: str) -> _Position | None:

@@ -31,7 +31,14 @@ class Changes:
 
 
 def changes_of(
-    raw_events: Iterable[Any], database: str, table: str, keys: Sequence[str], *, after: int, up_to: int
+    raw_events: Iterable[Any],
+    database: str,
+    table: str,
+    keys: Sequence[str],
+    *,
+    after: int,
+    up_to: int,
+    transactional: bool = False,
 ) -> Changes:
     """Fold the events of a metastore into what changed of one table.
 
@@ -39,14 +46,18 @@ def changes_of(
     :param keys: the partition keys of the table.
     :param after: the event that had been seen; ids have no gaps, so a missing one was cleaned away.
     :param up_to: the last event there is.
+    :param transactional: the table's rows change when transactions are committed.
     """
     changes = Changes(last=after)
     for raw in raw_events:
         if int(raw.eventId) != changes.last + 1:
             break
         changes.last += 1
+        event = events.read_event(raw)
         try:
-            changes.names |= _names(events.read_event(raw), raw, (database, table), keys)
+            if transactional:
+                _refuse_transaction(event)
+            changes.names |= _names(event, raw, (database, table), keys)
         except _CannotTell as error:
             changes.anew = changes.anew or f"event {raw.eventId} ({raw.eventType}) {error}"
     if changes.last != up_to:
@@ -56,6 +67,13 @@ def changes_of(
 
 class _CannotTell(Exception):  # noqa: N818 - internal signal
     pass
+
+
+def _refuse_transaction(event: events.Event) -> None:
+    # The event of a commit names no table, and the write ids may have been allocated before the last run.
+    committed = isinstance(event, events.TxnEnded) and event.committed
+    if committed or (isinstance(event, events.UnreadableEvent) and event.ends_transaction):
+        raise _CannotTell("ends a transaction, and names no table")
 
 
 def _names(event: events.Event, raw: Any, name: tuple[str, str], keys: Sequence[str]) -> set[str]:

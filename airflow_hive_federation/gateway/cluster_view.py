@@ -248,10 +248,15 @@ def location_of(one: Described) -> str:
 def copy_by_metadata(one: Described, cluster: str) -> Secondary | None:
     """The copy of a table or partition in a cluster, unless the metastore knows of a write since it was made.
 
+    Copies of transactional tables are not shown: they are read with the write ids that they were made with,
+    and engines take those of now.
+
     :raises ClusterMetadataError: its cluster metadata is damaged.
     """
     copy = read_metadata(one.parameters, f"{one.dbName}.{one.tableName}").secondaries.get(cluster)
-    if copy is None or one.sd is None or copy.source.metadata != metadata_mark(one):
+    if copy is None or copy.snapshot is not None or one.sd is None:
+        return None
+    if copy.source.metadata != metadata_mark(one):
         return None
     return copy
 

@@ -126,6 +126,9 @@ class CopyToClusterOperator(_ClusterOperator):
     :param cluster: the cluster to copy to. (templated)
     :param partitions: names, ``day=2026-01-01``; all if neither they nor ``where`` are given. (templated)
     :param where: a condition on partition keys, ``day >= '2026-01-01'``. (templated)
+    :param move_from: copy only what has copies in this cluster, and drop these afterwards: the copies move.
+        Returns the report of the move: ``moved`` objects, ``files``, ``size_bytes`` and ``removed``
+        directories. (templated)
     :param drop: drop the copies there instead.
     :param spark_conn_id: connection of the Spark that copies; by default that of the cluster. (templated)
     """
@@ -136,6 +139,7 @@ class CopyToClusterOperator(_ClusterOperator):
         "cluster",
         "partitions",
         "where",
+        "move_from",
         "spark_conn_id",
     )
     operator_extra_links = (CopyLink(),)
@@ -147,11 +151,13 @@ class CopyToClusterOperator(_ClusterOperator):
         cluster: str,
         partitions: Sequence[str] | None = None,
         where: str | None = None,
+        move_from: str | None = None,
         drop: bool = False,
         spark_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.move_from = move_from
         self.table = table
         self.cluster = cluster
         self.partitions = partitions
@@ -162,6 +168,7 @@ class CopyToClusterOperator(_ClusterOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_hive_federation.clusters.copies import copy_to_cluster, drop_copies
+        from airflow_hive_federation.clusters.moving import move_copies
 
         with self._open() as (client, registry, options):
             chosen: dict[str, Any] = {
@@ -176,6 +183,11 @@ class CopyToClusterOperator(_ClusterOperator):
                 self.spark_conn_id or cluster.spark_conn_id, storage_options=options
             )
             run_copy = self._spark.copy_runner()
+            if self.move_from is not None:
+                places = self.move_from, self.cluster
+                return move_copies(
+                    client, registry, self.table, *places, run_copy=run_copy, **chosen
+                ).to_json()
             report = copy_to_cluster(client, registry, self.table, self.cluster, run_copy, **chosen)
             note = copy_note(report.table, cluster, report.copied, report.current)
             self.log.info(
@@ -253,6 +265,34 @@ class KeepCopiesOperator(_ClusterOperator):
         """Kill the copy job."""
         if self._spark is not None:
             self._spark.on_kill()
+
+
+class ChangePrimaryOperator(_ClusterOperator):
+    """Makes a cluster with fresh copies of a table, and of all its partitions, its primary.
+
+    Returns the report: ``cluster``, ``former``, ``moved`` objects and ``removed`` directories. A task that
+    was interrupted is ended by the next try.
+
+    :param table: ``database.table``. (templated)
+    :param cluster: the secondary cluster that becomes the primary. (templated)
+    :param keep_former: the former primary becomes a secondary; otherwise its files are removed.
+    """
+
+    template_fields: Sequence[str] = (*_ClusterOperator.template_fields, "table", "cluster")
+
+    def __init__(self, *, table: str, cluster: str, keep_former: bool = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.cluster = cluster
+        self.keep_former = keep_former
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        from airflow_hive_federation.clusters.primary import change_primary
+
+        with self._open() as (client, registry, options):
+            return change_primary(
+                client, registry, self.table, self.cluster, keep_former=self.keep_former, options=options
+            ).to_json()
 
 
 class RoutedSqlOperator(_ClusterOperator):
@@ -366,6 +406,8 @@ class RoutedSqlOperator(_ClusterOperator):
         registry: ClusterRegistry,
         options: dict[str, Any],
     ) -> dict[str, Any]:
+        from airflow_hive_federation.clusters.acid_inputs import acid_inputs
+
         cluster = registry.cluster(routed.cluster)
         with ExitStack() as stack:
             uri = cluster.metastore
@@ -376,7 +418,8 @@ class RoutedSqlOperator(_ClusterOperator):
                     client.settings, registry, cluster, check_files=self.check_files, options=options
                 )
                 uri = stack.enter_context(view)
-            script = stack.enter_context(routed.written(cluster, options))
+            acid = stack.enter_context(acid_inputs(client, routed.reads, cluster.name, options=options))
+            script = stack.enter_context(routed.written(cluster, options, acid))
             self._spark = SparkPipelineHook(cluster.spark_conn_id, storage_options=options)
             if self._killed:
                 self._spark.on_kill()

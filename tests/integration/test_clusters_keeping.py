@@ -13,7 +13,7 @@ import pytest
 
 from airflow_hive_federation.cli.demo_airflow import DemoAirflow
 from airflow_hive_federation.cli.main import main
-from airflow_hive_federation.clusters.altering import alter_table_parameters, partitions_by_name
+from airflow_hive_federation.clusters.altering import alter_table, partitions_by_name
 from airflow_hive_federation.clusters.keep_rules import read_rule
 from airflow_hive_federation.clusters.keeping import POSITION, KeepReport, keep_current
 from airflow_hive_federation.clusters.metadata import read_metadata
@@ -22,6 +22,7 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.plan_files import read_plan
 
@@ -98,16 +99,13 @@ def test_copies_follow_the_events(
     assert (report.because, report.looked_at, report.copied) == ("", 1, [f"day={DAYS[0]}"])
     assert copies(client) == {f"day={day}" for day in DAYS[:3]}
     # Whoever sets the position to what is not known has everything compared.
-    table = client.get_table(DATABASE, "orders")
-    for position in ('{"event": 1}', "7", None):
-        alter_table_parameters(
-            client,
-            table,
-            lambda now, to=position: {
-                **{key: value for key, value in now.items() if key != f"{POSITION}C2"},
-                **({} if to is None else {f"{POSITION}C2": to}),
-            },
-        )
+    for position in ('{"event": 1}', "7"):
+
+        def damaged(now: types.Table, to: str = position) -> types.Table:
+            now.parameters = {**(now.parameters or {}), f"{POSITION}C2": to}
+            return now
+
+        alter_table(client, f"{DATABASE}.orders", damaged)
         assert keep(three).looked_at == 3
     assert keep(three.replace("3", "2")).because == "the position is of another rule"
     with pytest.raises(ConfigurationError, match="no partition keys"):

@@ -130,6 +130,14 @@ def test_an_event_that_does_not_name_partitions_means_all(doubtful: Any) -> None
     assert folded(doubtful)[1] != ""
 
 
+def test_a_commit_means_all_of_a_transactional_table() -> None:
+    ends = [event(1, "COMMIT_TXN", {"txnid": 1}, table="", database="")]
+    aborted = [event(1, "ABORT_TXN", {"txnid": 1}, table="", database="")]
+    for found, transactional, anew in ((ends, True, True), (ends, False, False), (aborted, True, False)):
+        changes = changes_of(found, "a", "b", KEYS, after=0, up_to=1, transactional=transactional)
+        assert bool(changes.anew) is anew
+
+
 def test_events_that_were_cleaned_away_mean_all() -> None:
     assert folded(event(3, "DROP_FUNCTION"), after=1, up_to=3)[1] == "the metastore has no event 2 any more"
     assert folded(event(2, "OPEN_TXN", {"txnIds": [1]}), after=1, up_to=3)[1] != ""
