@@ -348,6 +348,22 @@ def test_strings_are_part_of_the_template(catalog: Catalog) -> None:
     assert router.decide(sql.format(1), catalog).cluster is None
 
 
+@pytest.mark.parametrize("first", [r"2026-03-05", r"2026\-03-05"])
+def test_a_string_with_an_escape_is_never_the_same_as_one_without(catalog: Catalog, first: str) -> None:
+    router = Router(CLUSTERS)
+    # The kind of comma is that of no other test: templates are shared by the whole process.
+    sql = f"SELECT b.k ,logs.k ,'{len(first)}' FROM b JOIN logs ON b.k = logs.k WHERE ds = '{{}}'"
+    both = {"2026-03-05": "C2", r"2026\-03-05": None}
+    for day in (first, *both):
+        assert router.decide(sql.format(day), catalog).cluster == both[day]
+
+
+def test_the_name_of_a_cluster_is_part_of_the_template(catalog: Catalog) -> None:
+    router = Router(CLUSTERS)
+    assert router.decide("USE CLUSTER C2", catalog).cluster == "C2"
+    assert router.decide("USE CLUSTER c2", catalog).rule is Rule.UNKNOWN_CLUSTER
+
+
 def test_the_number_of_kept_decisions_is_bounded(catalog: Catalog) -> None:
     router = Router(CLUSTERS, size=2)
     for number in (1, 2, 3, 1):
