@@ -68,8 +68,8 @@ class ReplicationPolicy:
     :param external_authority: the store of an external table is a directory below ``external_base``:
         ``s3a://a/x`` becomes ``<external_base>/a/x``, and a local file's store is ``file``. Required where
         external tables of one policy lie in several stores.
-    :param functions_root: URI of the directory that receives the jars of permanent functions
-        (``hive.repl.replica.functions.root.dir``); ``<dump_root>/functions`` by default.
+    :param functions_root: URI of the directory that receives the jars of permanent functions, in a directory
+        per policy (``hive.repl.replica.functions.root.dir``); ``<dump_root>/functions`` by default.
     :param open_txn_timeout_s: seconds the bootstrap waits for transactions open at its start before it aborts
         them (``hive.repl.bootstrap.dump.open.txn.timeout``; Hive's default is one hour); text as Hive writes
         it (``30s``, ``1h``) is understood.
@@ -154,7 +154,12 @@ class ReplicationPolicy:
 
     @property
     def functions_directory(self) -> str:
-        """URI of the directory that receives the jars of functions."""
+        """URI of the directory that receives the jars of this policy's functions, and of no other's."""
+        return f"{self.root_of_functions}/{self.name}"
+
+    @property
+    def root_of_functions(self) -> str:
+        """URI of the directory that receives the jars of functions of several policies."""
         return (self.functions_root or f"{self.dump_root}/functions").rstrip("/")
 
     @property
@@ -231,6 +236,10 @@ class ReplicationPolicy:
         del values["storage_options"]
         values["allowed_source_roots"] = list(self.allowed_source_roots)
         return values
+
+    def as_dumped(self) -> dict[str, Any]:
+        """Return the policy for the manifest of a dump: its fields, and where functions go by them."""
+        return {**self.to_json(), "functions_directory": self.functions_directory}
 
     @classmethod
     def from_options(cls, *, options: Mapping[str, str], **fields: Any) -> ReplicationPolicy:
