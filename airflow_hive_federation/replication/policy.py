@@ -224,7 +224,7 @@ class ReplicationPolicy:
             source_database=self.target_database,
             target_database=self.source_database,
             external_base=self.external_prefix or (self.external_base and external_root),
-            external_prefix=None if _is_root(self.external_base) else self.external_base,
+            external_prefix=None if is_store_root(self.external_base) else self.external_base,
             table_names={target: source for source, target in self.table_names.items()},
             # What the policy leaves out stays where it is: among it views that cannot be rewritten.
             into_existing=bool(self.include_tables or self.exclude_tables or self.table_names),
@@ -273,7 +273,7 @@ def _source_roots(policy: str, given: Sequence[str]) -> tuple[str, ...]:
     return checked_roots(roots, f"allowed_source_roots of policy {policy!r}")
 
 
-def _is_root(uri: str | None) -> bool:
+def is_store_root(uri: str | None) -> bool:
     """Whether a URI is the root of its store: there, a prefix leaves nothing out."""
     return uri is not None and bool(_STORE_ROOT.fullmatch(uri))
 

@@ -95,7 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plan",
         required=True,
-        help="URI of the copy plan: a .jsonl file, with #sha256=<digest> only as it was written; or a directory",
+        help="URI of the copy plan: a .jsonl file (#sha256=<digest> binds it), or a directory",
     )
     parser.add_argument("--outcomes", required=True, help="URI of the directory for outcomes")
     parser.add_argument("--bandwidth", type=int, help="cap of the whole job in bytes per second")
