@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from airflow_hive_federation.ingest.json_records import StrictJsonWriter
@@ -121,6 +122,8 @@ def differs_apart(types: Sequence[str], records: Sequence[bytes]) -> bool:
 def main(first: int, count: int, per_seed: int, apart: int) -> None:
     """What the child process of the test runs."""
     asks = differs_apart if apart else differs
+    if apart:
+        pa.array([1])  # it imports pandas, once for all processes
     found = [
         f"seed {seed}, {types}: {records}"
         for seed in range(first, first + count)
