@@ -29,6 +29,13 @@ from airflow_hive_federation.metastore.translation import translate
 from airflow_hive_federation.metastore.transport import ForeignProtocol, NotSent
 
 _LAST_NUMBER = (1 << 31) - 1
+#: What Python's TLS and gRPC's call a certificate that is not trusted.
+_NO_TRUST = "CERTIFICATE_VERIFY_FAILED"
+_DISTRUSTED = "Give the authorities of the server's certificate (ca_file), and a name that it is for."
+_UNREACHED = (
+    "Start the metastore, or correct the upstream's URIs and authentication; a server that speaks TLS wants "
+    "thrift+tls://, and one that speaks gRPC grpc://."
+)
 
 #: User and groups in whose name a connection asks.
 Identity = tuple[str, tuple[str, ...]]
@@ -250,7 +257,7 @@ class Upstream:
                 causes.append(f"{endpoint}: {error}")
         raise errors.MetastoreUnreachableError(
             f"Upstream {self.name} does not answer: {'; '.join(causes)}",
-            remedy="Start the metastore, or correct the upstream's URIs and authentication.",
+            remedy=_DISTRUSTED if any(_NO_TRUST in one for one in causes) else _UNREACHED,
             upstream=self.name,
         )
 
