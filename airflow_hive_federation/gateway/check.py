@@ -79,7 +79,10 @@ def _calls(config: GatewayConfig, gateway: Gateway, caller: Caller) -> Iterator[
         detail = f"stands for {database}"
         yield _ask(gateway, caller, f"alias {alias}", "get_database", detail, must_exist=True, name=alias)
     # No such table: the answer says whether an old client's way to ask is there.
-    where = {"dbname": _visible_database(config, caller), "tbl_name": "hive_federation_gateway_check"}
+    where: dict[str, Any] = {
+        "dbname": _visible_database(config, caller),
+        "tbl_name": "hive_federation_gateway_check",
+    }
     yield _ask(gateway, caller, "clients of Hive 2 and 3", "get_table", "get_table is answered", **where)
 
 

@@ -97,8 +97,9 @@ def test_a_certificate_that_is_not_trusted(
     )
 
 
-def test_files_of_tls_that_are_missing_are_named(check: Check) -> None:
-    code, lines = check(upstream("thrift+tls://127.0.0.1:1", 'ca_file = "/no/such/file"'))
+def test_files_of_tls_that_are_missing_are_named(peer: Peers, check: Check) -> None:
+    uri = peer(Thrift(metastore), scheme="thrift+tls").uri
+    code, lines = check(upstream(uri, 'ca_file = "/no/such/file"'))
     assert code == 1
     assert "TLS files /no/such/file cannot be used: " in lines[1]
 
