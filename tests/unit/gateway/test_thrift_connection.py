@@ -112,6 +112,34 @@ def test_a_client_that_takes_an_answer_slowly_is_held_to_the_deadline_of_its_cal
     assert run.upstream.open_connections == 0
 
 
+def test_a_framed_answer_is_one_frame_however_long(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    long = [f"database_{number:0100}" for number in range(5_000)]
+    one = raw(gateway(peer(Thrift(lambda *_: long)).uri))
+    one.sock.sendall(framed(call_bytes("get_all_databases")))
+    size = int.from_bytes(one.reader.take(4), "big")
+    head, data = one.message()
+    assert len(data) == size > 500_000
+    assert outcome(head, data) == {"success": long}
+
+
+def test_a_call_that_began_behind_another_may_not_drip_in(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    run = gateway(peer(Thrift(databases)).uri, front={"request_timeout_s": 0.3, "idle_timeout_s": 600})
+    one = raw(run)
+    call = call_bytes("get_all_databases")
+    one.sock.sendall(call + call[:7])
+    assert outcome(*one.message()) == {"success": NAMES}
+    one.sock.settimeout(60)
+    assert one.sock.recv(1) == b""
+
+
+def test_set_ugi_without_a_name_is_nobody(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    served = Thrift(databases)
+    one = raw(gateway(peer(served).uri, impersonate=True, settings={"user": "gate"}))
+    assert one.ask("set_ugi", group_names=["g"]) == {"success": ["g", ""]}
+    assert one.ask("get_all_databases") == {"success": NAMES}
+    assert served.users == ["gate"]
+
+
 def test_a_certificate_counts_only_where_clients_need_one(
     peer: Peers, gateway: Gateways, client: Clients, tmp_path: Path
 ) -> None:
