@@ -28,7 +28,7 @@ from airflow_hive_federation.gateway.services.unary import Paths
 from airflow_hive_federation.metastore.calls.base import batches
 from airflow_hive_federation.metastore.calls.objects import TABLES_A_CALL
 from airflow_hive_federation.metastore.calls.partition_pages import Page, pages
-from airflow_hive_federation.metastore.grpc_streams import length_delimited
+from airflow_hive_federation.metastore.grpc_wire import length_delimited
 from airflow_hive_federation.metastore.struct import Fault
 
 #: Partitions of the first question, so that the first piece comes soon, and of the others.
