@@ -24,6 +24,7 @@ _VERSION_MASK, _VERSION_1 = 0xFFFF0000, 0x80010000
 _KIND_MASK = 0xFF
 _FIXED = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
 _LENGTHS = tuple(_FIXED.get(ttype, 0) for ttype in range(256))
+_TWO_I32 = packing.Struct("!ii")
 _I16, _I32 = packing.Struct("!h"), packing.Struct("!i")
 _i32 = _I32.unpack_from
 
@@ -68,6 +69,14 @@ def read_head(message: bytes | bytearray) -> Head:
 
     :raises MalformedMessage: if the bytes do not begin a Thrift message of the strict binary protocol.
     """
+    try:
+        version, length = _TWO_I32.unpack_from(message)
+        if version & _VERSION_MASK == _VERSION_1 and 0 <= length <= LONGEST_NAME:
+            name = message[8 : 8 + length].decode(errors="replace")
+            return Head(name, version & _KIND_MASK, _i32(message, 8 + length)[0], 12 + length)
+    except packing.error:
+        pass
+    # Says what is wrong with it.
     return Walk(_no_more).over(message).head()
 
 

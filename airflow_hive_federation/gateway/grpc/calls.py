@@ -157,7 +157,9 @@ class Calls:
                 if (cancellation := conversation.begin()) is None:
                     # The message that came last of all is not looked at, which its status says.
                     return
-                yield self._answered(data, evidence, cancellation, work).to_bytes()
+                answer = self._answered(data, evidence, cancellation, work).to_bytes()
+                conversation.answer()
+                yield answer
                 if not conversation.rest():
                     return
 

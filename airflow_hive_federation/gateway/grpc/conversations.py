@@ -28,6 +28,7 @@ class Conversation:
         self._context = context
         self._lock = threading.Lock()
         self._call: Cancellation | None = None
+        self._sending = False
         self._ends = False
         self._silent_since = time.monotonic()
         if not context.add_callback(self._cancel):
@@ -44,10 +45,15 @@ class Conversation:
             self._call = Cancellation()
             return self._call
 
+    def answer(self) -> None:
+        """Begin to send the answer, which lasts while the client does not read."""
+        with self._lock:
+            self._call, self._sending, self._silent_since = None, True, time.monotonic()
+
     def rest(self) -> bool:
         """The answer is out; return whether there may be another question."""
         with self._lock:
-            self._call, self._silent_since = None, time.monotonic()
+            self._sending, self._silent_since = False, time.monotonic()
             return not self._ends
 
     def drain(self) -> None:
@@ -56,11 +62,19 @@ class Conversation:
             self._ends = True
 
     def end_if_silent(self, seconds: float) -> None:
-        """End the stream if nothing has been asked for so long."""
+        """End the stream if the client has neither asked nor read for so long."""
         with self._lock:
             if self._call is not None or time.monotonic() - self._silent_since < seconds:
                 return
             self._ends = True
+        self._context.cancel()
+
+    def end_if_waiting(self) -> None:
+        """End the stream if it waits for a question; an answer on its way is its last."""
+        with self._lock:
+            self._ends = True
+            if self._call is not None or self._sending:
+                return
         self._context.cancel()
 
     def _cancel(self) -> None:
@@ -121,7 +135,7 @@ class Conversations:
             self._changed.wait_for(lambda: not self._open, min(_LINGER_S, seconds))
             left = list(self._open)
         for conversation in left:
-            conversation.end_if_silent(0)
+            conversation.end_if_waiting()
 
     def close(self) -> None:
         """End the thread that looks for silent streams."""
