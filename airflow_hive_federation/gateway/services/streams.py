@@ -68,7 +68,7 @@ def _partitions(behind: Behind, query: Any, out: Pieces) -> None:
 
 def _pages(behind: Behind, database: str, table: str, names: list[str] | None) -> Iterator[Page]:
     everything = names is None
-    wanted = behind.list_partition_names(database, table) if names is None else names
+    wanted = behind.partition_names(database, table) if names is None else names
     if everything and len(wanted) <= PAGE:
         if wanted:
             yield Page(names=wanted, everything=True)
