@@ -284,9 +284,23 @@ class Walk:
     def _values(self, position: int, size: int, ttypes: tuple[int, ...], depth: int) -> int:
         if all(_LENGTHS[ttype] for ttype in ttypes):
             return position + size * sum(_LENGTHS[ttype] for ttype in ttypes)
+        if ttypes == (STRUCT,):
+            for _ in range(size):
+                position = self.struct(position, depth + 1)
+            return position
+        buffer, limit = self.buffer, self.max_bytes
         for _ in range(size):
             for ttype in ttypes:
-                position = self.value(position, ttype, depth + 1)
+                if ttype != STRING:
+                    position = self.value(position, ttype, depth + 1)
+                    continue
+                try:
+                    length = _i32(buffer, position)[0]
+                except packing.error:
+                    position, length = self._size(position, 0)
+                if not 0 <= length <= limit:
+                    raise MalformedMessage(f"a text of {length} bytes")
+                position += 4 + length
         return position
 
 

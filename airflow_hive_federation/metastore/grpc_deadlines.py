@@ -29,7 +29,7 @@ class Deadlines:
         :return: names the wait for :meth:`forget`.
         """
         at, wait = time.monotonic() + seconds, object()
-        with self._changed:
+        with self._lock:
             self._waits[wait] = at, end
             if self._thread is None:
                 self._thread = threading.Thread(target=self._look, name="grpc-deadlines", daemon=True)
@@ -43,11 +43,12 @@ class Deadlines:
 
         :return: whether nothing has ended it, and nothing will.
         """
-        with self._changed:
+        with self._lock:
             return self._waits.pop(wait, None) is not None
 
     def _reset(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._waits: dict[object, tuple[float, Callable[[], None]]] = {}
         self._looks_at = 0.0
         self._thread = None
