@@ -98,7 +98,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--parallel", type=int, help="files copied at once at most")
     parser.add_argument("--max-tasks", type=int, help="Spark tasks at most")
     parser.add_argument("--threads", type=int, help="files a task copies side by side")
-    parser.add_argument("--preserve", default="", help="owner (u), group (g), permissions (p) to keep")
+    parser.add_argument(
+        "--preserve", default="", help="owner (u), group (g), permissions (p), access list (a) to keep"
+    )
     parser.add_argument("--preserve-leniently", action="store_true", help="what cannot be kept is no error")
     parser.add_argument(
         "--sync",
