@@ -53,7 +53,7 @@ _PATIENCE = {"dfs.client.failover.max.attempts": "8", "dfs.client.failover.sleep
 #: The driver's text of an error of the NameNode's: class, and message with Java's trace, as Rust shows them.
 _JAVA = re.compile(r'(?:Fatal)?RPCError\("(?P<java>[\w.$]+)", "(?P<text>.*)"\)?', re.DOTALL)
 _UNAVAILABLE = {"SafeModeException", "StandbyException", "RetriableException", "ConnectException"}
-_FULL = re.compile(r"\w*QuotaExceededException|FSLimitException\W.*")
+_FULL = re.compile(r"\w*Quota\w*ExceededException|MaxDirectoryItemsExceededException")
 _NO_ROOM = "could only be written to 0 of"
 
 
@@ -94,6 +94,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
     :param config_dir: directory of ``core-site.xml`` and ``hdfs-site.xml``; by default ``HADOOP_CONF_DIR``.
     :param settings: Hadoop's settings, and ``kerberos_principal``, ``kerberos_keytab``, ``kerberos_cache``.
     :raises ImportError: hdfs-native is not installed.
+    :raises TypeError: an option is neither a setting of Hadoop's nor one of these.
     """
 
     protocol = "hdfs"
@@ -104,6 +105,9 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def __init__(self, authority: str = "", *, config_dir: str | None = None, **settings: Any) -> None:
         super().__init__()
         login = {name: str(settings.pop(name)) for name in _LOGIN if settings.get(name)}
+        # Hadoop's settings have dots in their names; the options of other drivers have none.
+        if unknown := sorted(name for name in settings if "." not in name):
+            raise TypeError(f"HDFS knows no option {', '.join(unknown)}")
         config = {**_PATIENCE, **{name: str(value) for name, value in settings.items()}}
         self._uri = f"hdfs://{authority}"
         self._umask = int(config.get(_UMASK, "022"), 8)
@@ -396,8 +400,8 @@ def _translated(text: str, uri: str) -> StorageError:
     if _FULL.fullmatch(java):
         return StorageFullError(
             f"{uri} does not fit: {reason}.",
-            remedy="Raise the quota of the directory (hdfs dfsadmin -setQuota, -setSpaceQuota) or free some, "
-            "then run again; it goes on from there.",
+            remedy="Raise the quota of the directory (hdfs dfsadmin -setQuota, -setSpaceQuota), or remove what "
+            "is not needed, then run again; it goes on from there.",
             path=uri,
         )
     if java in _UNAVAILABLE or _NO_ROOM in reason:

@@ -8,13 +8,17 @@ import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_hive_federation.embedded.configuration import settings_on_hdfs
 from airflow_hive_federation.embedded.hdfs import EmbeddedHdfs
 from airflow_hive_federation.embedded.jvm import free_port
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import (
     EmbeddedError,
     FileVanishedError,
@@ -22,14 +26,22 @@ from airflow_hive_federation.errors import (
     StoragePermissionError,
     StorageUnavailableError,
 )
+from airflow_hive_federation.metastore import MetastorePool, MetastoreSettings
 from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.spark.job import run_job
 from airflow_hive_federation.storage.copying import CopySettings, copy_file
 from airflow_hive_federation.storage.filesystem import open_filesystem, parse_location, reading
-from airflow_hive_federation.storage.hdfs import USER_VARIABLE, native_errors
+from airflow_hive_federation.storage.hdfs import USER_VARIABLE
 from airflow_hive_federation.storage.listing import is_there, list_directory, list_files
 from airflow_hive_federation.storage.permissions import Preserve
+from airflow_hive_federation.storage.plan_files import write_plan
 from airflow_hive_federation.storage.publishing import make_private, publishing, remove_file, write_atomically
 from airflow_hive_federation.waiting import PollPolicy, wait_until
+from tests.integration.cycling import Scheduled, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.slow
 
@@ -177,19 +189,6 @@ def test_a_name_node_that_does_not_answer(hive_hdfs: EmbeddedHdfs, place: str) -
     assert caught.value.retryable
 
 
-def test_a_standby_name_node_and_a_trace_become_sentences() -> None:
-    """A NameNode without a peer is never a standby one: the driver's text is of one that was."""
-    text = (
-        'RPCError("org.apache.hadoop.ipc.StandbyException", "Operation category READ is not supported in '
-        'state standby\\n\\tat org.apache.hadoop.hdfs.server.namenode.X(Y.java:1)")'
-    )
-    with pytest.raises(StorageUnavailableError, match="name service") as caught, native_errors("hdfs://n/f"):
-        raise RuntimeError(text)
-    assert caught.value.message == (
-        "hdfs://n/f cannot be used now: Operation category READ is not supported in state standby."
-    )
-
-
 @pytest.fixture
 def table(hive_hdfs: EmbeddedHdfs, root: str) -> CopyItem:
     """A file with two directories of a table's, and where they are to be copied."""
@@ -313,3 +312,154 @@ def test_private_files_and_directories(hive_hdfs: EmbeddedHdfs, root: str) -> No
     make_private(f"{root}/c")
     found = [modes(hive_hdfs, f"{root}/{name}").split()[2] for name in ("a", "a/f", "b", "c")]
     assert found == ["700", "600", "700", "700"]
+
+
+@dataclass
+class Side:
+    """A metastore whose tables lie on HDFS, and Hive's SQL on them."""
+
+    metastore: EmbeddedMetastore
+    base: str
+    sql: HiveSql
+
+
+@contextmanager
+def side(hdfs: EmbeddedHdfs, name: str) -> Iterator[Side]:
+    base = f"{hdfs.uri}/{name}"
+    settings = settings_on_hdfs(base)
+    with (
+        EmbeddedMetastore.start(f"hdfs-{name}", settings=settings) as metastore,
+        HiveSql(metastore, settings=settings) as sql,
+    ):
+        yield Side(metastore, base, sql)
+
+
+@pytest.fixture(scope="module")
+def sides(hive_hdfs: EmbeddedHdfs) -> Iterator[tuple[Side, Side]]:
+    with side(hive_hdfs, "one") as one, side(hive_hdfs, "other") as other:
+        yield one, other
+
+
+class OnHdfs(Scheduled):
+    """Cycles whose copies are made by the Spark job."""
+
+    def _copy(self, plan: str, outcomes: str) -> None:
+        self.jobs.append("copy")
+        run_job(
+            self.spark,
+            "copy-files",
+            ["--plan", plan, "--outcomes", outcomes, "--preserve", self.policy.preserve],
+        )
+
+
+@pytest.fixture(scope="module")
+def replica(sides: tuple[Side, Side], spark: SparkSession) -> Iterator[OnHdfs]:
+    source, target = sides
+    policy = ReplicationPolicy(
+        name="shop",
+        source_database="shop",
+        target_database="shop_copy",
+        dump_root=f"{target.base}/dumps",
+        external_base=f"{target.base}/ext",
+        preserve="ugpa",
+    )
+    with (
+        MetastorePool(MetastoreSettings(uris=(source.metastore.uri,)), 4) as source_pool,
+        MetastorePool(MetastoreSettings(uris=(target.metastore.uri,)), 4) as target_pool,
+    ):
+        yield OnHdfs(source_pool, target_pool, policy, spark)
+
+
+QUERIES = (
+    "select id, name, day, ROW__ID.writeId, ROW__ID.rowId from {db}.orders",
+    "select a, b from {db}.outside",
+)
+
+
+def assert_same(sides: tuple[Side, Side]) -> list[list[Any]]:
+    """What Hive reads on both sides, which must be the same."""
+    there = [rows(sides[0].sql, query.format(db="shop")) for query in QUERIES]
+    assert [rows(sides[1].sql, query.format(db="shop_copy")) for query in QUERIES] == there
+    return there
+
+
+def list_dumps(replica: OnHdfs) -> list[str]:
+    filesystem, path = open_filesystem(replica.policy.directory)
+    return [
+        f"{replica.policy.directory}/{name.rpartition('/')[2]}" for name in filesystem.ls(path, detail=False)
+    ]
+
+
+def test_a_database_is_replicated_from_hdfs_to_hdfs(
+    hive_hdfs: EmbeddedHdfs, sides: tuple[Side, Side], replica: OnHdfs
+) -> None:
+    source, target = sides
+    hive, acid = source.sql, "stored as orc tblproperties ('transactional'='true')"
+    hive.execute("create database shop")
+    hive.execute(f"create table shop.orders (id int, name string) partitioned by (day string) {acid}")
+    hive.execute("insert into shop.orders values (1, 'one', 'mon'), (2, 'two', 'tue:x')")
+    hive.execute("update shop.orders set name = 'zwei' where id = 2")
+    lake = f"{source.base}/lake/outside"
+    hive.execute(f"create external table shop.outside (a int, b string) stored as orc location '{lake}'")
+    hive.execute("insert into shop.outside values (7, 'x')")
+    orders = f"{source.base}/warehouse/shop.db/orders"
+    hive_hdfs.shell("-chown", "-R", "carol:staff", path_of(orders))
+    hive_hdfs.shell("-chmod", "-R", "700", path_of(orders))
+    hive_hdfs.shell("-setfacl", "-m", "user:bob:r-x,default:user:bob:r-x", path_of(orders))
+
+    replica.cycle()
+    assert_same(sides)
+    assert replica.jobs == ["copy", "verify"]
+    copied = f"{target.base}/warehouse/shop_copy.db/orders"
+    for name in ("", "/day=mon", "/day=tue%3Ax"):
+        assert modes(hive_hdfs, copied + name) == modes(hive_hdfs, orders + name)
+        assert acl(hive_hdfs, copied + name) == acl(hive_hdfs, orders + name)
+    for entry in list_files(f"{copied}/day=mon"):
+        assert modes(hive_hdfs, f"{copied}/day=mon/{entry.path}") == "carol staff 700"
+    (dump,) = list_dumps(replica)
+    assert modes(hive_hdfs, dump).endswith(" 700")
+    assert modes(hive_hdfs, f"{dump}/database.json").endswith(" 600")
+
+    # An increment: rows, a partition that goes, a compaction by Hive's rules, a file without an event.
+    hive.execute("insert into shop.orders values (3, 'three', 'wed')")
+    hive.execute("delete from shop.orders where id = 1")
+    hive.execute("insert into shop.outside values (8, 'y')")
+    hive.execute("alter table shop.orders drop partition (day='mon')")
+    replica.cycle()
+    orders_rows, outside_rows = assert_same(sides)
+    assert (len(orders_rows), len(outside_rows)) == (2, 2)
+    report = replica.verify()
+    assert (list(report.differences), list(report.failures)) == ([], [])
+    assert not is_there(f"{copied}/day=mon")
+
+    # The verification sees what others have changed.
+    (victim, *_) = [e.path for e in list_files(f"{target.base}/ext") if e.size_bytes]
+    hive_hdfs.shell("-rm", f"{path_of(target.base)}/ext/{victim}")
+    assert [difference.table for difference in replica.verify().differences] == ["outside"]
+
+
+def test_a_copy_job_without_the_right_publishes_nothing(
+    hive_hdfs: EmbeddedHdfs, table: CopyItem, spark: SparkSession, root: str
+) -> None:
+    hive_hdfs.shell("-mkdir", "-p", path_of(table.target).rpartition("/")[0])
+    for name in ("target", "source"):
+        hive_hdfs.shell("-chmod", "-R", "777", f"{path_of(root)}/{name}")
+    write_plan(f"{root}/plan.jsonl", [replace(table, source_levels=0)])
+    environment = spark.sparkContext.environment
+    environment[USER_VARIABLE] = "alice"
+    try:
+        with pytest.raises(StoragePermissionError, match="not a super user"):
+            run_job(
+                spark,
+                "copy-files",
+                ["--plan", f"{root}/plan.jsonl", "--outcomes", f"{root}/outcomes", "--preserve", "u"],
+            )
+    finally:
+        del environment[USER_VARIABLE]
+    assert list_directory(table.target.rpartition("/")[0]) == {}
+    run_job(
+        spark,
+        "copy-files",
+        ["--plan", f"{root}/plan.jsonl", "--outcomes", f"{root}/outcomes", "--preserve", "u"],
+    )
+    assert set(list_directory(table.target.rpartition("/")[0])) == {"f"}
