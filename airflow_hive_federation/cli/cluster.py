@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_federation.cli import cluster_advise
 from airflow_hive_federation.cli.connecting import end_for
 
 if TYPE_CHECKING:
@@ -20,7 +21,12 @@ if TYPE_CHECKING:
 
 def add_parser(subparsers: Any) -> None:
     """Add the command to ``hive-federation``."""
-    parser = subparsers.add_parser("cluster", help="put tables into clusters of one metastore, and copy them")
+    parser = subparsers.add_parser(
+        "cluster",
+        help="put tables into clusters of one metastore, and copy them",
+        description="A cluster is a site with storage and a Spark; a table is written in its primary cluster "
+        "and may have copies in secondary ones. hive-federation route prints where a statement runs.",
+    )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     assign = actions.add_parser("assign", help="make a cluster the primary of all tables that have none")
     assign.add_argument("cluster", nargs="?", help="its name; the default cluster if none is given")
@@ -28,7 +34,7 @@ def add_parser(subparsers: Any) -> None:
     assign.add_argument("--undo", action="store_true", help="take the tables of the cluster out of it")
     assign.add_argument("--dry-run", action="store_true", help="write nothing")
     copy = actions.add_parser("copy", help="copy a table, or partitions of it, to a secondary cluster")
-    drop = actions.add_parser("drop-copy", help="drop such copies")
+    drop = actions.add_parser("drop-copy", help="drop copies in a secondary cluster; the primary stays")
     copy.add_argument(
         "--spark-conn-id", help="Airflow connection of the Spark that copies; the cluster's own"
     )
@@ -56,7 +62,8 @@ def add_parser(subparsers: Any) -> None:
     sweep.add_argument(
         "--statement-days", type=float, default=7.0, help="statements written before so many days"
     )
-    for one in (assign, copy, drop, move, primary, sweep):
+    advise = cluster_advise.add_parser(actions)
+    for one in (assign, copy, drop, move, primary, sweep, advise):
         add_common_arguments(one)
 
 
@@ -78,8 +85,19 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Carry it out."""
-    actions = {"assign": _assign, "move-copy": _move, "set-primary": _set_primary, "sweep": _sweep}
+    actions = {
+        "assign": _assign,
+        "move-copy": _move,
+        "set-primary": _set_primary,
+        "sweep": _sweep,
+        "advise": _advise,
+    }
     return actions.get(args.action, _copy)(args)
+
+
+def _advise(args: argparse.Namespace) -> int:
+    with opened(args) as (client, registry, end):
+        return cluster_advise.run(args, client, registry, end)
 
 
 def _move(args: argparse.Namespace) -> int:

@@ -109,6 +109,7 @@ class MetastoreFacts:
         for database, name, *_ in self._stale:
             self._facts.pop((database, name), None)
         self._stale.clear()
+        self._write_ids.clear()
         self._partition_facts.clear()
         changes = self._log.changes()
         if changes is None:

@@ -94,6 +94,11 @@ class ClusterView:
         """All upstreams."""
         return self.target.upstreams
 
+    @property
+    def missing_parts(self) -> Mapping[str, float]:
+        """How many answers were given without the part of a metastore, by its name."""
+        return self.target.missing_parts
+
     def close(self) -> None:
         """Close all connections."""
         self.target.close()
