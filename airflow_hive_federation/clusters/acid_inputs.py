@@ -48,19 +48,19 @@ def acid_inputs(
     :raises TransactionAbortedError: at the end, if files may have been removed before they were read.
     :raises ClusterMetadataError: cluster metadata is damaged.
     """
-    tables = [one for one in _described(client, names) if is_transactional(one)]
+    tables = [described for described in _described(client, names) if is_transactional(described)]
     if not tables:
         yield []
         return
-    found = {full_name(one).lower(): one for one in tables}
+    by_name = {full_name(described).lower(): described for described in tables}
     with Transaction(client, read_only=True) as transaction:
-        transaction.lock_to_read(found)
-        transaction.keep_files(found)
-        snapshots = take_snapshots(client, list(found))
+        transaction.lock_to_read(by_name)
+        transaction.keep_files(by_name)
+        snapshots = take_snapshots(client, list(by_name))
         # What was read before the lock was granted may have been altered meanwhile.
         yield [
             _described_input(client, table, snapshots[full_name(table).lower()], cluster, options)
-            for table in _described(client, found)
+            for table in _described(client, by_name)
         ]
 
 
@@ -70,7 +70,9 @@ def _described(client: MetastoreClient, names: Iterable[str]) -> list[types.Tabl
         database, _, table = name.lower().partition(".")
         by_database[database].add(table)
     return [
-        one for database, some in by_database.items() for one in client.get_tables(database, sorted(some))
+        described
+        for database, some in by_database.items()
+        for described in client.get_tables(database, sorted(some))
     ]
 
 
@@ -85,20 +87,29 @@ def _described_input(
     if table.partitionKeys:
         objects = list(client.iter_partitions(table.dbName or "", table.tableName or ""))
     copies = _whole(
-        [(one, copy) for one in objects if (copy := _current(table, one, snapshot, cluster))], options
+        [
+            (described, copy)
+            for described in objects
+            if (copy := _current(table, described, snapshot, cluster))
+        ],
+        options,
     )
     reads: defaultdict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     if not objects:
         reads[snapshot.write_ids.text(), snapshot.txns.text()] = []
-    for one in objects:
-        copy = copies.get(id(one))
-        place = str(one.sd and one.sd.location)
+    for described in objects:
+        copy = copies.get(id(described))
+        place = str(described.sd and described.sd.location)
         write_ids, txns = snapshot.write_ids, snapshot.txns
         if copy is not None and copy.snapshot is not None:
             # All directories of a copy were visible when it was made.
             place, write_ids, txns = copy.location, copy.snapshot, ValidTxns.everything()
-        values = list(one.values or ()) if isinstance(one, types.Partition) else []
-        storage = to_json(one.sd) if isinstance(one, types.Partition) and one.sd is not None else None
+        values = list(described.values or ()) if isinstance(described, types.Partition) else []
+        storage = (
+            to_json(described.sd)
+            if isinstance(described, types.Partition) and described.sd is not None
+            else None
+        )
         reads[write_ids.text(), txns.text()].append({"location": place, "values": values, "storage": storage})
     return {
         "table": to_json(table),
@@ -109,10 +120,10 @@ def _described_input(
     }
 
 
-def _current(table: types.Table, one: Described, snapshot: Snapshot, cluster: str) -> Secondary | None:
-    partition = one if isinstance(one, types.Partition) else None
-    copy = read_metadata(one.parameters, object_name(table, partition)).secondaries.get(cluster)
-    return copy if copy is not None and is_current(one, copy, snapshot.write_ids) else None
+def _current(table: types.Table, described: Described, snapshot: Snapshot, cluster: str) -> Secondary | None:
+    partition = described if isinstance(described, types.Partition) else None
+    copy = read_metadata(described.parameters, object_name(table, partition)).secondaries.get(cluster)
+    return copy if copy is not None and is_current(described, copy, snapshot.write_ids) else None
 
 
 def _whole(
@@ -121,5 +132,7 @@ def _whole(
     """The copies that have all their files, by identity of the object."""
     there = list_many([copy.location for _, copy in copies], options=options, missing_ok=True)
     return {
-        id(one): copy for one, copy in copies if content_mark(there[copy.location]) == copy.source.content
+        id(described): copy
+        for described, copy in copies
+        if content_mark(there[copy.location]) == copy.source.content
     }

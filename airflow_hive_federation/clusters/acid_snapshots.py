@@ -33,8 +33,8 @@ def is_insert_only(table: types.Table) -> bool:
 
 
 def _parameter(table: types.Table, name: str) -> str:
-    found = {key.lower(): value.lower() for key, value in (table.parameters or {}).items()}
-    return found.get(name, "")
+    parameters = {key.lower(): value.lower() for key, value in (table.parameters or {}).items()}
+    return parameters.get(name, "")
 
 
 def has_news(copy: ValidWriteIds, now: ValidWriteIds) -> bool:
@@ -55,7 +55,7 @@ def shows_news(copy: ValidWriteIds, now: ValidWriteIds, state: AcidState) -> boo
     :param state: the snapshot of the directory, by ``now``.
     """
     return copy.table != now.table or any(
-        _news_between(copy, now, *_range_of(one)) for one in state.directories
+        _news_between(copy, now, *_range_of(directory)) for directory in state.directories
     )
 
 
@@ -127,7 +127,12 @@ def acid_files(
     if state.side_files:
         problem = f"a streaming writer is at work in {min(state.side_files)}"
     mixed = next(
-        (one.path for one in state.directories if one.mixed and not one.name.visibility_txn_id), None
+        (
+            directory.path
+            for directory in state.directories
+            if directory.mixed and not directory.name.visibility_txn_id
+        ),
+        None,
     )
     if insert_only and mixed is not None:
         problem = f"{mixed} mixes committed with other write ids, and its files do not tell rows apart"

@@ -61,7 +61,9 @@ def altering(
     :raises LockTimeoutError: it is not granted within the policy's ``timeout_s``.
     """
     components = [exclusive(f"{LOCK_DATABASE}.{table.lower()}")]
-    components += [exclusive(table.lower(), partition=one, others_may_read=True) for one in partitions]
+    components += [
+        exclusive(table.lower(), partition=partition, others_may_read=True) for partition in partitions
+    ]
     answer = client.lock(components)
     lock_id = answer.lockid or 0
     try:

@@ -83,8 +83,8 @@ def move_copies(
     objects: Mapping[str, Any] = parts if described.partitionKeys else {"": described}
     names = [
         key
-        for key, one in objects.items()
-        if here.name in read_metadata(one.parameters, f"{name}/{key}".rstrip("/")).secondaries
+        for key, item in objects.items()
+        if here.name in read_metadata(item.parameters, f"{name}/{key}".rstrip("/")).secondaries
     ]
     report = MoveReport(table=name, from_cluster=here.name, to_cluster=there.name)
     if not names:

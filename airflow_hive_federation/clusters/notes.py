@@ -95,7 +95,7 @@ def note_of(
     :raises StorageError: it cannot be read.
     """
     name = _name(kind, directory)
-    return next(_read(cluster, (one for one in _names(cluster, options) if one == name), options), None)
+    return next(_read(cluster, (entry for entry in _names(cluster, options) if entry == name), options), None)
 
 
 def notes_of(
@@ -108,7 +108,7 @@ def notes_of(
     """
     names = _names(cluster, options)
     yield from _read(
-        cluster, (one for one in names if kind is None or one.startswith(_prefix(kind))), options
+        cluster, (entry for entry in names if kind is None or entry.startswith(_prefix(kind))), options
     )
 
 
@@ -123,8 +123,8 @@ def _read(cluster: Cluster, names: Iterable[str], options: Mapping[str, Any] | N
         with reading(uri, options) as file:
             text = file.read()
         try:
-            found = bounded_json.loads(text)
-            note = Note(**{**found, "kind": Kind(found["kind"])})
+            fields = bounded_json.loads(text)
+            note = Note(**{**fields, "kind": Kind(fields["kind"])})
             ours = _name(note.kind, note.directory) == name and _is_of(note, cluster)
         except (ValueError, KeyError, TypeError) as error:
             raise StorageError(f"{uri} is no note of a directory.", path=uri) from error
@@ -158,9 +158,9 @@ def remove_noted(cluster: Cluster, note: Note, options: Mapping[str, Any] | None
 
 def _remove_files(note: Note, listing: Sequence[FileEntry], options: Mapping[str, Any] | None) -> None:
     noted = note.files or {}
-    for one in listing:
-        if list(noted.get(one.path, ())) == [one.size_bytes, one.modified_ns]:
-            remove_file(join(note.directory, one.path), options)
+    for entry in listing:
+        if list(noted.get(entry.path, ())) == [entry.size_bytes, entry.modified_ns]:
+            remove_file(join(note.directory, entry.path), options)
     if not has_entries(note.directory, options=options):
         filesystem, path = open_filesystem(note.directory, options)
         with storage_errors(note.directory):

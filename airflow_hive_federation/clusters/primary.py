@@ -197,7 +197,7 @@ class _Change:
         """Change all objects, and the table last; return those that were changed."""
         parts = partitions_by_name(self.client, table) if table.partitionKeys else {}
         objects = copy_objects(table, parts, self.options)
-        pending = [one for one in objects if not self._is_there(one.location)]
+        pending = [item for item in objects if not self._is_there(item.location)]
         self._check(table, pending)
         self._note(table, pending, registry)
         if not table.partitionKeys:
@@ -205,27 +205,27 @@ class _Change:
         else:
             self._move_partitions(table, pending)
         self._check_left_alone(table, pending)
-        return [one.partition or full_name(table) for one in pending]
+        return [item.partition or full_name(table) for item in pending]
 
     def _is_there(self, location: str) -> bool:
         return is_below(location, self.place.root)
 
     def _check(self, table: types.Table, pending: Sequence[CopyObject]) -> None:
         """Refuse unless each object has a copy that is whole and fresh."""
-        copies = [one.metadata.secondaries.get(self.place.name) for one in pending]
+        copies = [item.metadata.secondaries.get(self.place.name) for item in pending]
         places = [copy.location for copy in copies if copy is not None]
         there = list_many(places, options=self.options, missing_ok=True)
-        for one, copy in zip(pending, copies, strict=True):
+        for item, copy in zip(pending, copies, strict=True):
             why = ""
             if copy is None:
                 why = f"it has no copy in {self.place.name}"
-            elif not one.has_current(copy):
+            elif not item.has_current(copy):
                 why = f"its copy in {self.place.name} is stale"
             elif content_mark(there[copy.location]) != copy.source.content:
                 why = f"its copy in {self.place.name} lacks files"
             if why:
                 remedy = f"Copy it to {self.place.name}, and run this again."
-                _refuse(full_name(table), self.place, why, remedy, one.partition)
+                _refuse(full_name(table), self.place, why, remedy, item.partition)
 
     def _note(self, table: types.Table, pending: Sequence[CopyObject], registry: ClusterRegistry) -> None:
         """Note in the former cluster that these files are to go when no metadata names their directory.
@@ -233,25 +233,25 @@ class _Change:
         The directory of a copy is a primary's from now on, of which only noted files are ever removed.
         """
         home = registry.cluster(self.former)
-        for one in pending:
-            copy = one.metadata.secondaries[self.place.name]
+        for item in pending:
+            copy = item.metadata.secondaries[self.place.name]
             forget(self.place, Kind.COPY, copy.location, self.options)
-            if is_below(one.location, home.root):
-                files = {file.path: (file.size_bytes, file.modified_ns) for file in one.files}
-                directory = canonical(one.location)
+            if is_below(item.location, home.root):
+                files = {file.path: (file.size_bytes, file.modified_ns) for file in item.files}
+                directory = canonical(item.location)
                 note = Note(
                     kind=Kind.FORMER_PRIMARY, directory=directory, table=full_name(table), files=files
                 )
                 take_note(home, note, self.options)
 
     def _move_table(self, table: types.Table, pending: Sequence[CopyObject]) -> None:
-        seen = {canonical(one.location): one for one in pending}
+        seen = {canonical(item.location): item for item in pending}
 
         def moved(now: types.Table) -> types.Table | None:
-            one = seen.get(canonical(str(now.sd and now.sd.location)))
-            if one is not None:
-                self._refuse_changed(table, one, now)
-                self._move(now, one)
+            item = seen.get(canonical(str(now.sd and now.sd.location)))
+            if item is not None:
+                self._refuse_changed(table, item, now)
+                self._move(now, item)
             parameters = read_metadata(now.parameters, full_name(now))
             self._set(now, replace(parameters, primary=self.place.name, next_primary=None))
             return now
@@ -261,7 +261,7 @@ class _Change:
     def _move_partitions(self, table: types.Table, pending: Sequence[CopyObject]) -> None:
         name = full_name(table)
         keys = [key.name or "" for key in table.partitionKeys or ()]
-        by_name = {one.partition: one for one in pending}
+        by_name = {item.partition: item for item in pending}
 
         def noted(now: types.Table) -> types.Table | None:
             present = read_metadata(now.parameters, name)
@@ -271,9 +271,9 @@ class _Change:
             return now
 
         def moved(now: types.Partition) -> types.Partition | None:
-            one = by_name[partition_name(keys, now.values or [])]
-            self._refuse_changed(table, one, now)
-            self._move(now, one)
+            item = by_name[partition_name(keys, now.values or [])]
+            self._refuse_changed(table, item, now)
+            self._move(now, item)
             return now
 
         def ended(now: types.Table) -> types.Table | None:
@@ -287,20 +287,21 @@ class _Change:
         alter_partitions(self.client, table, list(by_name), moved, locked=True)
         alter_table(self.client, name, ended)
 
-    def _refuse_changed(self, table: types.Table, one: CopyObject, now: Described) -> None:
+    def _refuse_changed(self, table: types.Table, item: CopyObject, now: Described) -> None:
         self.transaction.check()
         copies = read_metadata(now.parameters, full_name(table)).secondaries
-        same_copy = copies.get(self.place.name) == one.metadata.secondaries[self.place.name]
-        if not one.is_unchanged(now) or not same_copy:
+        same_copy = copies.get(self.place.name) == item.metadata.secondaries[self.place.name]
+        if not item.is_unchanged(now) or not same_copy:
             why, remedy = "it has just been altered", f"Copy it to {self.place.name}, and run this again."
-            _refuse(full_name(table), self.place, why, remedy, one.partition)
+            _refuse(full_name(table), self.place, why, remedy, item.partition)
 
-    def _move(self, now: Described, one: CopyObject) -> None:
+    def _move(self, now: Described, item: CopyObject) -> None:
         """Exchange the places of an object and of its copy."""
-        copy = one.metadata.secondaries[self.place.name]
+        copy = item.metadata.secondaries[self.place.name]
         former = str(now.sd and now.sd.location)
         relocate(now, copy.location)
-        metadata = read_metadata(now.parameters, one.partition).with_secondary(self.place.name, None)
+        what = f"{now.dbName}.{now.tableName}/{item.partition}".rstrip("/")
+        metadata = read_metadata(now.parameters, what).with_secondary(self.place.name, None)
         if self.keep_former:
             listing = list_many([copy.location], options=self.options)[copy.location]
             mark = source_mark(now, listing)
@@ -312,16 +313,16 @@ class _Change:
 
     def _check_left_alone(self, table: types.Table, pending: Sequence[CopyObject]) -> None:
         """Name files that somebody has written to the former places meanwhile."""
-        places = [one.location for one in pending]
+        places = [item.location for item in pending]
         now = list_many(places, options=self.options, missing_ok=True)
-        for one in pending:
-            if source_mark(one.described, now[one.location]).listing != one.mark.listing:
+        for item in pending:
+            if source_mark(item.described, now[item.location]).listing != item.mark.listing:
                 raise PrimaryRefusedError(
                     f"The primary of {full_name(table)} is {self.place.name} now, but somebody has written "
-                    f"to {one.location} meanwhile.",
+                    f"to {item.location} meanwhile.",
                     remedy="Stop that writer, and repeat its write.",
                     table=full_name(table),
-                    partition=one.partition or None,
+                    partition=item.partition or None,
                     cluster=self.place.name,
                 )
 

@@ -70,16 +70,16 @@ def sweep_cluster(
             with alone_with_copies(client, table) as idle:
                 named = _named(client, table) if idle else None
                 why = "the table is gone, or has another name" if idle else "a copy of it is being made"
-                unused = [] if named is None else [one for one in notes if not _is_named(one, named)]
+                unused = [] if named is None else [item for item in notes if not _is_named(item, named)]
                 removed += _remove(place, unused, options)
                 if named is None:
-                    left.update({one.directory: why for one in notes})
+                    left.update({item.directory: why for item in notes})
                 else:
                     used += len(notes) - len(unused)
         else:
-            old = [one for one in notes if one.taken_s < time.time() - statements_older_than_s]
+            old = [item for item in notes if item.taken_s < time.time() - statements_older_than_s]
             removed += _remove(place, old, options)
-            left.update({one.directory: "it is too young" for one in notes if one not in old})
+            left.update({item.directory: "it is too young" for item in notes if item not in old})
     return SweepReport(cluster=place.name, removed=removed, used=used, left=left)
 
 
@@ -88,16 +88,16 @@ def named_directories(table: types.Table, objects: Iterable[types.Table | types.
 
     :raises ClusterMetadataError: cluster metadata is damaged.
     """
-    found: set[str] = set()
-    for one in objects:
-        what = object_name(table, one if isinstance(one, types.Partition) else None)
-        copies = read_metadata(one.parameters, what).secondaries.values()
+    named: set[str] = set()
+    for item in objects:
+        what = object_name(table, item if isinstance(item, types.Partition) else None)
+        copies = read_metadata(item.parameters, what).secondaries.values()
         places = [
-            one.sd and one.sd.location,
+            item.sd and item.sd.location,
             *(place for copy in copies for place in (copy.location, copy.former)),
         ]
-        found.update(canonical(place) for place in places if place)
-    return frozenset(found)
+        named.update(canonical(place) for place in places if place)
+    return frozenset(named)
 
 
 def _named(client: MetastoreClient, name: str) -> frozenset[str] | None:
@@ -116,7 +116,7 @@ def _is_named(note: Note, named: frozenset[str]) -> bool:
 
 
 def _remove(cluster: Cluster, notes: Iterable[Note], options: Mapping[str, Any] | None) -> list[str]:
-    return [one.directory for one in notes if remove_noted(cluster, one, options)]
+    return [item.directory for item in notes if remove_noted(cluster, item, options)]
 
 
 def _table_of(note: Note) -> str:

@@ -40,10 +40,10 @@ def acid_frames(
     :raises AcidFormatError: directories break Hive's layout.
     """
     frames = {}
-    for one in described:
+    for item in described:
         try:
-            table = from_json(types.Table, one["table"])
-            frame = scan.union([_rows(spark, table, read, options) for read in one["reads"]])
+            table = from_json(types.Table, item["table"])
+            frame = scan.union([_rows(spark, table, read, options) for read in item["reads"]])
         except (WireFormatError, KeyError, TypeError) as error:
             raise ConfigurationError(
                 f"The description of a transactional table cannot be read: {error}.",
@@ -60,22 +60,22 @@ def _rows(
     write_ids, txns = ValidWriteIds.parse(read["write_ids"]), ValidTxns.parse(read["txns"])
     places = read["places"]
     listings = list_many(
-        [one["location"] for one in places], options=options, missing_ok=True, empty_directories=True
+        [item["location"] for item in places], options=options, missing_ok=True, empty_directories=True
     )
     directories = [
         PartitionState(
-            location=one["location"],
-            state=chosen(one["location"], listings[one["location"]], write_ids, txns, options),
-            values=tuple(one["values"]),
+            location=item["location"],
+            state=chosen(item["location"], listings[item["location"]], write_ids, txns, options),
+            values=tuple(item["values"]),
             storage=table.sd
-            if one["storage"] is None
-            else from_json(types.StorageDescriptor, one["storage"]),
+            if item["storage"] is None
+            else from_json(types.StorageDescriptor, item["storage"]),
         )
-        for one in places
+        for item in places
     ]
     storage: Any = table.sd
-    columns = [Column.of(one.name, one.type) for one in storage.cols]
-    keys = [Column.of(str(one.name), str(one.type)) for one in table.partitionKeys or ()]
+    columns = [Column.of(item.name, item.type) for item in storage.cols]
+    keys = [Column.of(str(item.name), str(item.type)) for item in table.partitionKeys or ()]
     properties = str((table.parameters or {}).get("transactional_properties", ""))
     if properties.lower() == "insert_only":
         return plain_table(spark, table, directories, columns, keys, storage_options=options)
@@ -126,7 +126,7 @@ class _Replacing:
         implements = ["scala.PartialFunction"]  # noqa: RUF012 - as py4j wants it
 
     def _relation(self, node: Any) -> Any:
-        parts = [one.lower() for one in node.multipartIdentifier().mkString(_SEPARATOR).split(_SEPARATOR)]
+        parts = [item.lower() for item in node.multipartIdentifier().mkString(_SEPARATOR).split(_SEPARATOR)]
         if len(parts) == 3 and parts[0] == _CATALOG:
             del parts[0]
         frame = self._frames.get((parts[0], parts[1])) if len(parts) == 2 else None
@@ -140,8 +140,8 @@ class _Replacing:
         arguments = [node.productElement(index) for index in range(node.productArity())]
         made = []
         for index in range(node.cteRelations().size()):
-            one = node.cteRelations().apply(index)
-            parts = [one.productElement(at) for at in range(one.productArity())]
+            item = node.cteRelations().apply(index)
+            parts = [item.productElement(at) for at in range(item.productArity())]
             parts[1] = self.plan(parts[1])
             made.append(getattr(self._jvm.scala, f"Tuple{len(parts)}")(*parts))
         arguments[1] = self._seq(made)
