@@ -13,7 +13,7 @@ the set union knapsack problem", 2014, with the better of the greedy choice and 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,15 +45,16 @@ class Choice:
 
 
 def choose(bundles: Sequence[Bundle], costs: Sequence[int], budget: int | None) -> Choice:
-    """Choose elements of at most a budget. Each bundle that is taken saves more than it adds in cost.
+    """Choose elements of at most a budget, of which each is worth its cost: without it, less would be gained.
 
     :param costs: bytes per element.
     :param budget: bytes; ``None`` is without limit.
     """
-    singles = (choice_of(one.elements, bundles, costs) for one in bundles)
-    best = max((one for one in singles if _pays(one, budget)), key=_rank, default=Choice())
-    greedy = (_greedy(bundles, costs, budget, together=together) for together in (True, False))
-    return _without_idle(max(best, *greedy, key=_rank), bundles, costs)
+    alike = _alike(bundles, len(costs))
+    merged = [replace(one, elements=_merged(one.elements, alike)) for one in bundles]
+    merged_costs = [cost_of(elements, costs) for elements in alike]
+    found = _chosen(merged, merged_costs, budget)
+    return choice_of(sum(alike[number] for number in numbers_of(found.elements)), bundles, costs)
 
 
 def choice_of(elements: int, bundles: Sequence[Bundle], costs: Sequence[int]) -> Choice:
@@ -74,8 +75,32 @@ def numbers_of(elements: int) -> Iterator[int]:
         elements ^= lowest
 
 
+def _alike(bundles: Sequence[Bundle], elements: int) -> list[int]:
+    """Sets of elements that belong to the same bundles: thousands of partitions are few such sets."""
+    owners: list[list[int]] = [[] for _ in range(elements)]
+    for number, one in enumerate(bundles):
+        for element in numbers_of(one.elements):
+            owners[element].append(number)
+    sets: dict[tuple[int, ...], int] = {}
+    for element, of_element in enumerate(owners):
+        key = tuple(of_element)
+        sets[key] = sets.get(key, 0) | 1 << element
+    return list(sets.values())
+
+
+def _merged(elements: int, alike: Sequence[int]) -> int:
+    return sum(1 << number for number, of_set in enumerate(alike) if of_set & elements)
+
+
+def _chosen(bundles: Sequence[Bundle], costs: Sequence[int], budget: int | None) -> Choice:
+    singles = (choice_of(one.elements, bundles, costs) for one in bundles)
+    best = max((one for one in singles if _pays(one, budget)), key=_rank, default=Choice())
+    greedy = (_greedy(bundles, costs, budget, together=together) for together in (True, False))
+    return _without_idle(max(best, *greedy, key=_rank), bundles, costs)
+
+
 def _greedy(bundles: Sequence[Bundle], costs: Sequence[int], budget: int | None, *, together: bool) -> Choice:
-    """Take the bundle that saves the most per byte, again and again.
+    """Take the bundle that saves the most per byte, again and again, even if it does not pay by itself.
 
     :param together: count what other groups save by the same copies, too. Without it, the bound holds; with
         it, the choice is better as a rule.
@@ -91,7 +116,7 @@ def _greedy(bundles: Sequence[Bundle], costs: Sequence[int], budget: int | None,
             elements = now.elements | one.elements
             saved = _saved(elements, bundles, served) if together else one.saved
             after = Choice(elements=elements, saved=now.saved + saved, cost=now.cost + cost)
-            if saved <= cost or (budget is not None and after.cost > budget):
+            if budget is not None and after.cost > budget:
                 continue
             rate = saved / cost if cost else float("inf")
             if best is None or rate > best[0]:
