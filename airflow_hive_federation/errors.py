@@ -21,6 +21,7 @@
     ├── StorageError                  a file system refused
     │   ├── FileVanishedError             a listed file is gone                (retryable)
     │   ├── StoragePermissionError · StorageFullError
+    │   ├── StorageUnavailableError       a store does not answer, or not now  (retryable)
     │   ├── SourceNotAllowedError         a source that a policy may not copy from
     │   └── DigestMismatchError           the bytes read are not the bytes promised
     ├── AcidFormatError               a directory or file that breaks Hive's ACID layout
@@ -215,6 +216,12 @@ class StoragePermissionError(StorageError):
 
 class StorageFullError(StorageError):
     """No space, or no quota, left."""
+
+
+class StorageUnavailableError(StorageError):
+    """A store does not answer, or takes no changes now: no NameNode is active, or it is in safe mode."""
+
+    retryable = True
 
 
 class SourceNotAllowedError(StorageError):

@@ -13,6 +13,7 @@ from airflow_hive_federation.metastore.calls.base import batches
 from airflow_hive_federation.metastore.calls.partitions import PARTITIONS_A_CALL
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
+from airflow_hive_federation.storage.filesystem import canonical
 
 Change = Callable[[ClusterMetadata], ClusterMetadata]
 
@@ -183,3 +184,14 @@ def partitions_by_name(
         else client.get_partitions_of(database, name, names)
     )
     return {partition_name(keys, one.values or []): one for one in found}
+
+
+def relocate(described: types.Table | types.Partition, location: str) -> None:
+    """Give a table or partition another location, as Spark reads its own tables, too."""
+    assert described.sd is not None
+    former, described.sd.location = described.sd.location, location
+    properties = (described.sd.serdeInfo and described.sd.serdeInfo.parameters) or {}
+    # Spark reads its own tables at the place that this property names, whatever the location is.
+    for key in [key for key in properties if key.lower() == "path"]:
+        if former and canonical(properties[key]) == canonical(former):
+            properties[key] = location

@@ -224,10 +224,26 @@ def drop_copies(
     :param where: see :func:`copy_to_cluster`.
     :return: the objects under ``copied`` have no copy any more; ``removed`` are its directories.
     :raises UnknownClusterError: there is no such cluster.
+    :raises LockTimeoutError: the primary of the table is being changed.
     :raises StorageError: a directory cannot be removed; the metadata no longer names it.
     """
     place = registry.cluster(cluster)
     described = client.get_table(*split_name(table))
+    with Transaction(client, read_only=True) as transaction:
+        transaction.lock_to_read([copies_lock(full_name(described))])
+        return _dropped(client, place, described, partitions, where, options=options)
+
+
+def _dropped(
+    client: MetastoreClient,
+    place: Cluster,
+    described: types.Table,
+    partitions: Sequence[str] | None,
+    where: str | None,
+    *,
+    options: Mapping[str, Any] | None,
+) -> CopyReport:
+    """Drop copies, and report."""
     had: dict[str, Secondary] = {}
 
     def dropping(name: str) -> Change:

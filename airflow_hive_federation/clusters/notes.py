@@ -53,14 +53,15 @@ class Note:
 
     :param directory: its URI.
     :param table: ``database.table``; empty for statements.
-    :param files: paths and sizes of a former primary's files; none else is removed of its directory.
+    :param files: sizes and modification times of a former primary's files, by path; none else is removed of
+        its directory.
     :param taken_s: the moment when the note was taken, in seconds since 1970.
     """
 
     kind: Kind
     directory: str
     table: str = ""
-    files: Mapping[str, int] | None = None
+    files: Mapping[str, Sequence[int]] | None = None
     taken_s: float = 0.0
 
 
@@ -148,7 +149,7 @@ def remove_noted(cluster: Cluster, note: Note, options: Mapping[str, Any] | None
 def _remove_files(note: Note, listing: Sequence[FileEntry], options: Mapping[str, Any] | None) -> None:
     noted = note.files or {}
     for one in listing:
-        if noted.get(one.path) == one.size_bytes:
+        if list(noted.get(one.path, ())) == [one.size_bytes, one.modified_ns]:
             remove_file(join(note.directory, one.path), options)
     if not has_entries(note.directory, options=options):
         filesystem, path = open_filesystem(note.directory, options)

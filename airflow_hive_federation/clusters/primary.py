@@ -21,6 +21,7 @@ from airflow_hive_federation.clusters.altering import (
     alter_table,
     full_name,
     partitions_by_name,
+    relocate,
 )
 from airflow_hive_federation.clusters.assignment import reason_to_skip
 from airflow_hive_federation.clusters.copies import home_of
@@ -94,12 +95,19 @@ def change_primary(
     """
     place = registry.cluster(cluster)
     name = ".".join(split_name(table))
-    with _locked(client, name):
+    with _locked(client, name) as transaction:
         described = client.get_table(*split_name(table))
         present = read_metadata(described.parameters, name)
         former = present.primary or registry.default_cluster().name
         _refuse_kind(described, present, place, registry, former)
-        change = _Change(client=client, place=place, former=former, keep_former=keep_former, options=options)
+        change = _Change(
+            client=client,
+            transaction=transaction,
+            place=place,
+            former=former,
+            keep_former=keep_former,
+            options=options,
+        )
         moved = [] if former == place.name else change.run(described, registry)
         return PrimaryReport(
             table=name,
@@ -111,7 +119,7 @@ def change_primary(
 
 
 @contextmanager
-def _locked(client: MetastoreClient, name: str) -> Iterator[None]:
+def _locked(client: MetastoreClient, name: str) -> Iterator[Transaction]:
     """Hold a table alone, readers included.
 
     :raises PrimaryRefusedError: somebody else uses it, or makes copies of it.
@@ -125,7 +133,7 @@ def _locked(client: MetastoreClient, name: str) -> Iterator[None]:
                 table=name,
                 partition=None,
             )
-        yield
+        yield transaction
 
 
 def _refuse_kind(
@@ -173,9 +181,13 @@ def _refuse(table: str, place: Cluster, why: str, remedy: str, partition: str = 
 
 @dataclass(frozen=True, kw_only=True)
 class _Change:
-    """A change of one table's primary, under its lock."""
+    """A change of one table's primary, under its lock.
+
+    :param transaction: holds the lock.
+    """
 
     client: MetastoreClient
+    transaction: Transaction
     place: Cluster
     former: str
     keep_former: bool
@@ -220,7 +232,7 @@ class _Change:
         home = registry.cluster(self.former)
         for one in pending:
             if is_below(one.location, home.root):
-                files = {file.path: file.size_bytes for file in one.files}
+                files = {file.path: (file.size_bytes, file.modified_ns) for file in one.files}
                 directory = canonical(one.location)
                 note = Note(
                     kind=Kind.FORMER_PRIMARY, directory=directory, table=full_name(table), files=files
@@ -260,7 +272,7 @@ class _Change:
             return now
 
         def ended(now: types.Table) -> types.Table | None:
-            assert now.sd is not None
+            self.transaction.check()
             relocate(now, home_of(self.place, now))
             present = read_metadata(now.parameters, name)
             self._set(now, replace(present, primary=self.place.name, next_primary=None))
@@ -271,7 +283,10 @@ class _Change:
         alter_table(self.client, name, ended)
 
     def _refuse_changed(self, table: types.Table, one: CopyObject, now: Described) -> None:
-        if not one.is_unchanged(now):
+        self.transaction.check()
+        copies = read_metadata(now.parameters, full_name(table)).secondaries
+        same_copy = copies.get(self.place.name) == one.metadata.secondaries[self.place.name]
+        if not one.is_unchanged(now) or not same_copy:
             why, remedy = "it has just been altered", f"Copy it to {self.place.name}, and run this again."
             _refuse(full_name(table), self.place, why, remedy, one.partition)
 
@@ -304,17 +319,6 @@ class _Change:
                     partition=one.partition or None,
                     cluster=self.place.name,
                 )
-
-
-def relocate(described: Described, location: str) -> None:
-    """Give a table or partition another location, as Spark reads its own tables, too."""
-    assert described.sd is not None
-    former, described.sd.location = described.sd.location, location
-    properties = (described.sd.serdeInfo and described.sd.serdeInfo.parameters) or {}
-    # Spark reads its own tables at the place that this property names, whatever the location is.
-    for key in [key for key in properties if key.lower() == "path"]:
-        if former and canonical(properties[key]) == canonical(former):
-            properties[key] = location
 
 
 def _remove_former(

@@ -92,7 +92,7 @@ def _groups(
     facts: TableFacts, partitions: Partitions, read: NDArray[np.bool_], primary: str
 ) -> tuple[Group, ...]:
     found: dict[tuple[tuple[str, ...], tuple[str, ...]], NDArray[np.bool_]] = {}
-    for code in np.unique(partitions.home_codes[read]).tolist():
+    for code in np.flatnonzero(np.bincount(partitions.home_codes[read])).tolist():
         home: Home = partitions.homes[code]
         # A partition without metadata of its own is where its table is updated, and nowhere else.
         key = home or ((primary,), ())

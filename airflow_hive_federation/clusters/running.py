@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from airflow_hive_federation.clusters.catalog import MetastoreFacts, clusters_of
@@ -14,7 +15,8 @@ from airflow_hive_federation.clusters.explain import as_json, in_words
 from airflow_hive_federation.clusters.notes import Kind, Note, forget, state_of, take_note
 from airflow_hive_federation.clusters.placement import Session
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
-from airflow_hive_federation.clusters.routing import Policy, decide, failure, next_session
+from airflow_hive_federation.clusters.routing import Policy, failure, next_session
+from airflow_hive_federation.clusters.routing_cache import Router
 from airflow_hive_federation.clusters.routing_decision import Decision
 from airflow_hive_federation.clusters.statements import Statement, UnreadableError, UseCluster, UseDatabase
 from airflow_hive_federation.clusters.statements_grammar import analyse
@@ -109,6 +111,9 @@ def first_session(registry: ClusterRegistry, *, database: str, cluster: str | No
 class LiveRouter:
     """Routes statements on the tables of one metastore.
 
+    It keeps decisions, and what it has read of tables, while the metastore's events show that nothing has
+    changed. It belongs to one thread, as its client does.
+
     :param client: the metastore.
     :param registry: the clusters; at least one.
     :param policy: the fate of statements whose tables are not known for certain.
@@ -157,12 +162,13 @@ class LiveRouter:
         :raises StorageError: a directory cannot be listed.
         :raises MetastoreError: the metastore does not answer.
         """
-        facts = MetastoreFacts(self.client, self.registry)
-        clusters = clusters_of(self.registry)
+        router, facts = self._router, self._facts
         checked: set[tuple[str, str, str]] = set()
         text = self._spelled(text)
+        facts.refresh()
+        facts.prefetch(_names_in(text, session))
         while True:
-            decision = decide(text, facts, clusters, session, policy=self.policy)
+            decision = router.decide(text, facts, session)
             used = _copies_used(decision, session) - checked if self.check_files else set()
             # Each of few tables is looked at once per cluster, so this ends.
             checked |= used
@@ -172,6 +178,14 @@ class LiveRouter:
                 for one in facts.check_files(database, name, cluster, options=self.options)
             ]:
                 return decision
+
+    @cached_property
+    def _facts(self) -> MetastoreFacts:
+        return MetastoreFacts(self.client, self.registry)
+
+    @cached_property
+    def _router(self) -> Router:
+        return Router(clusters_of(self.registry), policy=self.policy)
 
     def _spelled(self, text: str) -> str:
         """The statement, in which ``USE CLUSTER`` has the name as it was configured."""
@@ -217,6 +231,12 @@ def _refuse_temporary(text: str, decision: Decision) -> None:
             remedy="Use a common table expression (WITH), or a table.",
             decision=decision,
         )
+
+
+def _names_in(text: str, session: Session) -> list[tuple[str, str]]:
+    statement = analyse(text)
+    names = statement.names if isinstance(statement, Statement) else ()
+    return [(one.database or session.database, one.name) for one in names]
 
 
 def _copies_used(decision: Decision, session: Session) -> set[tuple[str, str, str]]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_hive_federation.clusters.altering import full_name
+from airflow_hive_federation.clusters.altering import full_name, relocate
 from airflow_hive_federation.clusters.metadata import (
     PRIMARY,
     Secondary,
@@ -33,7 +33,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.protocol import encode
 from airflow_hive_federation.metastore.struct import Struct
 from airflow_hive_federation.metastore.wire import from_bytes
-from airflow_hive_federation.storage.filesystem import canonical, is_below, join
+from airflow_hive_federation.storage.filesystem import is_below, join
 from airflow_hive_federation.storage.listing import list_many
 
 _CREATES = frozenset(
@@ -93,6 +93,11 @@ class ClusterView:
     def upstreams(self) -> tuple[Upstream, ...]:
         """All upstreams."""
         return self.target.upstreams
+
+    @property
+    def missing_parts(self) -> Mapping[str, float]:
+        """How many answers were given without the part of a metastore, by its name."""
+        return self.target.missing_parts
 
     def close(self) -> None:
         """Close all connections."""
@@ -263,13 +268,7 @@ def copy_by_metadata(one: Described, cluster: str) -> Secondary | None:
 
 def show_copy(one: Described, copy: Secondary) -> None:
     """Give a table or partition the location of a copy."""
-    assert one.sd is not None
-    former, one.sd.location = one.sd.location, copy.location
-    properties = (one.sd.serdeInfo and one.sd.serdeInfo.parameters) or {}
-    # Spark reads its own tables at the place that this property names, whatever the location is.
-    for key in [key for key in properties if key.lower() == "path"]:
-        if former and canonical(properties[key]) == canonical(former):
-            properties[key] = copy.location
+    relocate(one, copy.location)
 
 
 def _structs(value: Any) -> Iterator[Struct]:

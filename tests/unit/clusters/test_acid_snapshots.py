@@ -75,7 +75,7 @@ def test_a_snapshot_in_parameters() -> None:
     assert read_metadata(parameters, "d.t") == metadata
     assert write_metadata(parameters, ClusterMetadata()) == {"other": "x"}
     parameters["hive.cluster.secondary.C2.snapshot"] = "nonsense"
-    with pytest.raises(ClusterMetadataError, match="d.t/p=1 is damaged: the snapshot") as caught:
+    with pytest.raises(ClusterMetadataError, match="p=1 is damaged: the snapshot") as caught:
         read_metadata(parameters, "d.t/p=1")
     assert (caught.value.table, caught.value.partition) == ("d.t", "p=1")
 

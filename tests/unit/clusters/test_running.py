@@ -42,6 +42,10 @@ class Tables:
         self.tables = {str(one.tableName): one for one in tables}
         self.asked = 0
 
+    def call(self, method: str, *arguments: str) -> str:
+        assert method == "get_config_value"
+        return ""  # It keeps no events.
+
     def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
         self.asked += 1
         return [self.tables[name] for name in names if name in self.tables]
@@ -99,9 +103,17 @@ def test_a_copy_is_used_while_files_are_those_that_were_copied(
     assert router(tables).route(JOIN, Session()).cluster == "C2"
 
 
-def test_a_statement_is_asked_about_in_few_calls(tables: Tables) -> None:
-    router(tables).route(JOIN, Session())
-    assert tables.asked <= 2
+def test_all_tables_of_a_statement_are_asked_for_at_once(tables: Tables) -> None:
+    tables.tables["v"] = types.Table(
+        dbName="default",
+        tableName="v",
+        tableType="VIRTUAL_VIEW",
+        viewExpandedText="SELECT t1.a FROM default.t1 JOIN default.t2 ON t1.a = t2.a",
+    )
+    for sql, calls in ((JOIN, 1), (f"INSERT INTO made {JOIN}", 1), ("SELECT * FROM v", 2)):
+        tables.asked = 0
+        assert router(tables, check_files=False).route(sql, Session()).cluster == "C2"
+        assert tables.asked == calls, sql
 
 
 def test_use_cluster_counts_for_what_follows(tables: Tables) -> None:
