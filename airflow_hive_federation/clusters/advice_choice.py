@@ -12,7 +12,7 @@ the set union knapsack problem", 2014, with the better of the greedy choice and 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 
@@ -59,7 +59,7 @@ def choose(bundles: Sequence[Bundle], costs: Sequence[int], budget: int | None) 
 
 def choice_of(elements: int, bundles: Sequence[Bundle], costs: Sequence[int]) -> Choice:
     """The choice of these elements, with all that they save and cost."""
-    return Choice(elements=elements, saved=_saved(elements, bundles, ()), cost=cost_of(elements, costs))
+    return Choice(elements=elements, saved=_saved(elements, bundles), cost=cost_of(elements, costs))
 
 
 def cost_of(elements: int, costs: Sequence[int]) -> int:
@@ -109,12 +109,11 @@ def _greedy(bundles: Sequence[Bundle], costs: Sequence[int], budget: int | None,
     served: set[int] = set()
     while True:
         best: tuple[float, Choice, int] | None = None
-        for one in bundles:
-            if one.group in served:
-                continue
+        left = [one for one in bundles if one.group not in served]
+        for one in left:
             cost = cost_of(one.elements & ~now.elements, costs)
             elements = now.elements | one.elements
-            saved = _saved(elements, bundles, served) if together else one.saved
+            saved = _saved(elements, left) if together else one.saved
             after = Choice(elements=elements, saved=now.saved + saved, cost=now.cost + cost)
             if budget is not None and after.cost > budget:
                 continue
@@ -152,11 +151,9 @@ def _served(elements: int, bundles: Sequence[Bundle]) -> set[int]:
     return {one.group for one in bundles if not one.elements & ~elements}
 
 
-def _saved(elements: int, bundles: Sequence[Bundle], served: Collection[int]) -> int:
-    by_group = {
-        one.group: one.saved for one in bundles if one.group not in served and not one.elements & ~elements
-    }
-    return sum(by_group.values())
+def _saved(elements: int, bundles: Iterable[Bundle]) -> int:
+    missing = ~elements
+    return sum({one.group: one.saved for one in bundles if not one.elements & missing}.values())
 
 
 def _pays(one: Choice, budget: int | None) -> bool:
