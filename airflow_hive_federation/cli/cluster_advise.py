@@ -22,7 +22,7 @@ def add_parser(actions: Any) -> argparse.ArgumentParser:
     """Add the action to ``hive-federation cluster``; return its parser."""
     parser: argparse.ArgumentParser = actions.add_parser(
         "advise",
-        help="say which copies would save bytes between clusters, from past statements",
+        help="list copies that would save bytes between clusters, by past statements",
         description="Read the statements that RoutedSqlOperator recorded, and print the copies that would "
         "save more bytes between clusters than they take. Nothing is copied.",
     )

@@ -38,7 +38,7 @@ class KeepReport:
     """The result of a run.
 
     :param rule: the rule.
-    :param because: the reason why everything was compared; empty if events said where to look.
+    :param because: the reason why everything was compared; empty if events named what to compare.
     :param event: the last event that the copies contain; ``None`` if the metastore keeps none.
     :param looked_at: the number of objects that were compared with their copies.
     :param copied: objects of which a new copy was published.
@@ -92,7 +92,7 @@ def keep_current(
 
     :param run_copy: carries out the copy plan.
     :param today: the day that a window is counted from; this machine's by default.
-    :param compare_after: the time after which everything is compared, whatever the events say.
+    :param compare_after: the time after which everything is compared, whatever the events name.
     :param options: storage options of both clusters.
     :raises ConfigurationError: the rule does not fit the table.
     :raises CopyRefusedError: the table cannot be copied there.
@@ -169,7 +169,7 @@ def _changes(client: MetastoreClient, table: types.Table, after: int, last: int)
 def _reason_to_compare(
     before: _Position | None, last: int | None, home: str, rule: KeepRule, since: datetime
 ) -> str:
-    """The reason why events do not say where to look, as a clause; empty if they do."""
+    """The reason why events do not name what to compare, as a clause; empty if they do."""
     if last is None:
         return "the metastore keeps no notification events"
     if before is None:
