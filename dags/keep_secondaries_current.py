@@ -53,7 +53,7 @@ with DAG(
             "all of database.table in C2",
         ),
         "compare_hours": Param(
-            24, type="number", minimum=0, title="Hours after which all is compared, whatever the events say"
+            24, type="number", minimum=0, title="Hours after which all is compared, whatever the events name"
         ),
     },
 ) as dag:

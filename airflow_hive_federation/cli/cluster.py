@@ -28,28 +28,37 @@ def add_parser(subparsers: Any) -> None:
         "and may have copies in secondary ones. hive-federation route prints where a statement runs.",
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    assign = actions.add_parser("assign", help="make a cluster the primary of all tables that have none")
-    assign.add_argument("cluster", nargs="?", help="its name; the default cluster if none is given")
-    assign.add_argument("--database", action="append", metavar="NAME", help="again for more; else all")
-    assign.add_argument("--undo", action="store_true", help="take the tables of the cluster out of it")
-    assign.add_argument("--dry-run", action="store_true", help="write nothing")
-    copy = actions.add_parser("copy", help="copy a table, or partitions of it, to a secondary cluster")
-    drop = actions.add_parser("drop-copy", help="drop copies in a secondary cluster; the primary stays")
-    copy.add_argument(
-        "--spark-conn-id", help="Airflow connection of the Spark that copies; the cluster's own"
+    assign = _action(actions, "assign", "make a cluster the primary of all tables that have none")
+    assign.add_argument("cluster", nargs="?", help="the primary; the default cluster if left out")
+    assign.add_argument(
+        "--database", action="append", metavar="NAME", help="tables of this database; may be repeated"
     )
-    move = actions.add_parser("move-copy", help="move such copies from one secondary cluster to another")
-    move.add_argument("--spark-conn-id", help="as for copy")
+    assign.add_argument("--undo", action="store_true", help="take the cluster's tables out of it instead")
+    assign.add_argument("--dry-run", action="store_true", help="write nothing; print what would be changed")
+    copy = _action(actions, "copy", "copy a table, or partitions of it, to a secondary cluster")
+    drop = _action(actions, "drop-copy", "drop copies in a secondary cluster; the primary stays")
+    move = _action(actions, "move-copy", "move copies from one secondary cluster to another")
+    for one in (copy, move):
+        one.add_argument(
+            "--spark-conn-id",
+            metavar="ID",
+            help="Airflow connection of the Spark that copies (default: the cluster's jobTracker)",
+        )
     for one in (copy, drop, move):
         one.add_argument("table", help="database.table")
         if one is move:
-            one.add_argument("from_cluster", metavar="from", help="the secondary cluster that loses them")
+            one.add_argument("from_cluster", metavar="from", help="the secondary cluster that has them")
         one.add_argument("cluster", metavar="to" if one is move else None, help="the secondary cluster")
         one.add_argument(
-            "--partition", action="append", metavar="NAME", help="day=2026-01-01; again for more"
+            "--partition",
+            action="append",
+            metavar="NAME",
+            help="this partition, such as day=2026-01-01; may be repeated (default: all)",
         )
-        one.add_argument("--where", help="a condition on partition keys: day >= '2026-01-01'")
-    primary = actions.add_parser("set-primary", help="make a cluster with fresh copies a table's primary")
+        one.add_argument(
+            "--where", metavar="CONDITION", help="partitions by a condition: \"day >= '2026-01-01'\""
+        )
+    primary = _action(actions, "set-primary", "make a cluster with fresh copies a table's primary")
     primary.add_argument("table", help="database.table")
     primary.add_argument("cluster", help="the secondary cluster that becomes the primary")
     primary.add_argument(
@@ -57,14 +66,25 @@ def add_parser(subparsers: Any) -> None:
         action="store_true",
         help="remove the former primary, instead of keeping it as a copy",
     )
-    sweep = actions.add_parser("sweep", help="remove what killed runs have left in a cluster")
-    sweep.add_argument("cluster", help="its name")
+    sweep = _action(actions, "sweep", "remove what killed runs have left in a cluster")
+    sweep.add_argument("cluster", help="the cluster to sweep")
     sweep.add_argument(
-        "--statement-days", type=float, default=7.0, help="statements written before so many days"
+        "--statement-days",
+        type=float,
+        default=7.0,
+        metavar="DAYS",
+        help="remove statements that are older than DAYS days (default: 7)",
     )
     advise = cluster_advise.add_parser(actions)
     for one in (assign, copy, drop, move, primary, sweep, advise):
         add_common_arguments(one)
+
+
+def _action(actions: Any, name: str, does: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(
+        name, help=does, description=f"{does[0].upper()}{does[1:]}."
+    )
+    return parser
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,13 +92,15 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metastore",
         default="hive_federation_default",
-        help="URI(s) of the metastore, or the id of an Airflow connection",
+        metavar="URI",
+        help="URI(s) of the metastore, or the id of an Airflow connection (default: %(default)s)",
     )
     parser.add_argument(
         "--clusters",
         default="metastore",
         metavar="WHERE",
-        help="the registry: a JSON file (with a /), an Airflow variable, or: metastore",
+        help="the registry of clusters: path of a JSON file (with a /), name of an Airflow variable, or "
+        "'metastore' for the metastore's own configuration (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -118,7 +140,7 @@ def _move(args: argparse.Namespace) -> int:
     size = f"{report.files:,} files, {report.size_bytes:,} bytes copied"
     where = f"from {report.from_cluster} to {report.to_cluster}"
     return _print(
-        args, report.to_json(), f"{report.table}: {len(report.moved)} copies moved {where} ({size})"
+        args, report.to_json(), f"{report.table}: {_copies(len(report.moved))} moved {where} ({size})"
     )
 
 
@@ -185,11 +207,18 @@ def _copy(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(report.to_json(), indent=1))
         return 0
-    done = "copies dropped" if args.action == "drop-copy" else "copied"
+    if args.action == "drop-copy":
+        done = f"dropped in {report.cluster}, {len(report.removed)} directories removed"
+        print(f"{report.table}: {_copies(len(report.copied))} {done}")
+        return 0
     size = f"{report.files:,} files, {report.size_bytes:,} bytes"
-    counts = f"{len(report.copied)} {done} ({size}), {len(report.current)} current"
-    print(f"{report.table}, {report.cluster}: {counts}")
+    made = f"{_copies(len(report.copied))} made in {report.cluster} ({size})"
+    print(f"{report.table}: {made}, {len(report.current)} already current")
     return 0
+
+
+def _copies(number: int) -> str:
+    return f"{number:,} {'copy' if number == 1 else 'copies'}"
 
 
 def _assign(args: argparse.Namespace) -> int:

@@ -22,7 +22,7 @@ def add_parser(actions: Any) -> argparse.ArgumentParser:
     """Add the action to ``hive-federation cluster``; return its parser."""
     parser: argparse.ArgumentParser = actions.add_parser(
         "advise",
-        help="say which copies would save bytes between clusters, from past statements",
+        help="list copies that would save bytes between clusters, by past statements",
         description="Read the statements that RoutedSqlOperator recorded, and print the copies that would "
         "save more bytes between clusters than they take. Nothing is copied.",
     )
@@ -64,9 +64,11 @@ def run(args: argparse.Namespace, client: MetastoreClient, registry: ClusterRegi
     else:
         print(_words(found, registry))
     if args.svg not in {None, "-"}:
+        from airflow_hive_federation.storage.filesystem import canonical
         from airflow_hive_federation.storage.publishing import write_atomically
 
-        write_atomically(args.svg, [as_svg(found.advice).encode()])
+        # Beside a name without a directory, the temporary file would lie in the root of the file system.
+        write_atomically(canonical(args.svg), [as_svg(found.advice).encode()], end.storage_options)
     for line in found.damaged:
         print(f"left out: {line}", file=sys.stderr)
     return 0

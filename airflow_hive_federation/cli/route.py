@@ -15,8 +15,8 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "route",
         help="the cluster that would run a statement, and why",
-        description="Print the cluster that would run each statement; nothing is run. "
-        "Statements about clusters (USE CLUSTER …) count for those behind them.",
+        description="Print the cluster that would run each statement; nothing is run. USE and USE CLUSTER "
+        "count for the statements after them. The exit status is 1 if no cluster can run a statement.",
     )
     parser.add_argument("sql", help="statements, with semicolons between them; - reads standard input")
     parser.add_argument("--cluster", help="the session's cluster, as USE CLUSTER sets it")

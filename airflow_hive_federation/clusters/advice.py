@@ -40,7 +40,7 @@ def advise(
     budget_bytes: int | None = None,
     refused: Mapping[str, str] | None = None,
 ) -> Advice:
-    """Say which copies would save bytes across sites.
+    """Choose the copies that would save bytes across sites.
 
     :param records: of the period only.
     :param catalog: sizes and places of tables and partitions, as they are now.
@@ -98,7 +98,7 @@ def _tables(
 
 
 def _versions(runs: Sequence[StatementRecord]) -> dict[str, int]:
-    """How often each table without partitions has had another size than before."""
+    """Count the changes of size of each table without partitions."""
     sizes: defaultdict[str, list[int]] = defaultdict(list)
     for one in sorted(runs, key=lambda one: one.time):
         for read in one.reads:

@@ -12,8 +12,8 @@ the set union knapsack problem", 2014, with the better of the greedy choice and 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,20 +45,21 @@ class Choice:
 
 
 def choose(bundles: Sequence[Bundle], costs: Sequence[int], budget: int | None) -> Choice:
-    """Choose elements of at most a budget. Each bundle that is taken saves more than it adds in cost.
+    """Choose elements of at most a budget, of which each is worth its cost: without it, less would be gained.
 
     :param costs: bytes per element.
     :param budget: bytes; ``None`` is without limit.
     """
-    singles = (choice_of(one.elements, bundles, costs) for one in bundles)
-    best = max((one for one in singles if _pays(one, budget)), key=_rank, default=Choice())
-    greedy = (_greedy(bundles, costs, budget, together=together) for together in (True, False))
-    return _without_idle(max(best, *greedy, key=_rank), bundles, costs)
+    alike = _alike(bundles, len(costs))
+    merged = [replace(one, elements=_merged(one.elements, alike)) for one in bundles]
+    merged_costs = [cost_of(elements, costs) for elements in alike]
+    found = _chosen(merged, merged_costs, budget)
+    return choice_of(sum(alike[number] for number in numbers_of(found.elements)), bundles, costs)
 
 
 def choice_of(elements: int, bundles: Sequence[Bundle], costs: Sequence[int]) -> Choice:
     """The choice of these elements, with all that they save and cost."""
-    return Choice(elements=elements, saved=_saved(elements, bundles, ()), cost=cost_of(elements, costs))
+    return Choice(elements=elements, saved=_saved(elements, bundles), cost=cost_of(elements, costs))
 
 
 def cost_of(elements: int, costs: Sequence[int]) -> int:
@@ -74,8 +75,32 @@ def numbers_of(elements: int) -> Iterator[int]:
         elements ^= lowest
 
 
+def _alike(bundles: Sequence[Bundle], elements: int) -> list[int]:
+    """Sets of elements that belong to the same bundles: thousands of partitions are few such sets."""
+    owners: list[list[int]] = [[] for _ in range(elements)]
+    for number, one in enumerate(bundles):
+        for element in numbers_of(one.elements):
+            owners[element].append(number)
+    sets: dict[tuple[int, ...], int] = {}
+    for element, of_element in enumerate(owners):
+        key = tuple(of_element)
+        sets[key] = sets.get(key, 0) | 1 << element
+    return list(sets.values())
+
+
+def _merged(elements: int, alike: Sequence[int]) -> int:
+    return sum(1 << number for number, of_set in enumerate(alike) if of_set & elements)
+
+
+def _chosen(bundles: Sequence[Bundle], costs: Sequence[int], budget: int | None) -> Choice:
+    singles = (choice_of(one.elements, bundles, costs) for one in bundles)
+    best = max((one for one in singles if _pays(one, budget)), key=_rank, default=Choice())
+    greedy = (_greedy(bundles, costs, budget, together=together) for together in (True, False))
+    return _without_idle(max(best, *greedy, key=_rank), bundles, costs)
+
+
 def _greedy(bundles: Sequence[Bundle], costs: Sequence[int], budget: int | None, *, together: bool) -> Choice:
-    """Take the bundle that saves the most per byte, again and again.
+    """Take the bundle that saves the most per byte, again and again, even if it does not pay by itself.
 
     :param together: count what other groups save by the same copies, too. Without it, the bound holds; with
         it, the choice is better as a rule.
@@ -84,14 +109,13 @@ def _greedy(bundles: Sequence[Bundle], costs: Sequence[int], budget: int | None,
     served: set[int] = set()
     while True:
         best: tuple[float, Choice, int] | None = None
-        for one in bundles:
-            if one.group in served:
-                continue
+        left = [one for one in bundles if one.group not in served]
+        for one in left:
             cost = cost_of(one.elements & ~now.elements, costs)
             elements = now.elements | one.elements
-            saved = _saved(elements, bundles, served) if together else one.saved
+            saved = _saved(elements, left) if together else one.saved
             after = Choice(elements=elements, saved=now.saved + saved, cost=now.cost + cost)
-            if saved <= cost or (budget is not None and after.cost > budget):
+            if budget is not None and after.cost > budget:
                 continue
             rate = saved / cost if cost else float("inf")
             if best is None or rate > best[0]:
@@ -127,11 +151,9 @@ def _served(elements: int, bundles: Sequence[Bundle]) -> set[int]:
     return {one.group for one in bundles if not one.elements & ~elements}
 
 
-def _saved(elements: int, bundles: Sequence[Bundle], served: Collection[int]) -> int:
-    by_group = {
-        one.group: one.saved for one in bundles if one.group not in served and not one.elements & ~elements
-    }
-    return sum(by_group.values())
+def _saved(elements: int, bundles: Iterable[Bundle]) -> int:
+    missing = ~elements
+    return sum({one.group: one.saved for one in bundles if not one.elements & missing}.values())
 
 
 def _pays(one: Choice, budget: int | None) -> bool:

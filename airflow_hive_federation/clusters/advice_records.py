@@ -22,7 +22,7 @@ from airflow_hive_federation.clusters.statements_tokens import tokens_of
 from airflow_hive_federation.model import bounded_json
 
 FORMAT = 1
-#: Characters of a template that are kept; its digest tells longer ones apart.
+#: Characters of a template that are kept; longer ones differ by their digest.
 MAX_TEMPLATE = 1000
 #: Tables of one statement that are recorded; a statement that reads more has no record.
 MAX_TABLES = 200

@@ -201,7 +201,7 @@ class Reads:
                     yield part.values
 
     def _knows(self, read: TableRead) -> bool:
-        """Whether the record names all partitions, by the keys that the table has now."""
+        """Return whether the record names all partitions, by the keys that the table has now."""
         if not read.values:
             return not read.partitions
         return all(len(one) == len(self.table.keys) for one in read.values)

@@ -1,4 +1,4 @@
-"""Reads a history and the tables that it names, and says which copies would help."""
+"""Reads a history and the tables that it names, and chooses the copies that would help."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def advise_from_history(
     budget_bytes: int | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> AdviceOfHistory:
-    """Say which copies would have saved bytes across sites in the last days.
+    """Choose the copies that would have saved bytes across sites in the last days.
 
     :param directory: URI of the history; the one below the root of the default cluster if ``None``.
     :param budget_bytes: bytes that may be copied in such a period; ``None`` is without limit.

@@ -42,7 +42,7 @@ class KeepRule:
 
     @property
     def digest(self) -> str:
-        """Tells one rule from another."""
+        """Identifies the rule."""
         return hashlib.sha256(str(self).lower().encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
     def chosen(self, names: Iterable[str], keys: Iterable[str], today: date) -> list[str]:
@@ -50,7 +50,7 @@ class KeepRule:
 
         :param names: names of all partitions, ``day=2026-01-01``.
         :param keys: the partition keys of the table.
-        :raises ConfigurationError: the table has no such key, or the rule does not say which of several.
+        :raises ConfigurationError: the table has no such key, or the rule names none of several.
         """
         if self.days is None:
             return list(names)

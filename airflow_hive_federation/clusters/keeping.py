@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 #: Parameter of the table, with the name of the cluster behind it.
 POSITION = "hive.cluster.kept."
 COMPARE_AFTER = timedelta(hours=24)
+#: So many events of others are read again rather than noted.
+_FEW_EVENTS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +40,7 @@ class KeepReport:
     """The result of a run.
 
     :param rule: the rule.
-    :param because: the reason why everything was compared; empty if events said where to look.
+    :param because: the reason why everything was compared; empty if events named what to compare.
     :param event: the last event that the copies contain; ``None`` if the metastore keeps none.
     :param looked_at: the number of objects that were compared with their copies.
     :param copied: objects of which a new copy was published.
@@ -92,7 +94,7 @@ def keep_current(
 
     :param run_copy: carries out the copy plan.
     :param today: the day that a window is counted from; this machine's by default.
-    :param compare_after: the time after which everything is compared, whatever the events say.
+    :param compare_after: the time after which everything is compared, whatever the events name.
     :param options: storage options of both clusters.
     :raises ConfigurationError: the rule does not fit the table.
     :raises CopyRefusedError: the table cannot be copied there.
@@ -121,10 +123,10 @@ def keep_current(
         report = copy_to_cluster(
             client, registry, rule.table, cluster, run_copy, partitions=names, options=options
         )
-    if last is not None:
+    if last is not None and not (before and changes is not None and _is_near(before, last, changes)):
         compared = before.compared if before is not None and not because else now
         position = _Position(event=last, metastore=home, rule=rule.digest, compared=compared)
-        _move(client, table, cluster, before, position)
+        _note(client, table, cluster, position)
     return KeepReport(
         rule=str(rule),
         because=because,
@@ -169,7 +171,7 @@ def _changes(client: MetastoreClient, table: types.Table, after: int, last: int)
 def _reason_to_compare(
     before: _Position | None, last: int | None, home: str, rule: KeepRule, since: datetime
 ) -> str:
-    """The reason why events do not say where to look, as a clause; empty if they do."""
+    """The reason why events do not name what to compare, as a clause; empty if they do."""
     if last is None:
         return "the metastore keeps no notification events"
     if before is None:
@@ -184,15 +186,17 @@ def _reason_to_compare(
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
-def _move(
-    client: MetastoreClient, table: types.Table, cluster: str, before: _Position | None, after: _Position
-) -> None:
-    # The event after the position is that of the position itself, which would be noted for ever.
-    if before is not None and before.event + 1 >= after.event and before.compared == after.compared:
-        return
+def _is_near(before: _Position, last: int, changes: Changes) -> bool:
+    """Return whether a position may stay: to note it is an event, too, and the positions of others are.
 
+    :param last: the last event there is; the one behind the position is its own.
+    """
+    return last <= before.event + 1 or (not changes and last < before.event + _FEW_EVENTS)
+
+
+def _note(client: MetastoreClient, table: types.Table, cluster: str, position: _Position) -> None:
     def noted(now: types.Table) -> types.Table:
-        now.parameters = {**(now.parameters or {}), POSITION + cluster: str(after)}
+        now.parameters = {**(now.parameters or {}), POSITION + cluster: str(position)}
         return now
 
     alter_table(client, full_name(table), noted)

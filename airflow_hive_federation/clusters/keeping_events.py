@@ -1,6 +1,6 @@
 """The partitions of a table that notification events name. Pure.
 
-An event only says where to look; a copy is made of what is there now.
+An event only names what changed; a copy is made of what is there now.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _names(event: events.Event, raw: Any, name: tuple[str, str], keys: Sequence[
 
 
 def _of_definition(event: events.TableEvent) -> bool:
-    """Whether an event is of an alteration that leaves the partitions of a table as they are."""
+    """Return whether an event is of an alteration that leaves the partitions of a table as they are."""
     return isinstance(event, events.TableAltered) and not event.renamed and not event.truncated
 
 

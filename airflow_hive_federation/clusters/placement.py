@@ -128,6 +128,14 @@ class Column:
         return np.array(self.distinct, dtype=np.str_)
 
     @cached_property
+    def in_order(self) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+        """The distinct values in the order of their texts, and the place of each partition among them."""
+        numbers = sorted(range(len(self.distinct)), key=self.distinct.__getitem__)
+        places = np.empty(len(numbers), dtype=np.int32)
+        places[numbers] = np.arange(len(numbers), dtype=np.int32)
+        return tuple(self.distinct[number] for number in numbers), places[self.codes]
+
+    @cached_property
     def by_type(self) -> dict[str, list[Any]]:
         """The distinct values as values of a Hive type, for those who have found them."""
         return {}

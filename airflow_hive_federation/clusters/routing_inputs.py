@@ -134,7 +134,7 @@ def _spans(
 ) -> tuple[tuple[str, str, str], ...]:
     spans = []
     for (key, _), column in zip(facts.partition_keys, partitions.columns, strict=True):
-        codes = np.unique(column.codes[chosen]).tolist()
-        texts = [column.distinct[code] for code in codes]
-        spans.append((key, min(texts), max(texts)))
+        texts, places = column.in_order
+        those = places[chosen]
+        spans.append((key, texts[those.min()], texts[those.max()]))
     return tuple(spans)

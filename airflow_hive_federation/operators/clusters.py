@@ -217,7 +217,7 @@ class KeepCopiesOperator(_ClusterOperator):
 
     :param rule: ``last 30 days of sales.orders in C2``, ``last 7 days of web.clicks by day in C2``, or
         ``all of sales.items in C2``. (templated)
-    :param compare_hours: hours after which all is compared, whatever the events say: Spark writes files of
+    :param compare_hours: hours after which all is compared, whatever the events name: Spark writes files of
         its own tables without an event.
     :param spark_conn_id: connection of the Spark that copies; by default that of the cluster. (templated)
     """

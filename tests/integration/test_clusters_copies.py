@@ -312,7 +312,7 @@ def test_operators_and_commands(
     assert main(["cluster", "copy", f"{DATABASE}.plain", "C2", "--json", *common]) == 0
     assert f'"{DATABASE}.plain"' in capsys.readouterr().out
     assert main(["cluster", "drop-copy", f"{DATABASE}.plain", "C2", *common]) == 0
-    assert "1 copies dropped" in capsys.readouterr().out
+    assert "1 copy dropped in C2" in capsys.readouterr().out
     assert main(["cluster", "move-copy", f"{DATABASE}.plain", "C2", "C1", *common]) == 0
     assert "0 copies moved from C2 to C1" in capsys.readouterr().out
     assert main(["cluster", "set-primary", f"{DATABASE}.plain", "C1", "--drop-former", *common]) == 0

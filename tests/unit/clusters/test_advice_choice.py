@@ -99,3 +99,8 @@ def test_without_a_budget_all_that_pays_is_taken_and_nothing_else() -> None:
     assert choose(bundles, [10, 10], None).elements == 0b01
     assert choose([], [], None) == Choice()
     assert list(numbers_of(0b1010)) == [1, 3]
+
+
+def test_the_better_of_two_greedy_choices_is_taken() -> None:
+    # Counting what other groups save by the same copies leads to 88 here.
+    assert choose(*random_case(92)).saved == 91
