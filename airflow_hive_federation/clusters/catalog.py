@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_hive_federation.acid.locations import is_transactional
+from airflow_hive_federation.acid.moments import take_snapshots
+from airflow_hive_federation.clusters.acid_snapshots import is_current, is_transactional
 from airflow_hive_federation.clusters.altering import full_name, object_name
 from airflow_hive_federation.clusters.catalog_events import Changes, EventLog
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
-    SourceMark,
+    Secondary,
     content_mark,
     metadata_mark,
     read_metadata,
@@ -32,6 +33,7 @@ from airflow_hive_federation.clusters.statements import Statement
 from airflow_hive_federation.clusters.statements_grammar import analyse
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.storage.listing import list_many
 
 _VIEW = "VIRTUAL_VIEW"
@@ -90,6 +92,8 @@ class MetastoreFacts:
         self._placed: dict[Name, _Placed] = {}
         self._partition_facts: dict[Name, Partitions] = {}
         self._stale: set[CopyKey] = set()
+        #: Write ids by table, with the description that they were asked for.
+        self._write_ids: dict[Name, tuple[types.Table, ValidWriteIds]] = {}
         #: Part of the versions of partitioned tables, as is the last event of each.
         self._epoch = 0
         self._last_events: dict[Name, int] = {}
@@ -105,6 +109,7 @@ class MetastoreFacts:
         for database, name, *_ in self._stale:
             self._facts.pop((database, name), None)
         self._stale.clear()
+        self._write_ids.clear()
         self._partition_facts.clear()
         changes = self._log.changes()
         if changes is None:
@@ -219,28 +224,32 @@ class MetastoreFacts:
         if table.partitionKeys:
             copied = self._partitions_of(key).copied
             objects = [one for values, one in copied.items() if wanted is None or values in wanted]
-        marks: dict[str, tuple[Any, SourceMark, str]] = {}
+        marks: dict[str, tuple[Any, Secondary]] = {}
         for one in objects:
             partition = one if isinstance(one, types.Partition) else None
             what = object_name(table, partition)
             copy = read_metadata(one.parameters, what).secondaries.get(cluster)
             if copy is not None and one.sd is not None:
-                marks[what] = one, copy.source, copy.location
+                marks[what] = one, copy
         return self._compare(key, cluster, marks, options)
 
     def _compare(
         self,
         key: Name,
         cluster: str,
-        marks: Mapping[str, tuple[Any, SourceMark, str]],
+        marks: Mapping[str, tuple[Any, Secondary]],
         options: Mapping[str, Any] | None,
     ) -> list[str]:
-        places = [place for one, _, copy in marks.values() for place in (one.sd.location, copy)]
+        # Compactions change the files of a transactional primary, too: its write ids tell what was written.
+        by_files = [one.sd.location for one, copy in marks.values() if copy.snapshot is None]
+        places = [*by_files, *(copy.location for _, copy in marks.values())]
         listings = list_many(places, options=options, missing_ok=True)
-        stale = []
-        for what, (one, mark, copy) in marks.items():
-            now = source_mark(one, listings[one.sd.location])
-            if now.listing != mark.listing or content_mark(listings[copy]) != mark.content:
+        stale: list[str] = []
+        for what, (one, copy) in marks.items():
+            changed = copy.snapshot is None and (
+                source_mark(one, listings[one.sd.location]).listing != copy.source.listing
+            )
+            if changed or content_mark(listings[copy.location]) != copy.source.content:
                 stale.append(what)
                 values = tuple(one.values or ()) if isinstance(one, types.Partition) else ()
                 self._stale.add((*key, values, cluster))
@@ -317,7 +326,6 @@ class MetastoreFacts:
         primary: str | None,
     ) -> Placement:
         location = (described.sd.location if described.sd else None) or ""
-        mark = metadata_mark(described)
         home = primary or self._registry.default_cluster().name
         return Placement(
             Copy(home, location),
@@ -325,12 +333,22 @@ class MetastoreFacts:
                 Copy(
                     name,
                     one.location,
-                    fresh=one.source.metadata == mark and (*key, values, name) not in self._stale,
+                    fresh=(*key, values, name) not in self._stale and self._is_fresh(key, described, one),
                 )
                 for name, one in metadata.secondaries.items()
                 if name in self._registry.clusters and name != home
             ),
         )
+
+    def _is_fresh(self, key: Name, described: types.Table | types.Partition, copy: Secondary) -> bool:
+        table = self.described(*key)
+        if table is None or not is_transactional(table):
+            return copy.snapshot is None and copy.source.metadata == metadata_mark(described)
+        kept = self._write_ids.get(key)
+        if kept is None or kept[0] is not table:
+            name = ".".join(key)
+            kept = self._write_ids[key] = table, take_snapshots(self._client, [name])[name].write_ids
+        return is_current(described, copy, kept[1])
 
 
 def _bytes(parameters: Mapping[str, str] | None) -> int | None:

@@ -15,6 +15,8 @@ from airflow_hive_federation.clusters.statements import TableName
 from airflow_hive_federation.clusters.statements_reads import Read
 
 MAX_EXAMPLES = 3
+#: Values of more partitions are not kept in a decision.
+MAX_VALUES = 100
 NO_METADATA = "it has no cluster metadata, and hive.use.default.cluster is off"
 
 
@@ -115,4 +117,24 @@ def _group(
         partitions=int(chosen.sum()),
         examples=partition_names(facts, partitions, chosen),
         bytes=None if (sizes < 0).any() else int(sizes.sum()),
+        values=_values(partitions, chosen),
+        spans=_spans(facts, partitions, chosen),
     )
+
+
+def _values(partitions: Partitions, chosen: NDArray[np.bool_]) -> tuple[tuple[str, ...], ...]:
+    numbers = np.flatnonzero(chosen)
+    if len(numbers) > MAX_VALUES:
+        return ()
+    return tuple(partitions[number].values for number in numbers.tolist())
+
+
+def _spans(
+    facts: TableFacts, partitions: Partitions, chosen: NDArray[np.bool_]
+) -> tuple[tuple[str, str, str], ...]:
+    spans = []
+    for (key, _), column in zip(facts.partition_keys, partitions.columns, strict=True):
+        codes = np.unique(column.codes[chosen]).tolist()
+        texts = [column.distinct[code] for code in codes]
+        spans.append((key, min(texts), max(texts)))
+    return tuple(spans)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +12,7 @@ from typing import Any
 
 from airflow_hive_federation.clusters.catalog import MetastoreFacts, clusters_of
 from airflow_hive_federation.clusters.explain import as_json, in_words
+from airflow_hive_federation.clusters.notes import Kind, Note, forget, state_of, take_note
 from airflow_hive_federation.clusters.placement import Session
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
 from airflow_hive_federation.clusters.routing import Policy, failure, next_session
@@ -24,9 +25,6 @@ from airflow_hive_federation.errors import RoutingError, UnanalysableError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.publishing import write_atomically
-
-#: Directory below a cluster's root for statements on their way; Hive's readers pass over such names.
-_STATE = "_hive_federation"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +49,12 @@ class RoutedStatement:
         """True if an engine runs it; ``USE`` changes the session only."""
         return not isinstance(analyse(self.text), UseCluster | UseDatabase)
 
+    @property
+    def reads(self) -> list[str]:
+        """``database.table`` of all tables and views that are read."""
+        inputs = (one.table for one in self.decision.inputs)
+        return [f"{one.database or self.session.database}.{one.name}" for one in inputs]
+
     def explained(self) -> str:
         """The route in words."""
         return in_words(self.decision)
@@ -60,19 +64,27 @@ class RoutedStatement:
         return {"sql": self.text, **as_json(self.decision)}
 
     @contextmanager
-    def written(self, cluster: Cluster, options: Mapping[str, Any] | None = None) -> Iterator[str]:
+    def written(
+        self,
+        cluster: Cluster,
+        options: Mapping[str, Any] | None = None,
+        acid: Sequence[Mapping[str, Any]] = (),
+    ) -> Iterator[str]:
         """Write the statement for a job in a cluster; yield its URI, and remove it when the block ends.
 
+        :param acid: its transactional tables, see :func:`.acid_inputs.acid_inputs`.
         :raises StorageError: it cannot be written or removed.
         """
-        directory = join(cluster.root, _STATE, f"sql-{uuid.uuid4().hex}")
+        directory = join(state_of(cluster), f"sql-{uuid.uuid4().hex}")
         uri = join(directory, "statement.json")
-        text = json.dumps({"database": self.session.database, "sql": self.text})
+        take_note(cluster, Note(kind=Kind.STATEMENT, directory=directory), options)
+        text = json.dumps({"database": self.session.database, "sql": self.text, "acid": list(acid)})
         write_atomically(uri, [text.encode()], options, private=True)
         try:
             yield uri
         finally:
             remove_statement(directory, options)
+            forget(cluster, directory, options)
 
 
 def remove_statement(directory: str, options: Mapping[str, Any] | None = None) -> None:

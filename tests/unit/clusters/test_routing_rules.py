@@ -225,7 +225,7 @@ def test_tables_without_metadata_are_refused_where_no_default_is_assumed(catalog
 
 def test_a_cluster_that_is_not_configured_any_more(catalog: Catalog) -> None:
     clusters = Clusters(names=("C1", "C2"), default="C1")
-    with pytest.raises(RoutingError, match="C3 is not configured"):
+    with pytest.raises(RoutingError, match=r"C3, the cluster of default\.c, is not configured"):
         route("SELECT * FROM c", catalog, clusters)
 
 

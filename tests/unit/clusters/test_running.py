@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -160,6 +161,6 @@ def test_a_statement_is_written_for_its_job_and_removed(tables: Tables, tmp_path
     (routed,) = router(tables, registry=registry).script("select * from t1", Session())
     with routed.written(registry.cluster("C1")) as uri:
         path = Path(uri.removeprefix("file:"))
-        assert path.read_text() == '{"database": "default", "sql": "select * from t1"}'
+        assert json.loads(path.read_text()) == {"database": "default", "sql": "select * from t1", "acid": []}
         assert path.stat().st_mode & 0o077 == 0
     assert not path.parent.exists()
