@@ -79,6 +79,8 @@ def _parsed(text: str, tokens: list[Token]) -> Any:
     # Spark takes FROM for a column here, and what follows for its alias.
     if any(not one.expressions for one in trees[0].find_all(exp.Select)):
         raise UnreadableError("expected columns after SELECT", begin)
+    if trees[0].find(exp.Into):
+        raise UnreadableError("expected INSERT INTO before SELECT", begin)
     if trees[0].find(exp.Command):
         raise UnreadableError("it contains a command that sqlglot does not parse", begin)
     return trees[0]

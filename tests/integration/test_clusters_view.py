@@ -229,7 +229,7 @@ def connect(monkeypatch: pytest.MonkeyPatch, source: EmbeddedMetastore, masters:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_two_standalone_clusters_read_from_their_own_roots(
     source: EmbeddedMetastore,
     registry_file: Path,
