@@ -62,6 +62,7 @@ _CASTS = {
     "INT": "to_integer",
     "BIGINT": "to_integer",
 }
+_INTEGER = re.compile(r"-?[0-9]+")
 _FORMAT = re.compile(r"[-/. _]|yyyy|MM|dd")
 _ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "add", exp.Sub: "subtract"}
 
@@ -182,7 +183,8 @@ class Conditions:
             number = Decimal(node.name)
         except InvalidOperation:
             return Undecided()
-        return Constant(int(node.name) if node.name.isdigit() else number)
+        # Old versions of sqlglot write the days of ``date_sub`` as a product with the literal -1.
+        return Constant(int(node.name) if _INTEGER.fullmatch(node.name) else number)
 
     def _is_certain(self, text: str) -> bool:
         return text not in self._uncertain and "${" not in text

@@ -20,7 +20,7 @@ from airflow_hive_federation.clusters.statements_tokens import Cursor, table_nam
 
 _TABLELESS_OBJECTS = (
     *("FUNCTION", "TEMPORARY FUNCTION", "MACRO", "TEMPORARY MACRO", "ROLE", "RESOURCE PLAN", "POOL"),
-    *("MAPPING", "TRIGGER", "INDEX", "CATALOG", "NAMESPACE", "DATACONNECTOR", "REMOTE DATABASE"),
+    *("MAPPING", "TRIGGER", "CATALOG", "NAMESPACE", "DATACONNECTOR", "REMOTE DATABASE"),
 )
 _TABLES = ("TABLE", "VIEW", "MATERIALIZED VIEW")
 _MODIFIERS = ("OR REPLACE", "GLOBAL", "LOCAL", "TEMPORARY", "TEMP", "EXTERNAL", "TRANSACTIONAL", "MANAGED")
@@ -35,6 +35,8 @@ def _create(cursor: Cursor) -> Statement:
         modifiers.add(found)
     if cursor.accept_any(*_TABLELESS_OBJECTS):
         return Statement(verb="CREATE")
+    if cursor.accept("INDEX"):
+        return _index(cursor, "CREATE")
     kind = cursor.accept_any(*_TABLES, "SCHEDULED QUERY")
     if kind not in _TABLES:
         raise cursor.error("expected TABLE or VIEW")
@@ -117,6 +119,8 @@ def _alter(cursor: Cursor) -> Statement:
     cursor.accept("ALTER")
     if cursor.accept_any("DATABASE", "SCHEMA", *_TABLELESS_OBJECTS):
         return Statement(verb="ALTER")
+    if cursor.accept("INDEX"):
+        return _index(cursor, "ALTER")
     kind = cursor.accept_any(*_TABLES)
     if not kind:
         raise cursor.error("expected TABLE or VIEW")
@@ -143,6 +147,8 @@ def _drop(cursor: Cursor) -> Statement:
     cursor.accept("DROP")
     if cursor.accept_any(*_TABLELESS_OBJECTS):
         return Statement(verb="DROP")
+    if cursor.accept("INDEX"):
+        return _index(cursor, "DROP")
     if cursor.accept_any("DATABASE", "SCHEMA"):
         if any(word(token) == "CASCADE" for token in cursor.tokens):
             raise cursor.error("a database is dropped with its tables, which may be in several clusters")
@@ -152,6 +158,16 @@ def _drop(cursor: Cursor) -> Statement:
         raise cursor.error("expected TABLE, VIEW or DATABASE")
     cursor.accept("IF", "EXISTS")
     return Statement(verb=f"DROP {kind}", outputs=(Output(table=cursor.name()),))
+
+
+def _index(cursor: Cursor, verb: str) -> Statement:
+    """An index of Hive 1 and 2: it is a table of its own beside the one that it is on."""
+    while not cursor.end() and cursor.peek() != "ON":
+        cursor.at += 1
+    if not cursor.accept("ON"):
+        raise cursor.error("expected ON and the table of the index")
+    cursor.accept("TABLE")
+    return Statement(verb=f"{verb} INDEX", outputs=(Output(table=cursor.name()),))
 
 
 def _writes(*heads: str) -> Callable[[Cursor], Statement]:
@@ -234,7 +250,10 @@ def _show(cursor: Cursor) -> Statement:
     if cursor.accept("COLUMNS") and cursor.accept_any("FROM", "IN"):
         table = cursor.name()
         if cursor.accept_any("FROM", "IN"):
-            table = TableName(_identifier(cursor).lower(), table.name)
+            database = _identifier(cursor).lower()
+            if table.database not in {None, database}:
+                raise cursor.error(f"expected no other database than {table.database} before this")
+            table = TableName(database, table.name)
         return Statement(verb="SHOW", described=(table,))
     return Statement(verb="SHOW")
 

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
@@ -66,6 +67,10 @@ def _statement_tokens(text: str) -> list[Token]:
     another = next((one for one in tokens if one.token_type is TokenType.SEMICOLON), None)
     if another is not None:
         raise UnreadableError("there are several statements; give one at a time", another.start)
+    for token, following in pairwise(tokens):
+        # Engines put the value of a variable there before they read the statement.
+        if token.token_type is TokenType.PARAMETER and following.token_type is TokenType.L_BRACE:
+            raise UnreadableError("it has a variable outside of strings", token.start)
     return tokens
 
 

@@ -76,6 +76,11 @@ def _parsed(text: str, tokens: list[Token]) -> Any:
     trees = [tree for tree in found if tree is not None]
     if len(trees) != 1 or not isinstance(_bare(trees[0]), _STATEMENTS):
         raise UnreadableError("expected one query", begin)
+    # Spark takes FROM for a column here, and what follows for its alias.
+    if any(not one.expressions for one in trees[0].find_all(exp.Select)):
+        raise UnreadableError("expected columns after SELECT", begin)
+    if trees[0].find(exp.Into):
+        raise UnreadableError("expected INSERT INTO before SELECT", begin)
     if trees[0].find(exp.Command):
         raise UnreadableError("it contains a command that sqlglot does not parse", begin)
     return trees[0]

@@ -34,6 +34,8 @@ MAX_VIEWS = 64
 #: Walks of subqueries. A text of n common table expressions may refer to 2^n tables.
 MAX_WALKS = 5_000
 
+#: Functions whose value is the name of a table.
+_NAMING = frozenset({"IDENTIFIER", "TABLE"})
 #: The base of all nodes, by the names of older and newer versions.
 _NODE: Any = getattr(exp, "Expr", exp.Expression)
 Conjuncts = tuple[Condition, ...]
@@ -311,6 +313,8 @@ class _Walk:
     def _table(self, node: Any, scope: Mapping[str, Any], home: _Home) -> _Source:
         self._seen.add(id(node))
         if not isinstance(node.this, exp.Identifier):
+            if not isinstance(node.this, exp.Func) or _names_a_table(node.this):
+                raise UnreadableError("a table has no plain name")
             return _Source(alias=node.alias.lower())
         start = int(node.this.meta.get("start", 0))
         name = table_name([part.name for part in node.parts], start)
@@ -422,6 +426,11 @@ def _bound_to(source: _Source, sources: Sequence[_Source], condition: Condition)
         return Key(key.name) if only and (source.query is not None or source.provides(key.name)) else None
 
     return bound(condition, bind)
+
+
+def _names_a_table(function: Any) -> bool:
+    """Tell whether a function takes a table, ``f(TABLE(t))``, or stands for the name of one."""
+    return any(one.name.upper() in _NAMING and not one.find(exp.Query) for one in function.find_all(exp.Func))
 
 
 def _is_parenthesised(node: Any) -> bool:

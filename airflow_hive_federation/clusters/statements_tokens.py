@@ -142,6 +142,8 @@ class Cursor:
 
         :raises UnreadableError: there is none, or one of another catalog.
         """
+        if self.peek() == "IDENTIFIER" and self.kind(1) is TokenType.L_PAREN:
+            raise self.error("expected the name of a table, and not of a parameter")
         parts = [self._part()]
         while self.skip(TokenType.DOT):
             parts.append(self._part())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_plan
 from tests.integration.gateway_front import gateway, spark_says
+from tests.integration.standalone_spark import standalone_cluster
 
 DATABASE = "two_sites"
 
@@ -218,6 +219,49 @@ def test_a_cluster_that_is_not_configured_is_refused(source: EmbeddedMetastore, 
         config.target(lambda _: MetastoreSettings(uris=(source.uri,)))
 
 
+def connect(monkeypatch: pytest.MonkeyPatch, source: EmbeddedMetastore, masters: Mapping[str, str]) -> None:
+    """Define the connections of the metastore, and of the Sparks of clusters."""
+    host, port = source.uri.removeprefix("thrift://").split(":")
+    connection = {"conn_type": "hive_federation", "host": host, "port": int(port)}
+    monkeypatch.setenv("AIRFLOW_CONN_HERE", json.dumps(connection))
+    for name, master in masters.items():
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps({"conn_type": "spark", "host": master}))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_two_standalone_clusters_read_from_their_own_roots(
+    source: EmbeddedMetastore,
+    registry_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("C1", "C2"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    with (
+        standalone_cluster(tmp_path / "C1", workers=1) as one,
+        standalone_cluster(tmp_path / "C2", workers=1) as two,
+    ):
+        connect(monkeypatch, source, {"C1": one, "C2": two})
+        task = RoutedSqlOperator(
+            task_id="both",
+            sql="select sum(id) from parted; use cluster c2; select sum(id) from parted",
+            database=DATABASE,
+            metastore_conn_id="here",
+            clusters=str(registry_file),
+        )
+        routes = task.execute({})  # type: ignore[arg-type]
+    # Whoever reads from the other root gets other rows.
+    assert [(route["cluster"], route["rows"]) for route in routes if "rows" in route] == [
+        ("C1", [["3"]]),
+        ("C2", [["15"]]),
+    ]
+    for name in ("C1", "C2"):
+        # The executors of each statement were those of the cluster's own workers.
+        assert list((tmp_path / name / "work1").glob("app-*/0/stderr")), name
+
+
 @pytest.mark.slow
 def test_statements_run_in_the_cluster_that_has_what_they_need(
     source: EmbeddedMetastore,
@@ -227,11 +271,7 @@ def test_statements_run_in_the_cluster_that_has_what_they_need(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    host, port = source.uri.removeprefix("thrift://").split(":")
-    connection = {"conn_type": "hive_federation", "host": host, "port": int(port)}
-    monkeypatch.setenv("AIRFLOW_CONN_HERE", json.dumps(connection))
-    for name in ("C1", "C2"):
-        monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps({"conn_type": "spark", "host": "local[1]"}))
+    connect(monkeypatch, source, {"C1": "local[1]", "C2": "local[1]"})
     common = ["--metastore", source.uri, "--clusters", str(registry_file)]
     in_c2 = f"use cluster c2; select id from {DATABASE}.parted"
     assert main(["route", in_c2, "--explain", *common]) == 0

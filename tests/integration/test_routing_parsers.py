@@ -30,7 +30,11 @@ _EXPLAIN = re.compile(
     r"^(?:\s*--[^\n]*\n)*\s*explain\s+(?:(?:extended|formatted|codegen|cost)\s+)?", re.IGNORECASE
 )
 #: Their trees hold names of functions, or hide the new name of a table.
-_NOT_COMPARED = re.compile(r"\b(?:function|rename\s+to)\b", re.IGNORECASE)
+_NOT_COMPARED = re.compile(
+    # Spark's trees show no query behind DESCRIBE, and take the pattern of SHOW TABLE EXTENDED for a name.
+    r"\b(?:function|rename\s+to)\b|^\s*(?:explain\s+)?desc(?:ribe)?\s|^\s*show\s+table\s+extended\b",
+    re.IGNORECASE,
+)
 _QUERIES = ("SELECT", "FROM", "WITH", "INSERT", "(", "MAP", "REDUCE")
 
 
@@ -53,7 +57,9 @@ def ours(sql: str) -> set[str] | None:
         read = reads(found, Everything(), Session())
     except UnreadableError:
         return None
-    outputs = {f"{one.table.database or 'default'}.{one.table.name}" for one in found.outputs}
+    # Spark's trees do not name temporary views.
+    named = [one for one in found.outputs if found.verb != "CREATE VIEW" or not one.temporary]
+    outputs = {f"{one.table.database or 'default'}.{one.table.name}" for one in named}
     return outputs | {str(one.table) for one in read}
 
 

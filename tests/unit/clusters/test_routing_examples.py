@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_hive_federation.clusters.placement import Session
-from airflow_hive_federation.clusters.routing import next_session, route
+from airflow_hive_federation.clusters.routing import decide, next_session, route
 from airflow_hive_federation.errors import RoutingError, UnknownClusterError
 from tests.unit.clusters.catalogs import CLUSTERS, Catalog, placed
 
@@ -118,6 +118,9 @@ def test_use_cluster() -> None:
 def test_use_cluster_will_fail_if_the_cluster_is_not_present() -> None:
     with pytest.raises(UnknownClusterError, match="No cluster 'C9' is configured"):
         route("use cluster C9", catalog(("C1",)), CLUSTERS)
+    decision = decide("use cluster C9", catalog(("C1",)), CLUSTERS)
+    with pytest.raises(UnknownClusterError, match="No cluster 'C9' is configured"):
+        next_session("use cluster C9", Session(), CLUSTERS, decision)
     with pytest.raises(UnknownClusterError, match="No cluster 'C9' is configured"):
         route("select 1", catalog(("C1",)), CLUSTERS, Session(cluster="C9"))
 

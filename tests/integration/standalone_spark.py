@@ -1,0 +1,59 @@
+"""Standalone clusters of Spark: a master and workers in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from airflow_hive_federation.hooks.spark import spark_environment
+
+
+@contextmanager
+def standalone_cluster(folder: Path, *, workers: int) -> Iterator[str]:
+    """Yield the URL of the master of as many workers, each of which has one core and 1 GiB."""
+    port = free_port()
+    url = f"spark://127.0.0.1:{port}"
+    with ExitStack() as running:
+        running.enter_context(
+            daemon("master.Master", ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"], folder)
+        )
+        wait_for_text(folder / "master.Master.log", "New state: ALIVE")
+        for number in range(1, workers + 1):
+            work = folder / f"work{number}"
+            arguments = ["--cores", "1", "--memory", "1g", "--work-dir", str(work), "--webui-port", "0", url]
+            log = f"worker.Worker{number}"
+            running.enter_context(daemon("worker.Worker", ["--host", "127.0.0.1", *arguments], folder, log))
+            wait_for_text(folder / f"{log}.log", "Successfully registered")
+        yield url
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@contextmanager
+def daemon(name: str, arguments: list[str], folder: Path, log: str = "") -> Iterator[None]:
+    environment = spark_environment(os.environ, {"SPARK_NO_DAEMONIZE": "1"}, {}, local=True)
+    command = [f"{environment['SPARK_HOME']}/bin/spark-class", f"org.apache.spark.deploy.{name}", *arguments]
+    with (folder / f"{log or name}.log").open("wb") as output:
+        process = subprocess.Popen(command, env=environment, cwd=folder, stdout=output, stderr=output)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(timeout=60)
+
+
+def wait_for_text(path: Path, text: str) -> None:
+    deadline = time.monotonic() + 90
+    while text not in path.read_text(errors="replace"):
+        assert time.monotonic() < deadline, f"{path.name} never said {text!r}:\n{path.read_text()[-2000:]}"
+        time.sleep(0.1)
