@@ -39,7 +39,7 @@ HIVE_OPTIONS = {
     "hive.repl.approx.max.load.tasks": "max_load_tasks",
 }
 #: Letters of ``preserve``.
-PRESERVABLE = "ugp"
+PRESERVABLE = "ugpa"
 #: Fields that are true or false.
 FLAGS = frozenset({"into_existing", "external_authority", "preserve_strictly"})
 #: Fields that are whole numbers, one at least.
@@ -137,7 +137,7 @@ class ReplicationPolicy:
         if set(self.preserve) - set(PRESERVABLE):
             raise ConfigurationError(
                 f"Policy {self.name!r}: preserve is {self.preserve!r}.",
-                remedy=f"Give letters of {PRESERVABLE}: owner, group, permissions. ACLs are not kept.",
+                remedy=f"Give letters of {PRESERVABLE}: owner, group, permissions, access list (of HDFS).",
             )
         # Text where a template was rendered.
         object.__setattr__(self, "open_txn_timeout_s", duration_s(str(self.open_txn_timeout_s)))
