@@ -28,6 +28,8 @@ IDS = (
     *INCREMENTS,
     "external",
     "durability",
+    "dump-check",
+    "regex-batches",
     "grpc-services",
     "gateway",
     "grpc",
@@ -48,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
     # Kept apart: a quick run's ratios say nothing about the aims.
     path = args.output or _BUILD / ("bench.json" if args.scale == "full" else f"bench-{args.scale}.json")
     found: list[results.Result] = []
-    for result in chain(_measure(args, args.ids or IDS, say), _gateways(args, args.ids or IDS, say)):
+    for result in chain(*(part(args, args.ids or IDS, say) for part in (_measure, _repeated, _gateways))):
         found.append(result)
         results.append(path, [result])
         print(results.table([result]).splitlines()[1], flush=True)
@@ -137,6 +139,19 @@ def _later_parts(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -
         from benchmarks import grpc_services
 
         yield from grpc_services.run(say)
+
+
+def _repeated(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> Iterator[results.Result]:
+    if not {"dump-check", "regex-batches"}.intersection(parts):
+        return
+    from benchmarks import repeated_work
+
+    with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
+        setting = repeated_work.Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
+        if "dump-check" in parts:
+            yield repeated_work.dump_check(setting)
+        if "regex-batches" in parts:
+            yield from repeated_work.regex_batches(setting)
 
 
 def _gateways(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> Iterator[results.Result]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import ConfigurationError
@@ -23,6 +25,23 @@ class End:
     storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
+#: Longest answer of a metastore in bytes, if the command line says so.
+_MAX_ANSWER_BYTES: ContextVar[int | None] = ContextVar("max_answer_bytes", default=None)
+
+
+@contextmanager
+def answers_up_to(size_bytes: int | None) -> Iterator[None]:
+    """Bound the answers of all metastores that are named in the block.
+
+    :param size_bytes: longest answer; ``None`` leaves the default, or what an Airflow connection says.
+    """
+    token = _MAX_ANSWER_BYTES.set(size_bytes)
+    try:
+        yield
+    finally:
+        _MAX_ANSWER_BYTES.reset(token)
+
+
 def settings_for(connection: str) -> MetastoreSettings:
     """Settings of a client.
 
@@ -38,6 +57,14 @@ def end_for(connection: str) -> End:
     :param connection: URIs, comma-separated, or the id of an Airflow connection.
     :raises ConfigurationError: neither.
     """
+    end = _end_for(connection)
+    size_bytes = _MAX_ANSWER_BYTES.get()
+    if size_bytes is None:
+        return end
+    return replace(end, settings=replace(end.settings, max_answer_bytes=size_bytes))
+
+
+def _end_for(connection: str) -> End:
     if "://" in connection:
         from airflow_hive_federation.metastore import MetastoreSettings
 

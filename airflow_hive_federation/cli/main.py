@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from airflow_hive_federation import __version__
+from airflow_hive_federation.cli.connecting import answers_up_to
 from airflow_hive_federation.errors import HiveFederationError
 
 #: Command → module with ``add_parser(subparsers)`` and ``run(args) -> int``.
@@ -33,6 +34,12 @@ def build_parser() -> argparse.ArgumentParser:
         prog="hive-federation", description="Federate Hive metastores and replicate Hive databases."
     )
     parser.add_argument("--version", action="version", version=__version__)
+    parser.add_argument(
+        "--max-answer-bytes",
+        type=int,
+        metavar="BYTES",
+        help="longest answer of a metastore that is accepted, in place of 256 MiB or the connection's",
+    )
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in COMMANDS.values():
         import_module(module).add_parser(subparsers)
@@ -44,7 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     try:
-        return int(import_module(COMMANDS[args.command]).run(args))
+        with answers_up_to(args.max_answer_bytes):
+            return int(import_module(COMMANDS[args.command]).run(args))
     except HiveFederationError as error:
         print(f"hive-federation {args.command}: {type(error).__name__}: {error}", file=sys.stderr)
         return 1

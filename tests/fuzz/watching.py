@@ -10,11 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from tests.fuzz.child import Note
 
 ROOT = Path(__file__).parents[2]
-#: Seconds without another input, after which the process is ended. A busy machine has many of them.
+#: Seconds of the processor's time without another input, after which the process is ended. (A busy machine
+#: gives few of them to a process in a minute.)
 HANG_S = 60
+#: So many times as long by the clock, a process is ended that waits for something.
+_IDLE_FACTOR = 10
 _POLL_S = 2
 
 
@@ -34,7 +39,7 @@ def watched(
     """Run a target in a process of its own; return the finding, or what was done.
 
     :param more: further arguments of the process.
-    :param hang_s: seconds for one input.
+    :param hang_s: seconds of the processor for one input.
     """
     place, errors = folder / f"{name}.note", folder / f"{name}.errors"
     command = [sys.executable, "-m", "tests.fuzz.child", name, "--note", str(place), "--seed", str(seed)]
@@ -48,23 +53,36 @@ def watched(
         return dict(json.loads(said.splitlines()[-1]))
     number, data = Note(place).read() if place.exists() else (0, b"")
     what = f"{name}, input {number}: " + (
-        f"no answer within {hang_s} s" if ended is None else f"it ended with {ended}"
+        f"no answer within {hang_s} s of work" if ended is None else f"it ended with {ended}"
     )
     return Finding(number, data, what, errors.read_text(encoding="utf-8", errors="replace")[-4000:])
 
 
 def _until_it_ends(process: subprocess.Popen[bytes], place: Path, hang_s: int) -> int | None:
     """Wait for a process; ``None`` if it was ended for standing still."""
-    last, still_s = -1, 0
+    last, idle_s, worked_s = -1, 0, 0.0
     while True:
         try:
             return process.wait(_POLL_S)
         except subprocess.TimeoutExpired:
             now = Note(place).read()[0] if place.exists() and place.stat().st_size else 0
-            still_s = 0 if now != last else still_s + _POLL_S
-            last = now
+            used_s = _processor_s(process.pid)
+            if now != last:
+                last, idle_s, worked_s = now, 0, used_s
+            idle_s += _POLL_S
             # Its start takes as long as that of the modules that it imports.
-            if still_s >= (hang_s if now else HANG_S):
+            most_s = hang_s if now else HANG_S
+            if used_s - worked_s >= most_s or idle_s >= _IDLE_FACTOR * most_s:
                 process.kill()
                 process.wait()
                 return None
+
+
+def _processor_s(pid: int) -> float:
+    """The processor's time of a process and of those that it has started, running or ended."""
+    try:
+        process = psutil.Process(pid)
+        times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
+    except psutil.NoSuchProcess:
+        return 0.0
+    return float(sum(one.user + one.system + one.children_user + one.children_system for one in times))

@@ -17,7 +17,7 @@ MORE = ["--inputs", "100000", "--memory-bytes", str(200 << 20)]
     ("kind", "what", "told"),
     [
         ("exception", "it ended with 1", "KeyError"),
-        ("hang", "no answer within 8 s", ""),
+        ("hang", "no answer within 8 s of work", ""),
         ("memory", "it ended with 1", "bytes of memory are in use"),
         ("crash", "it ended with -6", "Aborted"),
     ],

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_federation import __version__
+from airflow_hive_federation.cli.connecting import settings_for
 from airflow_hive_federation.cli.main import COMMANDS, build_parser, main
 
 
@@ -75,6 +77,23 @@ def test_doctor_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "thrift://127.0.0.1:1", "--json"]) == 1
     (finding,) = json.loads(capsys.readouterr().out)
     assert (finding["name"], finding["state"]) == ("reachable", "error")
+
+
+def test_the_longest_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    found = []
+
+    def run(args: argparse.Namespace) -> int:
+        found.append(settings_for(args.connection).max_answer_bytes)
+        return 0
+
+    monkeypatch.setattr("airflow_hive_federation.cli.doctor.run", run)
+    monkeypatch.setenv("AIRFLOW_CONN_SMALL", "hive-federation://h:1/?max_answer_bytes=4000")
+    for connection in ("thrift://h:1", "small"):
+        assert main(["--max-answer-bytes", "5000", "doctor", connection]) == 0
+        assert main(["doctor", connection]) == 0
+    assert found == [5000, 256 << 20, 5000, 4000]
+    assert main(["--max-answer-bytes", "0", "doctor", "thrift://h:1"]) == 1
+    assert "max_answer_bytes is 0" in capsys.readouterr().err
 
 
 def test_the_command_starts_quickly() -> None:

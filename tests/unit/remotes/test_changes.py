@@ -6,6 +6,9 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from airflow_hive_federation.remotes import changes
 from airflow_hive_federation.remotes.changes import TableChange, fold
 
 
@@ -37,6 +40,11 @@ def partition_altered(before: list[str], after: list[str]) -> SimpleNamespace:
         partitionObjBeforeJson=partition(before),
         partitionObjAfterJson=partition(after),
     )
+
+
+def test_an_event_of_partitions_names_some() -> None:
+    with pytest.raises(changes._CannotTell, match="ADD_PARTITION without partitions"):
+        changes._partitions(event("ADD_PARTITION"))
 
 
 def test_an_event_that_cannot_be_read_disturbs_only_what_it_may_concern() -> None:

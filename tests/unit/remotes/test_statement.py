@@ -196,6 +196,12 @@ def test_a_script_has_several() -> None:
         ("CREATE REMOTE TABLE t 'k' =", 1, 28, ("the property's value in quotes",)),
         ("CREATE REMOTE TABLE t 'k'='v',", 1, 31, ("a property in quotes",)),
         ("CREATE REMOTE TABLE t 'k'='v'\n'k'='w'", 2, 1, None),
+        (
+            "CREATE REMOTE TABLE t 'k'='v' u",
+            1,
+            31,
+            ("a property in quotes", "the end of the statement"),
+        ),
         ("ALTER REMOTE TABLE t SET", 1, 25, ("a property in quotes",)),
         ("USE a;\n\nDROP REMOTE VIEW v", 3, 13, ("TABLE", "DATABASE")),
         ("SHOW TABLES", 1, 6, ("REMOTES", "CREATE REMOTE")),

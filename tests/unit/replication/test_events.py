@@ -145,6 +145,11 @@ def test_types_that_no_statement_wrote_here() -> None:
     assert (opened.first, opened.last) == (5, 6)
 
 
+def test_a_message_is_an_object() -> None:
+    with pytest.raises(ValueError, match="the message is no JSON object"):
+        ev.decode_message("[]", None)
+
+
 @pytest.mark.parametrize(
     "raw",
     [
@@ -162,8 +167,9 @@ def test_types_that_no_statement_wrote_here() -> None:
         made("ADD_FOREIGNKEY", {"foreignKeyListJson": []}),
         made("ALTER_TABLE", {"tableObjBeforeJson": '{["str",1,"x":"file:/"}'}),
         made("ALTER_TABLE", "[" * 1_000_000),
+        made("CREATE_FUNCTION", {"functionName": 7}),
     ],
-    ids=range(14),
+    ids=range(15),
 )
 def test_what_cannot_be_read_is_named(raw: NotificationEvent) -> None:
     with pytest.raises(EventCorruptError, match="event 7") as caught:

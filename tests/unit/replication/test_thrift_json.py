@@ -78,6 +78,20 @@ def test_what_is_no_thrift_json_is_refused(text: str) -> None:
         thrift_json.loads(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("[" + "1," * 1_000_000 + "1]", "values"),
+        ('{["a"] 1}', "':' expected at character 7"),
+        ('{["a"]:1;["b"]:2}', "',' expected at character 8"),
+    ],
+    ids=["values", "colon", "comma"],
+)
+def test_why_it_is_none(text: str, match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        thrift_json.loads(text)
+
+
 def test_no_time_is_spent_on_a_text_that_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thrift_json, "_LONGEST", len(SKEWED) - 1)
     with pytest.raises(ValueError, match="property name"):

@@ -229,6 +229,20 @@ def sparks(text: str, database: str = "sales", **more: str) -> types.Table:
     return view(text, **named, **more)
 
 
+def test_a_name_whose_place_is_not_certain_is_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnreadableViewError, match="implies made_up, and does not name it"):
+        view_text._start(exp.to_identifier("made_up"))
+    monkeypatch.setattr(view_text, "_start", lambda identifier: identifier.meta["start"] - 1)
+    with pytest.raises(UnreadableViewError, match=r"the place of \w+ in its text is not certain"):
+        rewritten("SELECT a FROM sales.t", THERE, HIVE)
+
+
+def test_names_that_a_view_of_spark_reads_are_those_of_a_text_that_is_certain() -> None:
+    quoted = {"view.sqlConfig.spark.sql.ansi.doubleQuotedIdentifiers": "true"}
+    with pytest.raises(UnreadableViewError, match="double quotes"):
+        read_by_view(sparks('select "a" from t', **quoted))
+
+
 def test_of_spark_the_namespace_follows() -> None:
     one = sparks("select t.a from t join sales.u using (a)")
     rewrite_view(one, THERE)

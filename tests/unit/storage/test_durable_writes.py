@@ -14,6 +14,7 @@ from airflow_hive_federation.acid.compaction import files as compaction_files
 from airflow_hive_federation.acid.compaction.plain import append_files
 from airflow_hive_federation.acid.compaction.plan import (
     BucketMerge,
+    CompactionKind,
     CompactionPlan,
     Decision,
     FileFormat,
@@ -25,8 +26,9 @@ from airflow_hive_federation.acid.write.staging import staging_directory, sweep
 from airflow_hive_federation.acid.write.tasks import StagedOutput
 from airflow_hive_federation.ingest.delta_files import DeltaFile, acid_types, encoded
 from airflow_hive_federation.model.types import Column
-from airflow_hive_federation.model.write_ids import ValidTxns
+from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from tests.durability import Recorder, recorded
+from tests.unit.acid.test_compaction_merge import before_compaction, compact, described
 
 
 @pytest.fixture
@@ -169,6 +171,28 @@ def test_a_compaction(recorder: Recorder, tmp_path: Path) -> None:
     between = [path for call, path in recorder.calls[order[0] : order[1]] if call == "fsync"]
     assert f"{tmp_path}/.staging/base_2_v9" in between
     assert recorder.calls[order[1] + 1] == ("fsync", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("golden", "kind"), [("acid_major", CompactionKind.MAJOR), ("acid_minor", CompactionKind.MINOR)]
+)
+def test_a_compaction_of_orc(golden: str, kind: CompactionKind, recorder: Recorder, tmp_path: Path) -> None:
+    """Each file, and its name, is on the disk before the directory of all of them has its name."""
+    before_compaction(golden, tmp_path)
+    recorder.unkept.clear()
+    begun = len(recorder.calls)
+    plan = compact(tmp_path, kind, ValidWriteIds(table="g.t", high_watermark=4), described(golden)["columns"])
+    recorder.assert_durable()
+    calls = recorder.calls[begun:]
+    for name in plan.directories:
+        published = calls.index(("rename", str(tmp_path / name)))
+        staged = f"{tmp_path}/{plan.staging}/{name}"
+        files = [one for one in (tmp_path / name).iterdir() if one.name.startswith("bucket_")]
+        assert files
+        for file in files:
+            renamed = calls.index(("rename", f"{staged}/{file.name}"))
+            assert ("fsync", staged) in calls[renamed:published]
+        assert ("fsync", str(tmp_path)) in calls[published:]
 
 
 def test_a_sweep_takes_nothing_but_what_it_is_for(recorder: Recorder, tmp_path: Path) -> None:

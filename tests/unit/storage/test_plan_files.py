@@ -6,6 +6,7 @@ import pytest
 
 from airflow_hive_federation.errors import DumpCorruptError, FileVanishedError
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
+from airflow_hive_federation.storage import plan_files
 from airflow_hive_federation.storage.plan_files import (
     read_outcomes,
     read_plan,
@@ -37,6 +38,13 @@ def test_plan_larger_than_a_write(tmp_path: Path) -> None:
     items = [CopyItem(source=f"s{i}", target=f"t{i}", size_bytes=i) for i in range(2500)]
     assert write_plan(f"{tmp_path}/p.jsonl", items) == 2500
     assert list(read_plan(f"{tmp_path}/p.jsonl")) == items
+
+
+def test_a_part_that_vanishes_is_no_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read_outcomes(f"{tmp_path}/none") == {}
+    monkeypatch.setattr(plan_files, "list_directory", lambda *_, **__: {"gone.jsonl": 1})
+    with pytest.raises(FileVanishedError, match=r"gone\.jsonl"):
+        read_outcomes(f"{tmp_path}/outcomes")
 
 
 def test_no_plan(tmp_path: Path) -> None:
