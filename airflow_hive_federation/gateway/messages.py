@@ -80,6 +80,14 @@ def read_head(message: bytes | bytearray) -> Head:
     return Walk(_no_more).over(message).head()
 
 
+def numbered(message: bytes, head: Head, sequence_id: int) -> bytes:
+    """Return the message with another number.
+
+    :param head: the message's own head.
+    """
+    return b"".join([message[: head.body - 4], _I32.pack(sequence_id), message[head.body :]])
+
+
 def head_bytes(method: str, kind: int, sequence_id: int) -> bytes:
     """Write the head of a message."""
     name = method.encode()
@@ -163,17 +171,19 @@ class MessageReader:
         end = walk.need(walk.struct(head.body, 0), 0)
         return head, walk.take(end)
 
-    def relay(self, emit: Emit, check: Callable[[Head], None]) -> None:
+    def relay(self, emit: Emit, check: Callable[[Head], None], sequence_id: int) -> None:
         """Pass one message on while it arrives; at most some :data:`CHUNK_BYTES` of it are kept.
 
         :param emit: takes the bytes.
         :param check: looks at the head before anything is passed on, and raises if it is a wrong one.
+        :param sequence_id: the number that is passed on instead of the message's own.
         :raises MalformedMessage: as :meth:`message`; some bytes may have been passed on then.
         """
         walk = self._walk
         walk.begin(None)
         head = walk.head()
         check(head)
+        walk.buffer[head.body - 4 : head.body] = _I32.pack(sequence_id)
         walk.begin(emit)
         end = walk.need(walk.struct(head.body, 0), 0)
         emit(walk.take(end))

@@ -51,7 +51,7 @@ CODES = {
 }
 #: Pieces that wait for a slow client; the producer waits, too, when there are so many.
 _PIECES_AHEAD = 4
-#: Longest text of a status: HTTP/2 headers of many clients end at 8 kB.
+#: Longest text of a status, in bytes as they are sent: HTTP/2 headers of many clients end at 8 kB.
 _LONGEST_TEXT = 3000
 #: Text of the status of a call that failed by a defect.
 _DEFECT = "The gateway failed; its log says why."
@@ -292,7 +292,13 @@ def _end_with_defect(context: grpc.ServicerContext, error: BaseException) -> NoR
 
 
 def _text(text: str) -> str:
-    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
+    room = _LONGEST_TEXT
+    for end, letter in enumerate(text):
+        # gRPC sends other letters as ``%XX``, byte by byte.
+        room -= 1 if " " <= letter <= "~" and letter != "%" else 3 * len(letter.encode(errors="replace"))
+        if room < 0:
+            return f"{text[:end]}…"
+    return text
 
 
 def _evidence(context: grpc.ServicerContext) -> Evidence:
