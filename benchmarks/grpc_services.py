@@ -152,7 +152,7 @@ def _first_bytes(uri: str, database: str) -> float:
 
         sock.sendall(encode_call("get_partitions_by_filter", arguments, 1, oneway=False))
         sizes = list[int]()
-        MessageReader(receive).relay(lambda piece: sizes.append(len(piece)), _check)
+        MessageReader(receive).relay(lambda piece: sizes.append(len(piece)), _check, 1)
     assert sum(sizes) > _SMALL * _COLUMNS
     return first[0]
 
