@@ -200,7 +200,7 @@ def thrift():
     with socket.create_connection((host, int(port))) as sock:
         sock.sendall(call)
         sizes = []
-        MessageReader(sock.recv).relay(lambda piece: sizes.append(len(piece)), lambda head: None)
+        MessageReader(sock.recv).relay(lambda piece: sizes.append(len(piece)), lambda head: None, 1)
         return sum(sizes)
 
 def raw():
