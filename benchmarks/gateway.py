@@ -16,13 +16,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.gateway.messages import REPLY, Head, MessageReader, head_bytes
+from airflow_hive_federation.gateway.messages import REPLY, Head, MessageReader, head_bytes, read_head
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.protocol import encode, encode_call
+from airflow_hive_federation.metastore.transport import Deadline
 from benchmarks import results
 from benchmarks.remotes import PREFIX, Setting, _in_turns, _table, waggle_dance
 
@@ -39,7 +41,8 @@ def run(setting: Setting) -> Iterator[results.Result]:
     """Measure everything."""
     yield from _overhead(setting)
     with _canned() as (uri, hung_uri):
-        yield _throughput(setting, uri)
+        yield from _overhead_beside(setting, uri, uri, {"ours": "d", "peer": f"{PREFIX}d"}, "a canned one")
+        yield from _throughput(setting, uri)
         yield _beside_a_hung_one(setting, uri, hung_uri)
 
 
@@ -62,33 +65,49 @@ def _overhead(setting: Setting) -> Iterator[results.Result]:
         with MetastoreClient(MetastoreSettings(uris=(far.uri,))) as client:
             client.create_database(types.Database(name="asked"))
             client.create_table(_table("asked", "t", far.external_warehouse))
-        both = ("--upstream", far.uri, "--port", "0", "--grpc-port", "0")
-        with (
-            EmbeddedMetastore.start("near") as near,
-            waggle_dance(near.uri, far.uri, setting.directory) as (peer_uri, peer_pid),
-            _served(*both, fronts=2) as (uris, pid),
-            ExitStack() as stack,
-        ):
-            by = dict(zip(("thrift", "grpc"), uris, strict=True)) | {"direct": far.uri, "peer": peer_uri}
-            clients = {
-                name: stack.enter_context(MetastoreClient(MetastoreSettings(uris=(uri,))))
-                for name, uri in by.items()
-            }
-            databases = dict.fromkeys(by, "asked") | {"peer": f"{PREFIX}asked"}
-            questions = {name: _question(client, databases[name]) for name, client in clients.items()}
-            medians = _in_turns(questions)
-            used = {
-                name: _processor_s(questions[name], peer_pid if name == "peer" else pid)
-                for name in ("thrift", "grpc", "peer")
-            }
-    setting.say(f"medians in ms: { {name: round(one * 1000, 3) for name, one in medians.items()} }")
-    setting.say(
-        f"processor time in microseconds per call: { {name: round(one * 1e6) for name, one in used.items()} }"
-    )
+        with EmbeddedMetastore.start("near") as near:
+            databases = {"ours": "asked", "peer": f"{PREFIX}asked"}
+            yield from _overhead_beside(setting, far.uri, near.uri, databases, "a metastore")
+
+
+def _overhead_beside(
+    setting: Setting, far: str, near: str, databases: dict[str, str], before: str
+) -> Iterator[results.Result]:
+    """What both fronts and Waggle Dance add to the calls of one metastore.
+
+    :param near: the primary metastore of Waggle Dance.
+    :param databases: names by which ours and the peer know the database.
+    :param before: says what kind of a metastore it is.
+    """
+    ports = ("--upstream", far, "--port", "0", "--grpc-port", "0")
+    with (
+        waggle_dance(near, far, setting.directory) as (peer_uri, peer_pid),
+        _served(*ports, fronts=2) as (uris, pid),
+        ExitStack() as stack,
+    ):
+        by = dict(zip(("thrift", "grpc"), uris, strict=True)) | {"direct": far, "peer": peer_uri}
+        questions = {
+            name: _question(
+                stack.enter_context(MetastoreClient(MetastoreSettings(uris=(uri,)))),
+                databases["peer" if name == "peer" else "ours"],
+            )
+            for name, uri in by.items()
+        }
+        # The peer's compiler needs a while, too.
+        _in_turns(questions)
+        medians = _in_turns(questions)
+        used = {
+            name: _processor_s(questions[name], peer_pid if name == "peer" else pid)
+            for name in ("thrift", "grpc", "peer")
+        }
+    shown = {name: round(value * 1000, 3) for name, value in medians.items()}
+    setting.say(f"before {before}, medians in ms: {shown}")
+    shown = {name: round(value * 1e6) for name, value in used.items()}
+    setting.say(f"processor time in microseconds per call: {shown}")
     for name, front in (("thrift", "the Thrift front"), ("grpc", "raw gRPC")):
         yield results.beside_limit(
             "gateway",
-            f"overhead of {_CALLS:,} get_table by {front}",
+            f"overhead of {_CALLS:,} get_table by {front} before {before}",
             ours_s=(medians[name] - medians["direct"]) * _CALLS,
             peer="Waggle Dance's overhead",
             peer_s=(medians["peer"] - medians["direct"]) * _CALLS,
@@ -96,7 +115,7 @@ def _overhead(setting: Setting) -> Iterator[results.Result]:
         )
         yield results.faster(
             "gateway",
-            f"processor time of {_CALLS:,} get_table by {front}",
+            f"processor time of {_CALLS:,} get_table by {front} before {before}",
             ours_s=used[name] * _CALLS,
             peer="Waggle Dance's",
             peer_s=used["peer"] * _CALLS,
@@ -116,24 +135,34 @@ def _processor_s(question: Callable[[int], object], pid: int) -> float:
     return (_cpu_s(pid) - before) / _CALLS
 
 
-def _throughput(setting: Setting, upstream: str) -> results.Result:
-    with _served("--upstream", upstream, "--port", "0") as ((uri,), pid):
-        before = _cpu_s(pid)
-        calls = _ask_for(_SECONDS, uri)
-        used = _cpu_s(pid) - before
-    with_none = _ask_for(_SECONDS, upstream)
-    setting.say(
-        f"{calls / _SECONDS:,.0f} calls/s by {_CLIENTS} clients, {used / calls * 1e6:.0f} microseconds of "
-        f"processor time each; without the gateway {with_none / _SECONDS:,.0f} calls/s"
-    )
-    return results.seconds(
-        "gateway",
-        "2,000 get_table_req by a canned metastore",
-        ours_s=2000 * _SECONDS / calls,
-        peer="without the gateway",
-        peer_s=2000 * _SECONDS / with_none,
-        at_most_s=1,
-    )
+def _throughput(setting: Setting, upstream: str) -> Iterator[results.Result]:
+    with_none, _ = _ask_for(_SECONDS, upstream)
+    with _served("--upstream", upstream, "--port", "0", "--grpc-port", "0", fronts=2) as (uris, pid):
+        for uri, front in zip(uris, ("the Thrift front", "raw gRPC"), strict=True):
+            before = _cpu_s(pid)
+            calls, of_clients = _ask_for(_SECONDS, uri)
+            used = _cpu_s(pid) - before
+            setting.say(
+                f"{calls / _SECONDS:,.0f} calls/s by {_CLIENTS} clients through {front}; processor time per "
+                f"call: {used / calls * 1e6:.0f} microseconds of the gateway, {of_clients / calls * 1e6:.0f} "
+                f"of the clients; without the gateway {with_none / _SECONDS:,.0f} calls/s"
+            )
+            yield results.seconds(
+                "gateway",
+                f"2,000 get_table_req of a canned metastore by {front}",
+                ours_s=2000 * _SECONDS / calls,
+                peer="without the gateway",
+                peer_s=2000 * _SECONDS / with_none,
+                at_most_s=1,
+            )
+            yield results.beside_limit(
+                "gateway",
+                f"processor time of 2,000 get_table_req by {front}",
+                ours_s=used / calls * 2000,
+                peer="two cores for a second",
+                peer_s=2.0,
+                at_most=1,
+            )
 
 
 def _beside_a_hung_one(setting: Setting, upstream: str, hung: str) -> results.Result:
@@ -186,34 +215,59 @@ def _p99(sock: socket.socket) -> float:
     return statistics.quantiles(times, n=100)[98]
 
 
-def _ask_for(seconds: float, uri: str) -> int:
-    """Calls that some clients, in a process of their own, get answered."""
+def _ask_for(seconds: float, uri: str) -> tuple[int, float]:
+    """Calls that some clients, in processes of their own, get answered, and their processor time."""
     code = f"from benchmarks.gateway import ask; ask({uri!r}, {seconds})"
     processes = [
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)
     ]
-    return sum(int(process.communicate()[0]) for process in processes)
+    counted = [process.communicate()[0].split() for process in processes]
+    return sum(int(calls) for calls, _ in counted), sum(float(used) for _, used in counted)
 
 
 def ask(uri: str, seconds: float) -> None:
-    """Ask by raw sockets, which takes less of the machine than a client does; print how often."""
-    call, counts = _call("d"), [0] * (_CLIENTS // 2)
+    """Ask without decoding answers, which takes less of the machine; print how often, and its cost."""
+    counts = [0] * (_CLIENTS // 2)
 
     def one(place: int) -> None:
-        with _connected(uri) as sock:
-            reader = MessageReader(sock.recv)
+        with _asking(uri) as question:
             end = time.monotonic() + seconds
             while time.monotonic() < end:
-                sock.sendall(call)
-                _check(*reader.message())
+                question()
                 counts[place] += 1
 
     threads = [threading.Thread(target=one, args=(place,)) for place in range(len(counts))]
+    before = time.process_time()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    print(sum(counts))
+    print(sum(counts), time.process_time() - before)
+
+
+@contextmanager
+def _asking(uri: str) -> Iterator[Callable[[], None]]:
+    call = _call("d")
+    if uri.startswith("grpc"):
+        with MetastoreClient(MetastoreSettings(uris=(uri,))) as client:
+            channel: Any = client.connect().channel
+
+            def by_grpc() -> None:
+                deadline = Deadline(60)
+                channel.send(call, deadline)
+                answer = channel.receive(1 << 20, deadline)
+                _check(read_head(answer), answer)
+
+            yield by_grpc
+        return
+    with _connected(uri) as sock:
+        reader = MessageReader(sock.recv)
+
+        def by_thrift() -> None:
+            sock.sendall(call)
+            _check(*reader.message())
+
+        yield by_thrift
 
 
 def _call(database: str) -> bytes:

@@ -8,30 +8,35 @@ from __future__ import annotations
 
 import re
 import socket
+import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from airflow_hive_federation.gateway.messages import REPLY, MessageReader, head_bytes
+from airflow_hive_federation.gateway.messages import REPLY, Head, MessageReader, head_bytes
 from airflow_hive_federation.gateway.services.codec import codec
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
 from airflow_hive_federation.metastore.grpc_streams import PARTITIONS, partitions_query, structs
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.protocol import encode
+from airflow_hive_federation.metastore.protocol import encode, encode_call
 from airflow_hive_federation.metastore.transport import Deadline
 from airflow_hive_federation.metastore.wire import from_bytes
 from benchmarks import results
+from benchmarks.waggle_dance import PREFIX, waggle_dance
 
 _COLUMNS, _TABLES = 30, 1000
 _SMALL, _LARGE = 10_000, 100_000
 _FIRST_PAGE = 100
+#: Repetitions, of which the median counts.
+_TURNS = 9
 Say = Callable[[str], None]
 
 
@@ -39,7 +44,7 @@ def run(say: Say) -> Iterator[results.Result]:
     """Measure everything."""
     yield _codec(say)
     with _process("serve_canned", str(_SMALL)) as (uri, _):
-        yield _first_piece(say, uri)
+        yield from _first_piece(say, uri)
     with _process("serve_canned", str(_LARGE)) as (uri, _):
         _memory(say, uri)
 
@@ -76,36 +81,84 @@ def _codec(say: Say) -> results.Result:
     )
 
 
-def _first_piece(say: Say, upstream: str) -> results.Result:
-    """The first piece, beside the questions that it needs, asked without the gateway."""
-    with _process("serve_gateway", upstream) as (uri, _), _client(uri) as ours, _client(upstream) as direct:
+def _first_piece(say: Say, upstream: str) -> Iterator[results.Result]:
+    """The first piece, beside the questions that it needs, asked without the gateway, and Waggle Dance."""
+    with (
+        _process("serve_gateway", upstream) as (uri, _),
+        _client(uri) as ours,
+        _client(upstream) as direct,
+        tempfile.TemporaryDirectory() as directory,
+        waggle_dance(upstream, upstream, Path(directory)) as (peer_uri, _),
+    ):
         ours.connect()
-        firsts, wholes, asked = list[float](), list[float](), list[float]()
-        for _ in range(7):
+        firsts, asked = list[float](), list[float]()
+        straight, by_peer = list[float](), list[float]()
+        for _ in range(_TURNS):
+            straight.append(_first_bytes(upstream, "d"))
+            by_peer.append(_first_bytes(peer_uri, f"{PREFIX}d"))
             begun = time.perf_counter()
             names = direct.list_partition_names("d", "t")
             direct.get_table("d", "t")
             direct.find_partitions("d", "t", f"n >= 0 and n <= {_FIRST_PAGE - 1}")
             asked.append(time.perf_counter() - begun)
-            begun, first, count = time.perf_counter(), 0.0, 0
-            for piece in _stream(ours):
-                first = first or time.perf_counter() - begun
-                count += sum(1 for _ in structs(types.Partition, piece))
-            firsts.append(first)
-            wholes.append(time.perf_counter() - begun)
-            assert count == len(names) == _SMALL
+            begun, pieces = time.perf_counter(), _stream(ours)
+            next(pieces)
+            firsts.append(time.perf_counter() - begun)
+            pieces.close()
+        begun = time.perf_counter()
+        count = sum(1 for piece in _stream(ours) for _ in structs(types.Partition, piece))
+        whole = time.perf_counter() - begun
+        assert count == len(names) == _SMALL
     say(
-        f"{_SMALL:,} partitions in {min(wholes):.2f} s; the questions before the first piece take "
-        f"{min(asked) * 1000:.0f} ms without the gateway"
+        f"{_SMALL:,} partitions in {whole:.2f} s; the questions before the first piece take "
+        f"{statistics.median(asked) * 1000:.0f} ms without the gateway"
     )
-    return results.seconds(
+    say(
+        f"first bytes of them in one answer: {statistics.median(straight) * 1000:.0f} ms, by Waggle Dance "
+        f"{statistics.median(by_peer) * 1000:.0f} ms"
+    )
+    added = max(statistics.median(firsts) - statistics.median(asked), 0)
+    yield results.seconds(
         "grpc-services",
-        "what the gateway adds before the first piece",
-        ours_s=max(min(firsts) - min(asked), 0),
+        f"what the gateway adds before the first piece of {_SMALL:,} partitions",
+        ours_s=added,
         peer="the questions alone",
-        peer_s=min(asked),
+        peer_s=statistics.median(asked),
         at_most_s=0.03,
     )
+    yield results.beside_limit(
+        "grpc-services",
+        f"what the gateway adds before the first of {_SMALL:,} partitions",
+        ours_s=added,
+        peer="what Waggle Dance adds",
+        peer_s=statistics.median(by_peer) - statistics.median(straight),
+        at_most=1,
+    )
+
+
+def _first_bytes(uri: str, database: str) -> float:
+    """Seconds until an answer with all partitions begins; it is read to its end."""
+    host, _, port = uri.rpartition("/")[2].rpartition(":")
+    arguments = message_types("get_partitions_by_filter")[0](
+        db_name=database, tbl_name="t", filter=f"n >= 0 and n <= {_SMALL - 1}", max_parts=-1
+    )
+    with socket.create_connection((host, int(port)), timeout=60) as sock:
+        begun, first = time.perf_counter(), list[float]()
+
+        def receive(size: int) -> bytes:
+            data = sock.recv(size) or _gone()
+            first.append(time.perf_counter() - begun)
+            return data
+
+        sock.sendall(encode_call("get_partitions_by_filter", arguments, 1, oneway=False))
+        sizes = list[int]()
+        MessageReader(receive).relay(lambda piece: sizes.append(len(piece)), _check, 1)
+    assert sum(sizes) > _SMALL * _COLUMNS
+    return first[0]
+
+
+def _check(head: Head) -> None:
+    assert head.kind == REPLY
 
 
 def _memory(say: Say, upstream: str) -> None:
@@ -126,7 +179,7 @@ def _memory(say: Say, upstream: str) -> None:
         )
 
 
-def _stream(client: MetastoreClient) -> Iterator[bytes]:
+def _stream(client: MetastoreClient) -> Generator[bytes, None, None]:
     channel: Any = client.channel
     return channel.stream(PARTITIONS, partitions_query("hive", "d", "t"), Deadline(600))  # type: ignore[no-any-return]
 
@@ -181,7 +234,8 @@ def serve_canned(count: str) -> None:
 
     def answer(method: str, request: bytes) -> bytes:
         if method != "get_partitions_by_filter":
-            return canned[method]
+            # The peer asks for more, when a client connects.
+            return canned.get(method, b"\0")
         low, high = (int(one) for one in re.findall(rb"n [<>]= (\d+)", request))
         found = partitions[low : high + 1]
         return b"\x0f\0\0\x0c" + len(found).to_bytes(4, "big") + b"".join(found) + b"\0"

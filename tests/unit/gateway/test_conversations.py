@@ -60,6 +60,13 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def waiting(run: Fronted) -> Any:
+    """The only open stream, as soon as it waits for a question."""
+    (conversation,) = run.front._calls.conversations._open
+    until(lambda: conversation._call is None and not conversation._sending)
+    return conversation
+
+
 class Doorkeeper:
     """Lets in whoever has a token that is accepted at that moment."""
 
@@ -160,10 +167,10 @@ def test_a_gateway_that_does_not_answer_is_waited_for_until_the_deadline(
 def test_an_interrupted_call_closes_the_metastores_connection(
     peer: Peers, fronted: Fronts, client: Clients
 ) -> None:
-    asked, go = threading.Event(), threading.Event()
+    asked, go = threading.Semaphore(0), threading.Event()
 
     def wait(_method: str, _args: Any) -> Any:
-        asked.set()
+        asked.release()
         assert go.wait(60)
         return types.Database(name="d")
 
@@ -173,9 +180,10 @@ def test_an_interrupted_call_closes_the_metastores_connection(
     answers: list[types.Database] = []
     caller = threading.Thread(target=lambda: answers.append(asker.get_database("d")))
     caller.start()
-    assert asked.wait(20)
+    assert asked.acquire(timeout=20)
     channel.interrupt()
     # It is a reading call: it is made once more on a new connection.
+    assert asked.acquire(timeout=20)
     until(lambda: run.upstream.open_connections == 1)
     go.set()
     caller.join(60)
@@ -209,6 +217,7 @@ def test_silent_streams_end_and_clients_do_not_use_them(
 def test_a_drain_does_not_wait_for_silent_clients(peer: Peers, fronted: Fronts, client: Clients) -> None:
     run = fronted(peer(Thrift(databases)).uri)
     client(run.uri).get_database("d")
+    waiting(run)
     stopping = threading.Thread(target=run.front.stop, args=(3600,))
     stopping.start()
     stopping.join(60)
@@ -223,8 +232,7 @@ def test_a_question_that_meets_a_drain_is_refused_and_asked_elsewhere(
     asker = client(run.uri)
     asker.connect()
     asker._endpoints.append(MetastoreSettings(uris=(other.uri,)).endpoints()[0])
-    (conversation,) = run.front._calls.conversations._open
-    conversation.drain()
+    waiting(run).drain()
     asker.call("create_database", types.Database(name="d"))
     assert served.calls == ["create_database"]
 

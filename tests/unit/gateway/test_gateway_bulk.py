@@ -37,8 +37,8 @@ FIRST = 1_000_000
 FLOOD = min(10_000, resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 200)
 LIMIT = 1000
 #: Bytes that a gateway may grow by, whatever passes: pieces on their way, and for streams the names of all
-#: partitions, some 400 bytes each.
-GROWTH_BYTES = 64 << 20
+#: partitions, packed.
+GROWTH_BYTES = 40 << 20
 
 
 @dataclass
@@ -200,7 +200,7 @@ def thrift():
     with socket.create_connection((host, int(port))) as sock:
         sock.sendall(call)
         sizes = []
-        MessageReader(sock.recv).relay(lambda piece: sizes.append(len(piece)), lambda head: None)
+        MessageReader(sock.recv).relay(lambda piece: sizes.append(len(piece)), lambda head: None, 1)
         return sum(sizes)
 
 def raw():

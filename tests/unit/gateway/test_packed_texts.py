@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from airflow_hive_federation.errors import GatewayError
 from airflow_hive_federation.gateway.messages import EXCEPTION, REPLY, head_bytes
 from airflow_hive_federation.gateway.services.texts import Texts
+from airflow_hive_federation.metastore.calls.partition_pages import pages
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
@@ -50,3 +53,14 @@ def test_a_name_that_is_no_text_is_an_error_and_no_other_name() -> None:
     texts = Texts.of(reply(success=["n=@"]).replace(b"@", b"\xff"))
     with pytest.raises(GatewayError, match="no UTF-8"):
         texts[0]
+
+
+def test_pages_of_them_take_little_beside_the_message() -> None:
+    texts = Texts.of(reply(success=[f"n={number}" for number in range(50_000)]))
+    tracemalloc.start()
+    try:
+        assert sum(len(page.names) for page in pages([("n", "int")], texts, 1000)) == len(texts)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 << 20
