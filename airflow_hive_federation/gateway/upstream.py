@@ -70,6 +70,7 @@ class Upstream:
         caller without a name is the gateway's own user.
     :param max_connections: connections at a time, of all identities.
     :param idle_s: seconds after which an unused connection is closed.
+    :raises ConfigurationError: the gateway has no name to call by.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Upstream:
         self.impersonate = impersonate
         self.max_connections = max_connections
         self._idle_s = idle_s
+        self._own: Identity = settings.effective_user(), settings.groups
         self._endpoints = list(settings.endpoints())
         random.SystemRandom().shuffle(self._endpoints)
         self._changed = threading.Condition()
@@ -157,7 +159,7 @@ class Upstream:
         """Return in whose name the upstream is asked for a caller."""
         if self.impersonate and caller.user:
             return caller.user, caller.groups
-        return self.settings.effective_user(), self.settings.groups
+        return self._own
 
     def close(self) -> None:
         """Close the connections; those in use are closed when their calls end."""

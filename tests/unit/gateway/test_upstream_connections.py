@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 import select
 import socket
 import threading
@@ -329,3 +330,21 @@ def test_a_connection_that_comes_back_after_the_end_is_closed(peer: Peers, stack
     assert (answers, way.open_connections) == ([{"success": ["a"]}], 0)
     way.close()
     assert way.open_connections == 0
+
+
+def test_a_gateway_whose_user_has_no_name_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers run as numbers that no one has named."""
+
+    def unknown(_number: int) -> None:
+        raise KeyError("uid not found")
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(
+        ConfigurationError, match=r"has no name on this machine\. Remedy: Set user, or the env"
+    ):
+        Upstream("main", MetastoreSettings(uris=("thrift://x:1",)))
+    monkeypatch.setenv("USER", "gate")
+    way = Upstream("main", MetastoreSettings(uris=("thrift://x:1",)))
+    assert way.identity_of(Caller()) == ("gate", ())
