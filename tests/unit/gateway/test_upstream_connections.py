@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.errors import (
+    ConfigurationError,
     GatewayError,
     MetastoreError,
     MetastoreProtocolError,
