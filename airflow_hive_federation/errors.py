@@ -21,6 +21,7 @@
     ├── StorageError                  a file system refused
     │   ├── FileVanishedError             a listed file is gone                (retryable)
     │   ├── StoragePermissionError · StorageFullError
+    │   ├── StorageUnavailableError       a store does not answer, or not now  (retryable)
     │   ├── SourceNotAllowedError         a source that a policy may not copy from
     │   └── DigestMismatchError           the bytes read are not the bytes promised
     ├── AcidFormatError               a directory or file that breaks Hive's ACID layout
@@ -52,6 +53,7 @@
     │   ├── ClusterMetadataError          a table's or partition's cluster parameters contradict each other
     │   ├── CopyRefusedError              what cannot be copied to a cluster, with the reason
     │   ├── CopySourceChangedError        the primary changed while it was copied  (retryable)
+    │   ├── PrimaryRefusedError           a cluster that cannot become the primary, with the reason
     │   └── RoutingError                  no cluster can run a statement; ``decision`` says why
     │       ├── UnanalysableError             the tables of a statement are not known for certain
     │       └── UnknownClusterError           no cluster of that name is configured
@@ -216,6 +218,12 @@ class StorageFullError(StorageError):
     """No space, or no quota, left."""
 
 
+class StorageUnavailableError(StorageError):
+    """A store does not answer, or takes no changes now: no NameNode is active, or it is in safe mode."""
+
+    retryable = True
+
+
 class SourceNotAllowedError(StorageError):
     """A file or directory of a source lies where its policy may not copy from; ``path`` names it."""
 
@@ -355,6 +363,10 @@ class CopySourceChangedError(ClusterError):
     """The primary changed while it was copied; ``table`` and ``partition`` name the object."""
 
     retryable = True
+
+
+class PrimaryRefusedError(ClusterError):
+    """A cluster that cannot become a table's primary; ``table`` and ``partition`` name what is in the way."""
 
 
 class RoutingError(ClusterError):

@@ -14,7 +14,7 @@ from pathlib import Path
 from airflow_hive_federation.embedded import lock
 from airflow_hive_federation.embedded.ivy import start_ivy
 from airflow_hive_federation.embedded.java import find_java
-from airflow_hive_federation.embedded.lock import METASTORE, SCHEMA, SQL, Artifact
+from airflow_hive_federation.embedded.lock import HDFS, METASTORE, SCHEMA, SQL, Artifact
 
 LOCK = Path(lock.__file__).with_name(lock.LOCK_NAME)
 
@@ -143,6 +143,16 @@ COORDINATES = {
     org.javassist:javassist:3.28.0-GA
     org.objenesis:objenesis:2.5.1
     org.reflections:reflections:0.10.2
+    """,
+    # A NameNode and a DataNode in one process; Groovy and logging are of the metastore's.
+    HDFS: """
+    org.apache.hadoop:hadoop-client-api:3.5.0
+    org.apache.hadoop:hadoop-client-minicluster:3.5.0
+    org.apache.hadoop:hadoop-client-runtime:3.5.0
+    org.junit.jupiter:junit-jupiter-api:5.13.4
+    org.junit.platform:junit-platform-commons:1.13.4
+    org.mockito:mockito-core:4.11.0
+    org.opentest4j:opentest4j:1.3.0
     """,
     # Hive's Derby schema scripts.
     SCHEMA: "org.apache.hive:hive-standalone-metastore:4.0.1:src@tar.gz",

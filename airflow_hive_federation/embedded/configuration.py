@@ -64,6 +64,41 @@ def warehouse_settings(directory: Path) -> dict[str, str]:
     }
 
 
+def settings_on_hdfs(base: str) -> dict[str, str]:
+    """Return the settings of a metastore, and of its SQL engine, whose tables lie on HDFS.
+
+    :param base: URI of a directory of an HDFS, which is made when first used.
+    """
+    managed, external = f"{base}/warehouse", f"{base}/external"
+    return {
+        "fs.defaultFS": "/".join(base.split("/", 3)[:3]),
+        "dfs.replication": "1",
+        "metastore.warehouse.dir": managed,
+        "hive.metastore.warehouse.dir": managed,
+        "metastore.warehouse.external.dir": external,
+        "hive.metastore.warehouse.external.dir": external,
+        "hive.exec.scratchdir": f"{base}/scratch",
+        "hive.repl.rootdir": f"{base}/repl",
+        "hive.repl.cmrootdir": f"{base}/cmroot",
+        "tez.staging-dir": f"{base}/scratch/tez",
+    }
+
+
+def hdfs_settings(directory: Path) -> dict[str, str]:
+    """Return the settings of a NameNode and a DataNode whose files lie below ``directory``."""
+    return {
+        "dfs.replication": "1",
+        "dfs.permissions.enabled": "true",
+        "dfs.namenode.acls.enabled": "true",
+        "dfs.namenode.http-address": "127.0.0.1:0",
+        # Minutes; without it, nothing goes to the trash.
+        "fs.trash.interval": "60",
+        "hadoop.tmp.dir": f"{directory}/temporary",
+        # Else a warning says that a secret of the web server's is not in the user's home.
+        "hadoop.http.authentication.signature.secret.file": f"{directory}/conf/http-secret",
+    }
+
+
 def transaction_settings() -> dict[str, str]:
     """Return what both sides need for ACID tables and for events."""
     return {

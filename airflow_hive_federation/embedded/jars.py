@@ -20,7 +20,7 @@ from pathlib import Path
 from airflow_hive_federation.embedded.cache import CACHE_VARIABLE, cache_directory, exclusively
 from airflow_hive_federation.embedded.ivy import SETTINGS_VARIABLE, IvyRun, start_ivy
 from airflow_hive_federation.embedded.java import Java
-from airflow_hive_federation.embedded.lock import METASTORE, SCHEMA, SQL, Artifact, locked
+from airflow_hive_federation.embedded.lock import HDFS, METASTORE, SCHEMA, SQL, Artifact, locked
 from airflow_hive_federation.errors import JarDownloadError
 
 LOG = logging.getLogger(__name__)
@@ -31,6 +31,19 @@ _LOG_EVERY_S = 5.0
 _STALL_TIMEOUT_S = 60.0
 _UNREACHABLE = re.compile(
     r"UnknownHost|ConnectException|NoRouteToHost|SocketTimeout|Connection refused|timed out", re.IGNORECASE
+)
+
+#: The metastore's jars that HDFS needs besides its own: our launcher's language, and logging.
+_BESIDE_HDFS = frozenset(
+    {
+        "commons-logging",
+        "groovy-all",
+        "log4j-1.2-api",
+        "log4j-api",
+        "log4j-core",
+        "log4j-slf4j-impl",
+        "slf4j-api",
+    }
 )
 
 Advance = Callable[[int], None]
@@ -50,6 +63,15 @@ def sql_jars(java: Java) -> list[Path]:
     :raises JarDownloadError: no network, no disk, or bytes that are not those of the lock.
     """
     return fetch(java, locked(METASTORE, SQL))
+
+
+def hdfs_jars(java: Java) -> list[Path]:
+    """Return the class path of a NameNode and a DataNode, fetching what the cache lacks.
+
+    :raises JarDownloadError: no network, no disk, or bytes that are not those of the lock.
+    """
+    beside = [artifact for artifact in locked(METASTORE) if artifact.name in _BESIDE_HDFS]
+    return fetch(java, [*locked(HDFS), *beside])
 
 
 def schema_archive(java: Java) -> Path:

@@ -25,6 +25,7 @@ LAUNCHER = Path(__file__).with_name("launcher")
 METASTORE_MAIN = "RunMetastore"
 SQL_MAIN = "RunSql"
 SCHEMA_MAIN = "BuildSchema"
+HDFS_MAIN = "RunHdfs"
 
 # Hive, Hadoop, DataNucleus and Kryo reach into these by reflection.
 _OPENED = (

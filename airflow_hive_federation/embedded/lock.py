@@ -15,6 +15,7 @@ from pathlib import Path
 METASTORE = "metastore"
 SQL = "sql"
 SCHEMA = "schema"
+HDFS = "hdfs"
 LOCK_NAME = "jars.lock"
 _CHUNK_BYTES = 1 << 20
 
@@ -23,7 +24,8 @@ _CHUNK_BYTES = 1 << 20
 class Artifact:
     """One file of a Maven repository.
 
-    :param jar_set: what it is for: ``metastore``, ``sql`` (in addition to metastore) or ``schema``.
+    :param jar_set: what it is for: ``metastore``, ``sql`` (in addition to metastore), ``schema`` or
+        ``hdfs``.
     :param sha256: hex digest its bytes must have; empty while the lock is being made.
     :param size_bytes: its size.
     """

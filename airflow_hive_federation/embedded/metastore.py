@@ -34,12 +34,12 @@ from airflow_hive_federation.embedded.jars import metastore_jars
 from airflow_hive_federation.embedded.java import find_java
 from airflow_hive_federation.embedded.jvm import (
     METASTORE_MAIN,
-    clean_environment,
     java_command,
     launcher_classes,
 )
+from airflow_hive_federation.embedded.process import end_server, start_server
 from airflow_hive_federation.embedded.schema import put_database
-from airflow_hive_federation.errors import ConfigurationError, HiveFederationError, MetastoreStartError
+from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
 from airflow_hive_federation.storage.filesystem import refuse_hidden
 
 _START_TIMEOUT_S = 90.0
@@ -222,20 +222,20 @@ class EmbeddedMetastore:
 
     def stop(self) -> None:
         """Stop it in order, and delete its directory if that was ours to make. Stopping twice is fine."""
-        self._end(signal.SIGTERM)
+        end_server(self._process)
         if self._options.delete:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def kill(self) -> None:
         """Kill it, as a crash would; its directory stays, for :meth:`restart`."""
-        self._end(signal.SIGKILL)
+        end_server(self._process, signal.SIGKILL)
 
     def restart(self) -> None:
         """Start it again on the same directory and port, after :meth:`kill`, or stopping it first.
 
         :raises MetastoreStartError: as :meth:`start`.
         """
-        self._end(signal.SIGTERM)
+        end_server(self._process)
         self._running, self._process = _start(self._options, self.port, self._running.jdbc_port)
 
     def __enter__(self) -> Self:
@@ -248,17 +248,6 @@ class EmbeddedMetastore:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
-
-    def _end(self, number: int) -> None:
-        if self._process.poll() is None:
-            self._process.send_signal(number)
-            try:
-                self._process.wait(_STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        if self._process.stdin is not None:
-            self._process.stdin.close()
 
 
 def running_metastores() -> list[RunningMetastore]:
@@ -286,17 +275,6 @@ def stop_metastore(metastore: RunningMetastore) -> None:
             time.sleep(_POLL_S)
         else:
             return
-
-
-def telling_line(log_text: str) -> str:
-    """Return the line of a failed start's log that says why: the first cause in full, else the last error."""
-    lines = [line.strip() for line in log_text.splitlines() if line.strip()]
-    for pattern in (r"^FATAL another", r"^Caused by: .*(XSDB6|XJ040|Address already in use|BindException)"):
-        for line in lines:
-            if re.search(pattern, line):
-                return line
-    causes = [line for line in lines if re.match(r"Caused by:|FATAL|Error:|.* ERROR ", line)]
-    return causes[-1] if causes else (lines[-1] if lines else "it said nothing")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -368,44 +346,22 @@ def _start(
 def _spawn(
     command: list[str], options: _StartOptions, announcement: Path
 ) -> tuple[RunningMetastore, subprocess.Popen[bytes]]:
-    log_path = options.directory / _LOG
-    with log_path.open("ab") as log:
-        said_before = log.tell()
-        process = subprocess.Popen(
-            command,
-            cwd=options.directory,
-            env=clean_environment(),
-            stdin=subprocess.PIPE if options.tied_to_parent else subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            # An interrupt on the terminal is ours to handle: the metastore ends when we are done with it.
-            start_new_session=True,
-        )
-    deadline = time.monotonic() + _START_TIMEOUT_S
-    while process.poll() is None and time.monotonic() < deadline:
+    def announced(pid: int) -> RunningMetastore | None:
         running = _announced(announcement)
-        if running is not None and running.pid == process.pid:
-            if not options.tied_to_parent:
-                # It may outlive us, and it may not: somebody has to take note of its end.
-                threading.Thread(target=process.wait, name=f"reap-{options.name}", daemon=True).start()
-            return running, process
-        time.sleep(_POLL_S)
-    ended = process.poll()
-    process.kill()
-    process.wait()
-    if process.stdin is not None:
-        process.stdin.close()
-    with log_path.open("rb") as log:
-        log.seek(said_before)
-        said = telling_line(log.read().decode("utf-8", "replace"))
-    what = (
-        f"was not ready within {_START_TIMEOUT_S:.0f} s" if ended is None else f"ended with exit code {ended}"
+        return running if running is not None and running.pid == pid else None
+
+    running, process = start_server(
+        command,
+        what=f"the embedded metastore {options.name!r}",
+        log_path=options.directory / _LOG,
+        announced=announced,
+        timeout_s=_START_TIMEOUT_S,
+        stdin=subprocess.PIPE if options.tied_to_parent else subprocess.DEVNULL,
     )
-    raise MetastoreStartError(
-        f"the embedded metastore {options.name!r} {what}: {said}",
-        remedy=f"see {log_path}.",
-        log_path=str(log_path),
-    )
+    if not options.tied_to_parent:
+        # It may outlive us, and it may not: somebody has to take note of its end.
+        threading.Thread(target=process.wait, name=f"reap-{options.name}", daemon=True).start()
+    return running, process
 
 
 def _register() -> Path:

@@ -1,8 +1,8 @@
-"""A real Hive metastore as a pytest fixture.
+"""A real Hive metastore, and a real HDFS, as pytest fixtures.
 
 ``hive_metastore`` is one metastore for the whole session; ``hive_metastore_factory`` starts more. Both begin
-with nothing but the database ``default``. They are started when first asked for, and end with the session,
-even with a killed one.
+with nothing but the database ``default``. ``hive_hdfs`` is one HDFS, for metastores whose tables lie there.
+They are started when first asked for, and end with the session, even with a killed one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from airflow_hive_federation.embedded.hdfs import EmbeddedHdfs
     from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 
 
@@ -36,3 +37,12 @@ def hive_metastore_factory() -> Iterator[Callable[..., EmbeddedMetastore]]:
 def hive_metastore(hive_metastore_factory: Callable[..., EmbeddedMetastore]) -> EmbeddedMetastore:
     """Return one running metastore, shared by the session's tests."""
     return hive_metastore_factory("test")
+
+
+@pytest.fixture(scope="session")
+def hive_hdfs() -> Iterator[EmbeddedHdfs]:
+    """Return one running HDFS, shared by the session's tests."""
+    from airflow_hive_federation.embedded.hdfs import EmbeddedHdfs
+
+    with EmbeddedHdfs.start() as hdfs:
+        yield hdfs

@@ -17,7 +17,7 @@ from airflow_hive_federation.embedded.configuration import site_xml, sql_setting
 from airflow_hive_federation.embedded.jars import sql_jars
 from airflow_hive_federation.embedded.java import find_java
 from airflow_hive_federation.embedded.jvm import SQL_MAIN, clean_environment, java_command, launcher_classes
-from airflow_hive_federation.embedded.metastore import telling_line
+from airflow_hive_federation.embedded.process import telling_line
 from airflow_hive_federation.errors import EmbeddedError
 
 Row = tuple[str | None, ...]

@@ -87,7 +87,8 @@ class Upstream:
         self.impersonate = impersonate
         self.max_connections = max_connections
         self._idle_s = idle_s
-        self._own: Identity = settings.effective_user(), settings.groups
+        # Kept, since the user of the process is looked up in a file.
+        self._own_identity: Identity = settings.effective_user(), settings.groups
         self._endpoints = list(settings.endpoints())
         random.SystemRandom().shuffle(self._endpoints)
         self._changed = threading.Condition()
@@ -159,7 +160,7 @@ class Upstream:
         """Return in whose name the upstream is asked for a caller."""
         if self.impersonate and caller.user:
             return caller.user, caller.groups
-        return self._own
+        return self._own_identity
 
     def close(self) -> None:
         """Close the connections; those in use are closed when their calls end."""

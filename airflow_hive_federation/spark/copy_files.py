@@ -46,6 +46,8 @@ _GROUPS_PER_SLOT = 3
 
 #: Files a task copies side by side where stores have latency. On local disks one at a time is fastest.
 _REMOTE_THREADS = 4
+#: On HDFS, closing a file is mostly waiting: see :mod:`~airflow_hive_federation.storage.hdfs`.
+_HDFS_THREADS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,13 +94,19 @@ class CopyWork:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The job's arguments."""
-    parser.add_argument("--plan", required=True, help="URI of the copy plan: a .jsonl file, or a directory")
+    parser.add_argument(
+        "--plan",
+        required=True,
+        help="URI of the copy plan: a .jsonl file (#sha256=<digest> binds it), or a directory",
+    )
     parser.add_argument("--outcomes", required=True, help="URI of the directory for outcomes")
     parser.add_argument("--bandwidth", type=int, help="cap of the whole job in bytes per second")
     parser.add_argument("--parallel", type=int, help="files copied at once at most")
     parser.add_argument("--max-tasks", type=int, help="Spark tasks at most")
     parser.add_argument("--threads", type=int, help="files a task copies side by side")
-    parser.add_argument("--preserve", default="", help="owner (u), group (g), permissions (p) to keep")
+    parser.add_argument(
+        "--preserve", default="", help="owner (u), group (g), permissions (p), access list (a) to keep"
+    )
     parser.add_argument("--preserve-leniently", action="store_true", help="what cannot be kept is no error")
     parser.add_argument(
         "--sync",
@@ -155,7 +163,7 @@ def copy_plan(
     :param bandwidth_bytes_per_s: cap of the whole job; with it, there is a task a core and no more.
     :param parallel: files copied at once at most, by all tasks together.
     :param max_tasks: Spark tasks at most.
-    :param threads: files a task copies side by side; by default 1 between local paths, else 4.
+    :param threads: files a task copies side by side; by default 1 between local paths, 8 on HDFS, else 4.
     :param sync: wait until each file is on the disk (``fsync``) before it gets its name, and for its name.
     :param preserve: what copies keep of their sources' owners, groups and modes.
     :param sources: where items may be copied from; without it, whoever wrote the plan is believed.
@@ -165,6 +173,7 @@ def copy_plan(
     :raises StorageError: files cannot be read or written. All others were copied, except on a full disk.
     :raises CycleLostError: another cycle has begun; what was not copied by then is not.
     :raises ConfigurationError: two items of the plan have one target, or a store's driver cannot preserve.
+    :raises DumpCorruptError: the plan is damaged, or has not the digest of its URI; nothing is copied.
     :raises SparkJobError: Spark failed.
     """
     begun_at = time.monotonic()
@@ -288,6 +297,8 @@ def _groups(pending: Sequence[CopyItem], slots: int, *, capped: bool, at_most: i
 
 def _threads(pending: Iterable[CopyItem]) -> int:
     schemes = {uri.partition(":")[0] for item in pending for uri in (item.source, item.target) if ":" in uri}
+    if "hdfs" in schemes:
+        return _HDFS_THREADS
     return 1 if schemes <= {"file"} else _REMOTE_THREADS
 
 

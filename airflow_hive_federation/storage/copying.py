@@ -33,6 +33,7 @@ from airflow_hive_federation.storage.filesystem import (
     local_path,
     open_filesystem,
     parse_location,
+    protocols,
     storage_errors,
 )
 from airflow_hive_federation.storage.listing import file_size, list_directory
@@ -99,7 +100,7 @@ def copy_file(
     """
     settings = settings or CopySettings()
     # Before the file: a change manager's directory says nothing of the one that the file lay in.
-    preserved = make_directories(item, settings.preserve)
+    preserved = make_directories(item, settings.preserve, settings.options)
     try:
         outcome = _copy(item, settings, expected_digest, bandwidth)
     except FileVanishedError:
@@ -120,7 +121,7 @@ def _copy(
     found = _identical_target(item, settings, expected_digest, bandwidth)
     if found is not None:
         _keep(item, settings)
-        preserved = _settle(local_path(item.target), item, settings)
+        preserved = _settle(item.target, item, settings)
         return CopyOutcome(
             target=item.target,
             size_bytes=item.size_bytes,
@@ -141,7 +142,7 @@ def _copy(
         digest = sha.hexdigest()
         if expected_digest is not None and digest != expected_digest:
             raise _mismatch(item.source, expected_digest, digest)
-        preserved = _settle(target.path, item, settings)
+        preserved = _settle(target.at, item, settings)
         settings.fence.check()
     return CopyOutcome(target=item.target, size_bytes=read, digest=digest, copied=True, preserved=preserved)
 
@@ -232,13 +233,8 @@ def _rewrite_file(item: CopyItem, settings: CopySettings) -> CopyOutcome:
     _, target = open_filesystem(item.target, settings.options)
     published = False
     try:
-        with storage_errors(temporary):
-            if (written := local_path(temporary)) is None:
-                filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
-            else:
-                durable.make_directories(Path(written).parent)
-                # What opens it to write keeps the mode that it has, and must be allowed to.
-                os.close(_create(written, creation_mode([item.source]) | 0o600))
+        written = local_path(temporary)
+        _reserve(temporary, creation_mode([item.source], settings.options) | 0o600, settings.options)
         settings.rewrite(item.source, temporary, item.visible_write_ids, settings.options)
         if settings.sources is not None:
             # It is opened by name there: a link that was put in its place meanwhile is found now.
@@ -248,7 +244,7 @@ def _rewrite_file(item: CopyItem, settings: CopySettings) -> CopyOutcome:
             digest_file(item.target, options=settings.options).digest == made.digest
         )
         if not same:
-            preserved = _settle(written, item, settings)
+            preserved = _settle(temporary, item, settings)
             with storage_errors(item.target):
                 if written is not None and settings.sync:
                     durable.sync_file(written)
@@ -258,7 +254,7 @@ def _rewrite_file(item: CopyItem, settings: CopySettings) -> CopyOutcome:
             published = True
         else:
             _keep(item, settings)
-            preserved = _settle(local_path(item.target), item, settings)
+            preserved = _settle(item.target, item, settings)
     finally:
         if not published:
             remove_quietly(filesystem, path)
@@ -271,9 +267,22 @@ def _rewrite_file(item: CopyItem, settings: CopySettings) -> CopyOutcome:
     )
 
 
-def _settle(path: str | None, item: CopyItem, settings: CopySettings) -> bool:
+def _reserve(uri: str, mode: int, options: Mapping[str, Any] | None) -> None:
+    """Make an empty file, and its directory: what opens it to write keeps the mode that it has."""
+    filesystem, path = open_filesystem(uri, options)
+    with storage_errors(uri):
+        if (local := local_path(uri)) is not None:
+            durable.make_directories(Path(local).parent)
+            os.close(_create(local, mode))
+            return
+        filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+        if "hdfs" in protocols(filesystem):
+            filesystem.open(path, "xb", permission=mode).close()
+
+
+def _settle(at: str, item: CopyItem, settings: CopySettings) -> bool:
     """Give a file what its source has of owner, group and mode, where its store has them."""
-    return path is None or settle(path, item.target, item.source, settings.preserve)
+    return settle(at, item.target, item.source, settings.preserve, settings.options)
 
 
 # -- writing ---------------------------------------------------------------------------------------------
@@ -284,7 +293,7 @@ class _LocalFile:
 
     def __init__(self, path: str, uri: str, mode: int) -> None:
         self._uri = uri
-        self.path = path
+        self.at = f"file:{path}"
         with storage_errors(uri):
             try:
                 self._descriptor = _create(path, mode)
@@ -311,11 +320,10 @@ class _LocalFile:
 class _RemoteFile:
     """A file of an fsspec store whose errors name the target."""
 
-    path = None
-
-    def __init__(self, file: Any, uri: str) -> None:
+    def __init__(self, file: Any, uri: str, at: str) -> None:
         self._file = file
         self._uri = uri
+        self.at = at
 
     def write(self, chunk: memoryview) -> None:
         with storage_errors(self._uri):
@@ -328,12 +336,14 @@ def _target(item: CopyItem, settings: CopySettings) -> Iterator[_LocalFile | _Re
     """Yield a file that gets its name when the block ends well."""
     uri = item.target
     path = local_path(uri)
+    hidden = temporary_uri(uri, settings.run_id)
+    mode = creation_mode([item.source], settings.options)
     if path is None:
-        with publishing(uri, settings.options, run_id=settings.run_id) as file:
-            yield _RemoteFile(file, uri)
+        with publishing(uri, settings.options, mode=mode, temporary=hidden, private=False) as file:
+            yield _RemoteFile(file, uri, hidden)
         return
-    temporary = local_path(temporary_uri(uri, settings.run_id)) or ""
-    file = _LocalFile(temporary, uri, creation_mode([item.source]))
+    temporary = local_path(hidden) or ""
+    file = _LocalFile(temporary, uri, mode)
     published = False
     try:
         try:

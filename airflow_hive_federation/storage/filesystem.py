@@ -35,10 +35,13 @@ _SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "loca
 #: Stores where a file appears, whole, when its upload is committed, and where a rename is a copy.
 OBJECT_STORES = frozenset({"s3", "gs", "abfs"})
 
+#: Stores whose files have owners, groups and modes.
+WITH_MODES = frozenset({"file", "hdfs"})
+
 #: What to install for a scheme whose driver is missing.
 _EXTRAS = {
     "s3": "pip install 'airflow-hive-federation[s3]'",
-    "hdfs": "install pyarrow, and Hadoop's native client library (libhdfs) with its CLASSPATH",
+    "hdfs": "pip install 'airflow-hive-federation[hdfs]'",
     "gs": "pip install gcsfs",
     "abfs": "pip install adlfs",
 }
@@ -198,13 +201,9 @@ def open_filesystem(uri: str, options: Mapping[str, Any] | None = None) -> tuple
     """
     location = parse_location(uri)
     chosen = options_for(uri, options)
-    fsspec = importlib.import_module("fsspec")
-    if location.scheme == "hdfs" and location.authority:
-        host, _, port = location.authority.partition(":")
-        chosen = {"host": host, **({"port": int(port)} if port else {}), **chosen}
     try:
         with storage_errors(uri):
-            filesystem = fsspec.filesystem(location.scheme, **({} if location.is_local else chosen))
+            filesystem = _driver(location, chosen)
     except ImportError as error:
         raise ConfigurationError(
             f"No driver for {location.scheme}:// is installed ({error}).",
@@ -266,6 +265,15 @@ def protocols(filesystem: Any) -> tuple[str, ...]:
     """The schemes that an fsspec file system is known by."""
     protocol = filesystem.protocol
     return (protocol,) if isinstance(protocol, str) else tuple(protocol)
+
+
+def _driver(location: Location, options: dict[str, Any]) -> Any:
+    if location.scheme == "hdfs":
+        from airflow_hive_federation.storage.hdfs import HdfsFileSystem
+
+        return HdfsFileSystem(location.authority, **options)
+    fsspec = importlib.import_module("fsspec")
+    return fsspec.filesystem(location.scheme, **({} if location.is_local else options))
 
 
 def _filesystem_path(location: Location) -> str:

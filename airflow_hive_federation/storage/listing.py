@@ -315,6 +315,8 @@ def _entry(info: Mapping[str, Any], path: str) -> FileEntry:
 
 
 def _modified_ns(info: Mapping[str, Any]) -> int:
+    if "modified_ns" in info:
+        return int(info["modified_ns"])
     value = next((info[key] for key in _TIME_KEYS if info.get(key) is not None), 0)
     if isinstance(value, datetime):
         value = value.timestamp()

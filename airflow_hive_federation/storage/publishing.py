@@ -15,10 +15,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from airflow_hive_federation.errors import FileVanishedError, StorageError
+from airflow_hive_federation.errors import FileVanishedError, StorageError, StoragePermissionError
 from airflow_hive_federation.storage import durable
 from airflow_hive_federation.storage.filesystem import (
     OBJECT_STORES,
+    WITH_MODES,
     open_filesystem,
     parse_location,
     protocols,
@@ -52,20 +53,31 @@ def write_atomically(
 
 @contextmanager
 def publishing(
-    uri: str, options: Mapping[str, Any] | None = None, *, run_id: str = "", mode: int = 0o666
+    uri: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    run_id: str = "",
+    mode: int = 0o666,
+    temporary: str = "",
+    private: bool | None = None,
 ) -> Iterator[Any]:
     """Open a binary file that gets its name when the block ends well, and leaves nothing otherwise.
 
-    :param mode: of a local file, less the umask; its directory is private if the file is.
+    :param mode: of a file where the store has modes, less the umask.
+    :param temporary: URI of the file until then, as of :func:`temporary_uri`; by default another of those.
+    :param private: directories that are made for it are its owner's alone; by default if the file is.
     """
     location = parse_location(uri)
-    temporary = temporary_uri(uri, run_id)
+    temporary = temporary or temporary_uri(uri, run_id)
+    private = mode == PRIVATE_FILE if private is None else private
     if location.is_local:
-        writing = _renaming_local(parse_location(temporary).path, location.path, uri, mode)
+        writing = _renaming_local(parse_location(temporary).path, location.path, uri, mode, private)
     elif location.scheme in OBJECT_STORES:
         writing = _committing(*open_filesystem(uri, options), uri)
     else:
-        writing = _renaming(*open_filesystem(temporary, options), open_filesystem(uri, options)[1], uri)
+        filesystem, path = open_filesystem(uri, options)
+        hidden = open_filesystem(temporary, options)[1]
+        writing = _renaming(filesystem, hidden, path, uri, mode=mode, private=private)
     with writing as file:
         yield file
 
@@ -84,11 +96,25 @@ def make_directory(uri: str, options: Mapping[str, Any] | None = None) -> None:
             filesystem.makedirs(path, exist_ok=True)
 
 
-def make_private(path: str) -> None:
-    """Make a local directory that only its owner may enter; one that is there and ours is made so.
+def make_private(uri: str, options: Mapping[str, Any] | None = None) -> None:
+    """Make a directory that only its owner may enter, where the store has modes; one that is ours is made so.
 
-    :raises OSError: it cannot be made.
+    :raises StorageError: it cannot be made.
     """
+    location = parse_location(uri)
+    with storage_errors(uri):
+        if location.is_local:
+            _make_private_locally(location.path)
+        elif location.scheme in WITH_MODES:
+            filesystem, path = open_filesystem(uri, options)
+            filesystem.makedirs(path, exist_ok=True, mode=PRIVATE_DIRECTORY)
+            if filesystem.info(path)["permission"] != PRIVATE_DIRECTORY:
+                # One of somebody else's is theirs to close.
+                with suppress(StoragePermissionError):
+                    filesystem.set_mode(path, PRIVATE_DIRECTORY)
+
+
+def _make_private_locally(path: str) -> None:
     durable.make_directories(Path(path).parent)
     durable.make_directory(path, PRIVATE_DIRECTORY)
     found = Path(path).stat()
@@ -130,7 +156,11 @@ def rename(filesystem: Any, source: str, target: str) -> None:
     if "file" in protocols(filesystem):
         replace_local(source, target)
         return
-    # HDFS and fsspec's memory refuse or merge where the name is taken.
+    if "hdfs" in protocols(filesystem):
+        # In one step of the NameNode's: no reader finds the name missing.
+        filesystem.mv(source, target, overwrite=True)
+        return
+    # fsspec's memory merges where the name is taken.
     if filesystem.exists(target):
         filesystem.rm_file(target)
     filesystem.mv(source, target)
@@ -193,12 +223,12 @@ def remove_file(uri: str, options: Mapping[str, Any] | None = None) -> bool:
 
 
 @contextmanager
-def _renaming_local(temporary: str, path: str, uri: str, mode: int) -> Iterator[Any]:
+def _renaming_local(temporary: str, path: str, uri: str, mode: int, private: bool) -> Iterator[Any]:
     # Without fsspec, whose import costs a Spark task more than its writing does.
     published = False
     try:
         with storage_errors(uri):
-            make_parents(path, private=mode == PRIVATE_FILE)
+            make_parents(path, private=private)
             file = open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
         yield from _closing(file, uri, sync=True)
         with storage_errors(uri):
@@ -211,12 +241,19 @@ def _renaming_local(temporary: str, path: str, uri: str, mode: int) -> Iterator[
 
 
 @contextmanager
-def _renaming(filesystem: Any, temporary: str, path: str, uri: str) -> Iterator[Any]:
+def _renaming(
+    filesystem: Any, temporary: str, path: str, uri: str, *, mode: int, private: bool
+) -> Iterator[Any]:
     published = False
+    directory = path.rpartition("/")[0] or "/"
     try:
         with storage_errors(uri):
-            filesystem.makedirs(path.rpartition("/")[0] or "/", exist_ok=True)
-            file = filesystem.open(temporary, "wb")
+            if "hdfs" in protocols(filesystem):
+                filesystem.makedirs(directory, exist_ok=True, mode=PRIVATE_DIRECTORY if private else 0o777)
+                file = filesystem.open(temporary, "xb", permission=mode)
+            else:
+                filesystem.makedirs(directory, exist_ok=True)
+                file = filesystem.open(temporary, "wb")
         yield from _closing(file, uri)
         with storage_errors(uri):
             rename(filesystem, temporary, path)
@@ -235,7 +272,7 @@ def _closing(file: Any, uri: str, *, sync: bool = False) -> Iterator[Any]:
         yield file
     except BaseException:
         # Closing flushes what is buffered, which fails once more on a full disk; the first error is told.
-        with suppress(OSError):
+        with suppress(OSError, StorageError):
             file.close()
         raise
     with storage_errors(uri), file:

@@ -75,7 +75,7 @@ def merge_bucket(
         if first is None:
             return MergeOutcome(deleted=rows.deleted)
         with publishing(
-            join(merge.table.location, merge.output), options, mode=creation_mode(merge.sources)
+            join(merge.table.location, merge.output), options, mode=creation_mode(merge.sources, options)
         ) as file:
             bucket = _BucketFile(file, reader, compression)
             bucket.write(first, pieces, threads)

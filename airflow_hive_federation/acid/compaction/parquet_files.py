@@ -64,7 +64,7 @@ def append_parquet(merge: BucketMerge, options: Mapping[str, Any] | None) -> tup
     merging = _Merging(merge, options)
     rows = 0
     with publishing(
-        join(merge.table.location, merge.output), options, mode=creation_mode(merge.sources)
+        join(merge.table.location, merge.output), options, mode=creation_mode(merge.sources, options)
     ) as file:
         with parquet.ParquetWriter(file, merging.schema, store_schema=False, **merging.settings) as writer:
             for table in merging.tables():

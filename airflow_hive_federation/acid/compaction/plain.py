@@ -36,7 +36,7 @@ def _orc(merge: BucketMerge, options: Mapping[str, Any] | None, compression: str
     if first is None:
         return 0, 0
     with publishing(
-        join(merge.table.location, merge.output), options, mode=creation_mode(merge.sources)
+        join(merge.table.location, merge.output), options, mode=creation_mode(merge.sources, options)
     ) as file:
         made = AssembledFile(
             file,
@@ -75,7 +75,7 @@ def _text(merge: BucketMerge, options: Mapping[str, Any] | None, compression: st
     del compression
     written = 0
     with publishing(
-        join(merge.table.location, merge.output), options, mode=creation_mode(merge.sources)
+        join(merge.table.location, merge.output), options, mode=creation_mode(merge.sources, options)
     ) as file:
         for source in merge.inserts:
             last = b"\n"

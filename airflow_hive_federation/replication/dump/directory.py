@@ -33,7 +33,7 @@ from airflow_hive_federation.errors import DumpCorruptError, DumpIncompleteError
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.replication.dump import documents
 from airflow_hive_federation.replication.dump.documents import Check
-from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
+from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
 from airflow_hive_federation.storage.publishing import PRIVATE_FILE, make_private, publishing
 
 #: Raised when an older reader would misread a newer dump.
@@ -246,10 +246,8 @@ class DumpDirectory:
         self._digests[name] = digest.hexdigest()
 
     def _make_private(self) -> None:
-        path = local_path(self.uri)
-        if path is not None and not self._is_private:
-            with storage_errors(self.uri):
-                make_private(path)
+        if not self._is_private:
+            make_private(self.uri, self.options)
             self._is_private = True
 
     def _read(self, name: str) -> str:

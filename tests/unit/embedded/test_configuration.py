@@ -15,7 +15,8 @@ from airflow_hive_federation.embedded.derby import put_password, read_password
 from airflow_hive_federation.embedded.environment import without_secrets
 from airflow_hive_federation.embedded.java import Java
 from airflow_hive_federation.embedded.jvm import clean_environment, java_command
-from airflow_hive_federation.embedded.metastore import EmbeddedMetastore, telling_line
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.process import telling_line
 from airflow_hive_federation.errors import ConfigurationError, HiddenLocationError
 
 

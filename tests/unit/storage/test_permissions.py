@@ -214,11 +214,13 @@ def test_directories_correspond_from_the_outermost_on() -> None:
         target_levels=4,
     )
     assert list(directory_pairs(staged)) == [
-        ("/w/t", "/s/t"),
-        ("/w/t/p=1", "/s/t/p=1"),
-        ("/w/t/p=1/_hidden", "/s/t/p=1/base_5_v7"),
-        ("/w/t/p=1/_hidden/base_5", "/s/t/p=1/base_5_v7"),
+        ("file:/w/t", "file:/s/t"),
+        ("file:/w/t/p=1", "file:/s/t/p=1"),
+        ("file:/w/t/p=1/_hidden", "file:/s/t/p=1/base_5_v7"),
+        ("file:/w/t/p=1/_hidden/base_5", "file:/s/t/p=1/base_5_v7"),
     ]
+    elsewhere = replace(staged, target="hdfs://n:1/w/t/f", target_levels=1)
+    assert list(directory_pairs(elsewhere)) == [("hdfs://n:1/w/t", "file:/s/t")]
     assert list(directory_pairs(replace(staged, source="s3://b/t/p=1/base_5_v7/f"))) == []
 
 
@@ -244,13 +246,35 @@ def test_private_files(tmp_path: Path) -> None:
 
 
 def test_what_no_driver_can_keep_is_refused() -> None:
-    one = CopyItem(source="hdfs://n/f", target="file:/f", size_bytes=0)
+    one = CopyItem(source="memory://n/f", target="file:/f", size_bytes=0)
     check_preserved(Preserve(), [one])
-    check_preserved(Preserve(letters="ugp"), [replace(one, source="s3://b/f")])
-    with pytest.raises(ConfigurationError, match=r"hdfs:// cannot be preserved"):
+    check_preserved(Preserve(letters="ugpa"), [replace(one, source="s3://b/f")])
+    with pytest.raises(ConfigurationError, match=r"memory:// cannot be preserved"):
         check_preserved(Preserve(letters="p"), [one])
-    with pytest.raises(ConfigurationError, match=r"'a' cannot be preserved"):
-        check_preserved(Preserve(letters="ugpa"), [])
-    with pytest.raises(ConfigurationError, match="ACLs are not kept"):
-        policy.ReplicationPolicy(name="p", source_database="d", dump_root="/d", preserve="a")
+    with pytest.raises(ConfigurationError, match=r"'x' cannot be preserved"):
+        check_preserved(Preserve(letters="ugpx"), [])
+    with pytest.raises(ConfigurationError, match=r"preserve is 'x'"):
+        policy.ReplicationPolicy(name="p", source_database="d", dump_root="/d", preserve="x")
     assert policy.PRESERVABLE == PRESERVABLE
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "letters", "lost"),
+    [
+        ("hdfs://n/f", "hdfs://m/f", "ugpa", ""),
+        ("hdfs://n/f", "file:/f", "p", ""),
+        ("hdfs://n/f", "file:/f", "gup", "ug"),
+        ("file:/f", "hdfs://n/f", "pa", "a"),
+        ("file:/f", "file:/g", "ugp", ""),
+        ("file:/f", "file:/g", "ugpa", "a"),
+    ],
+)
+def test_owners_and_lists_are_kept_within_one_kind_of_store(
+    source: str, target: str, letters: str, lost: str
+) -> None:
+    one, preserve = CopyItem(source=source, target=target, size_bytes=0), Preserve(letters=letters)
+    if not lost:
+        check_preserved(preserve, [one])
+        return
+    with pytest.raises(ConfigurationError, match=rf"^'{lost}' cannot be preserved"):
+        check_preserved(preserve, [one])

@@ -1,0 +1,194 @@
+"""A real HDFS on this machine: NameNode and DataNode of Hadoop's own minicluster, in one JVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import subprocess
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from airflow_hive_federation.embedded.cache import write_atomically
+from airflow_hive_federation.embedded.configuration import hdfs_settings, site_xml
+from airflow_hive_federation.embedded.jars import hdfs_jars, metastore_jars
+from airflow_hive_federation.embedded.java import find_java
+from airflow_hive_federation.embedded.jvm import HDFS_MAIN, java_command, launcher_classes
+from airflow_hive_federation.embedded.process import end_server, start_server
+from airflow_hive_federation.errors import EmbeddedError, HiveFederationError
+
+_START_TIMEOUT_S = 120.0
+_COMMAND_TIMEOUT_S = 60.0
+_LOCK = "hdfs.lock"
+_LOG = "hdfs.log"
+_ANNOUNCEMENT = "hdfs.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Running:
+    port: int
+    http_port: int
+    pid: int
+
+
+class EmbeddedHdfs:
+    """An HDFS with one NameNode and one DataNode, on free ports of 127.0.0.1.
+
+    Permissions and access lists are on; its superuser is the user of this process. It ends with this process,
+    even when that is killed. As a context manager it stops at the end::
+
+        with EmbeddedHdfs.start() as hdfs:
+            settings = settings_on_hdfs(f"{hdfs.uri}/source")
+            metastore = EmbeddedMetastore.start("source", settings=settings)
+    """
+
+    def __init__(
+        self, running: _Running, process: subprocess.Popen[bytes], directory: Path, *, delete: bool
+    ) -> None:
+        self._running = running
+        self._process = process
+        self._directory = directory
+        self._delete = delete
+        self._lock = threading.Lock()
+
+    @classmethod
+    def start(cls, *, directory: Path | None = None, port: int = 0) -> EmbeddedHdfs:
+        """Start an HDFS and return when it answers (6 to 20 s; the first time ever also fetches jars).
+
+        :param directory: where it lives; made if absent, continued if it holds an HDFS. By default a
+            temporary directory, which is removed when it stops.
+        :param port: the NameNode's port; 0 takes a free one.
+        :raises EmbeddedError: the launchers do not compile against the jars.
+        :raises JavaNotFoundError: no Java runtime that fits.
+        :raises JarDownloadError: the jars could not be fetched.
+        :raises MetastoreStartError: it did not come up, with the telling line of its log.
+        """
+        home = Path(tempfile.mkdtemp(prefix="hdfs-")) if directory is None else directory.absolute()
+        try:
+            running, process = _start(home, port)
+        except HiveFederationError:
+            if directory is None and not (home / _LOG).exists():
+                shutil.rmtree(home, ignore_errors=True)
+            raise
+        return cls(running, process, home, delete=directory is None)
+
+    @property
+    def uri(self) -> str:
+        """``hdfs://127.0.0.1:PORT``."""
+        return f"hdfs://127.0.0.1:{self._running.port}"
+
+    @property
+    def web_uri(self) -> str:
+        """``http://127.0.0.1:PORT`` of the NameNode, where WebHDFS is."""
+        return f"http://127.0.0.1:{self._running.http_port}"
+
+    @property
+    def pid(self) -> int:
+        """Process id of the JVM."""
+        return self._running.pid
+
+    @property
+    def directory(self) -> Path:
+        """Where its blocks, its names and its log are."""
+        return self._directory
+
+    @property
+    def log_path(self) -> Path:
+        """What the HDFS has to say."""
+        return self._directory / _LOG
+
+    def shell(self, *arguments: str) -> str:
+        """Run a command of ``hdfs dfs`` as the superuser, and return what it prints.
+
+        :raises EmbeddedError: the command failed.
+        """
+        return self._run("dfs", arguments)
+
+    def admin(self, *arguments: str) -> str:
+        """Run a command of ``hdfs dfsadmin`` as the superuser, and return what it prints.
+
+        :raises EmbeddedError: the command failed.
+        """
+        return self._run("dfsadmin", arguments)
+
+    def stop(self) -> None:
+        """Stop it, and delete its directory if that was ours to make. Stopping twice is fine."""
+        end_server(self._process)
+        if self._delete:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _run(self, tool: str, arguments: tuple[str, ...]) -> str:
+        command = " ".join(("hdfs", tool, *arguments))
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None or stdin.closed:
+            raise EmbeddedError(f"{command} cannot run: this HDFS has been stopped.")
+        with self._lock:
+            request = json.dumps({"tool": tool, "arguments": list(arguments)})
+            try:
+                stdin.write(request.encode() + b"\n")
+                stdin.flush()
+            except BrokenPipeError as error:
+                raise EmbeddedError(f"{command}: HDFS has ended.", remedy=f"see {self.log_path}.") from error
+            if not select.select([stdout], [], [], _COMMAND_TIMEOUT_S)[0]:
+                # A later answer would be taken for that of another command.
+                self.stop()
+                raise EmbeddedError(
+                    f"{command} did not end within {_COMMAND_TIMEOUT_S:.0f} s.",
+                    remedy=f"see {self.log_path}.",
+                )
+            line = stdout.readline()
+        if not line:
+            raise EmbeddedError(f"{command}: HDFS has ended.", remedy=f"see {self.log_path}.")
+        answer: dict[str, Any] = json.loads(line)
+        if answer["code"] != 0:
+            raise EmbeddedError(f"{command} failed: {answer['text'].strip()}")
+        return str(answer["text"])
+
+
+def _start(home: Path, port: int) -> tuple[_Running, subprocess.Popen[bytes]]:
+    java = find_java()
+    jars = hdfs_jars(java)
+    classes = launcher_classes(java, metastore_jars(java))
+    (home / "conf").mkdir(parents=True, exist_ok=True)
+    write_atomically(home / "conf" / "hdfs-site.xml", site_xml(hdfs_settings(home)).encode())
+    announcement = home / _ANNOUNCEMENT
+    announcement.unlink(missing_ok=True)
+    command = java_command(
+        java,
+        HDFS_MAIN,
+        [str(port), str(home / _LOCK), str(announcement), str(home), str(os.getpid())],
+        class_path=[home / "conf", classes, *jars],
+        argument_file=home / "conf" / "java.args",
+    )
+
+    def announced(pid: int) -> _Running | None:
+        try:
+            running = _Running(**json.loads(announcement.read_text("utf-8")))
+        except FileNotFoundError:
+            return None
+        return running if running.pid == pid else None
+
+    return start_server(
+        command,
+        what="the embedded HDFS",
+        log_path=home / _LOG,
+        announced=announced,
+        timeout_s=_START_TIMEOUT_S,
+        stdout=subprocess.PIPE,
+    )

@@ -1,0 +1,89 @@
+// Runs a NameNode and a DataNode in this JVM and carries out commands of their administrator: one JSON object per
+// line on standard input, one JSON object per line on the standard output that the JVM was started with.
+// Request {"tool": "dfs" or "dfsadmin", "arguments": […]}; answer {"code": …, "text": …}.
+// Arguments: NameNode's port (0: any free one), lock file, announcement file, directory, parent's process id.
+import groovy.json.JsonOutput
+import groovy.json.JsonSlurper
+import java.lang.management.ManagementFactory
+import java.nio.channels.FileChannel
+import java.nio.charset.StandardCharsets
+import java.nio.file.Files
+import java.nio.file.Paths
+import java.nio.file.StandardCopyOption
+import java.nio.file.StandardOpenOption
+import org.apache.hadoop.fs.FsShell
+import org.apache.hadoop.hdfs.HdfsConfiguration
+import org.apache.hadoop.hdfs.tools.DFSAdmin
+import org.apache.hadoop.util.ToolRunner
+
+def (port, lockFile, announcementFile, directory, parent) = args
+Lifetime.tieTo(parent as long)
+
+def channel = FileChannel.open(Paths.get(lockFile), StandardOpenOption.CREATE, StandardOpenOption.WRITE)
+// The kernel frees it when the process dies: two NameNodes must not write one directory.
+def lock = channel.tryLock()
+if (lock == null) {
+    System.err.println("FATAL another HDFS is running on ${directory}")
+    Runtime.runtime.halt(3)
+}
+
+// Hadoop's tools print where they like; only answers go to the real standard output.
+def answers = new PrintStream(System.out, false, 'UTF-8')
+System.out = System.err
+
+def conf = new HdfsConfiguration()
+// By name: the class is in Hadoop's minicluster, which the other launchers do not have.
+def builder = Class.forName('org.apache.hadoop.hdfs.MiniDFSCluster$Builder')
+def data = new File(directory, 'data')
+def cluster
+try {
+    cluster = builder.newInstance(conf, data)
+        .nameNodePort(port as int)
+        .format(!new File(data, 'name-0-1').exists())
+        .numDataNodes(1)
+        .build()
+    cluster.waitActive()
+} catch (Exception | LinkageError failure) {
+    System.err.println("FATAL ${failure}")
+    failure.printStackTrace()
+    Runtime.runtime.halt(4)
+}
+
+def announcement = Paths.get(announcementFile)
+def partial = announcement.resolveSibling(".${announcement.fileName}.partial".toString())
+def pid = ManagementFactory.runtimeMXBean.name.split('@')[0] as long
+def facts = [pid: pid, port: cluster.nameNodePort, http_port: cluster.nameNode.httpAddress.port]
+partial.toFile().setText(JsonOutput.toJson(facts), 'UTF-8')
+Files.move(partial, announcement, StandardCopyOption.ATOMIC_MOVE)
+Runtime.runtime.addShutdownHook(new Thread({ Files.deleteIfExists(announcement) }))
+
+def execute = { request ->
+    def printed = new ByteArrayOutputStream()
+    def stream = new PrintStream(printed, true, 'UTF-8')
+    def (out, err) = [System.out, System.err]
+    System.out = stream
+    System.err = stream
+    int code
+    try {
+        def settings = cluster.getConfiguration(0)
+        def tool = request.tool == 'dfs' ? new FsShell(settings) : new DFSAdmin(settings)
+        code = ToolRunner.run(settings, tool, request.arguments as String[])
+    } finally {
+        System.out = out
+        System.err = err
+    }
+    [code: code, text: printed.toString('UTF-8')]
+}
+
+new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8)).eachLine { line ->
+    def answer
+    try {
+        answer = execute(new JsonSlurper().parseText(line))
+    } catch (Exception | LinkageError failure) {
+        failure.printStackTrace()
+        answer = [code: -1, text: failure.toString()]
+    }
+    answers.println(JsonOutput.toJson(answer))
+    answers.flush()
+}
+Lifetime.end(0)

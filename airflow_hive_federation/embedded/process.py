@@ -1,0 +1,97 @@
+"""Servers that run in a JVM of their own and write a file when they answer."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from airflow_hive_federation.embedded.jvm import clean_environment
+from airflow_hive_federation.errors import MetastoreStartError
+
+T = TypeVar("T")
+_STOP_TIMEOUT_S = 10.0
+_POLL_S = 0.02
+
+
+def start_server(
+    command: Sequence[str],
+    *,
+    what: str,
+    log_path: Path,
+    announced: Callable[[int], T | None],
+    timeout_s: float,
+    stdin: int = subprocess.PIPE,
+    stdout: int | None = None,
+) -> tuple[T, subprocess.Popen[bytes]]:
+    """Start a server, and return what it announces when it answers, and its process.
+
+    It runs in the directory of its log.
+
+    :param what: the server in a sentence.
+    :param announced: returns what the process of an id has announced; ``None`` while there is nothing.
+    :param stdin: the process' standard input; by default a pipe, whose end ends the server.
+    :param stdout: its standard output; by default its log.
+    :raises MetastoreStartError: it ended or was not ready in time, with the telling line of its log.
+    """
+    with log_path.open("ab") as log:
+        logged_before = log.tell()
+        process = subprocess.Popen(
+            command,
+            cwd=log_path.parent,
+            env=clean_environment(),
+            stdin=stdin,
+            stdout=log if stdout is None else stdout,
+            stderr=log,
+            # An interrupt on the terminal is ours to handle: the server ends when we are done with it.
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + timeout_s
+    while process.poll() is None and time.monotonic() < deadline:
+        facts = announced(process.pid)
+        if facts is not None:
+            return facts, process
+        time.sleep(_POLL_S)
+    ended = process.poll()
+    process.kill()
+    process.wait()
+    close_pipes(process)
+    with log_path.open("rb") as log:
+        log.seek(logged_before)
+        reason = telling_line(log.read().decode("utf-8", "replace"))
+    how = f"was not ready within {timeout_s:.0f} s" if ended is None else f"ended with exit code {ended}"
+    raise MetastoreStartError(f"{what} {how}: {reason}", remedy=f"see {log_path}.", log_path=str(log_path))
+
+
+def end_server(process: subprocess.Popen[bytes], number: int = signal.SIGTERM) -> None:
+    """Send a server a signal, wait until it has ended, and kill it if it does not end in time."""
+    if process.poll() is None:
+        process.send_signal(number)
+        try:
+            process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    close_pipes(process)
+
+
+def close_pipes(process: subprocess.Popen[bytes]) -> None:
+    """Close our ends of a process' pipes."""
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+
+
+def telling_line(log_text: str) -> str:
+    """Return the line of a failed start's log that says why: the first cause in full, else the last error."""
+    lines = [line.strip() for line in log_text.splitlines() if line.strip()]
+    for pattern in (r"^FATAL another", r"^Caused by: .*(XSDB6|XJ040|Address already in use|BindException)"):
+        for line in lines:
+            if re.search(pattern, line):
+                return line
+    causes = [line for line in lines if re.match(r"Caused by:|FATAL|Error:|.* ERROR ", line)]
+    return causes[-1] if causes else (lines[-1] if lines else "it said nothing")

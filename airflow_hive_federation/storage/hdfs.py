@@ -1,0 +1,477 @@
+"""HDFS by ``hdfs-native``: a client in Rust, without a JVM, as a file system of fsspec's.
+
+Its own fsspec class takes paths apart as URLs, so that a name with ``?`` or ``#`` is another one; it knows no
+modes at creation, and its errors are Java's traces. This class passes paths as they are and translates errors
+once.
+
+Closing a file that has a block takes up to half a second: the client asks the NameNode whether the file is
+complete, the DataNode has not reported the block yet, and the client asks again after 0.5 s (Java's client
+after 0.4 s). It is so for every client. Per file of 1 kB, on a NameNode and DataNode of two busy cores:
+
+==============================  ==========  =================
+client                          one by one  eight side by side
+==============================  ==========  =================
+hdfs-native 0.14.7              0.28 s      0.045 s
+Java (``hdfs dfs -put``)        0.29 s      0.045 s
+WebHDFS                         0.33 s      0.094 s
+==============================  ==========  =================
+
+libhdfs is Java's client behind a C interface, and needs Hadoop and a JVM in each worker. So hdfs-native is
+used, and files are written side by side. A NameNode that is configured with a
+``dfs.namenode.file.close.num-committed-allowed`` of 1 spares the wait.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import io
+import os
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fsspec import AbstractFileSystem
+
+from airflow_hive_federation.errors import (
+    StorageError,
+    StorageFullError,
+    StoragePermissionError,
+    StorageUnavailableError,
+)
+
+#: Hadoop's variable that names the user where there is no Kerberos.
+USER_VARIABLE = "HADOOP_USER_NAME"
+_UMASK = "fs.permissions.umask-mode"
+_BUFFER_BYTES = 1 << 20
+_LOGIN = ("kerberos_principal", "kerberos_keytab", "kerberos_cache")
+#: Half a minute for a NameNode that does not answer; by default the client goes on for three minutes.
+_PATIENCE = {"dfs.client.failover.max.attempts": "8", "dfs.client.failover.sleep.max.millis": "5000"}
+#: The driver's text of an error of the NameNode's: class, and message with Java's trace, as Rust shows them.
+_JAVA = re.compile(r'(?:Fatal)?RPCError\("(?P<java>[\w.$]+)", "(?P<text>.*)"\)?', re.DOTALL)
+_UNAVAILABLE = {"SafeModeException", "StandbyException", "RetriableException", "ConnectException"}
+_FULL = re.compile(r"\w*Quota\w*ExceededException|MaxDirectoryItemsExceededException")
+_NO_ROOM = "could only be written to 0 of"
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class AclLine:
+    """One entry of an access list.
+
+    :param type: ``user``, ``group``, ``mask`` or ``other``.
+    :param scope: ``access``, or ``default`` for what is made in a directory.
+    :param permissions: such as ``r-x``.
+    :param name: of the user or group; empty for the owner, and the owner's group.
+    """
+
+    type: str
+    scope: str
+    permissions: str
+    name: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HdfsAccess:
+    """Owner, group, mode and access list of a file or directory.
+
+    :param mode: where there is an access list, the mask stands in the place of the group's rights.
+    :param acl: as HDFS gives it: without the entries that the mode holds; sorted.
+    """
+
+    owner: str
+    group: str
+    mode: int
+    acl: tuple[AclLine, ...] = ()
+
+
+class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
+    """One HDFS, or name service, as one user.
+
+    :param authority: host and port of a NameNode, or a name service; empty for ``fs.defaultFS``.
+    :param config_dir: directory of ``core-site.xml`` and ``hdfs-site.xml``; by default ``HADOOP_CONF_DIR``.
+    :param settings: Hadoop's settings, and ``kerberos_principal``, ``kerberos_keytab``, ``kerberos_cache``.
+    :raises ImportError: hdfs-native is not installed.
+    :raises TypeError: an option is neither a setting of Hadoop's nor one of these.
+    """
+
+    protocol = "hdfs"
+    root_marker = "/"
+    # Its clients are cached, by process and user, for all threads; fsspec would have one per thread.
+    cachable = False
+
+    def __init__(self, authority: str = "", *, config_dir: str | None = None, **settings: Any) -> None:
+        super().__init__()
+        login = {name: str(settings.pop(name)) for name in _LOGIN if settings.get(name)}
+        # Hadoop's settings have dots in their names; the options of other drivers have none.
+        if unknown := sorted(name for name in settings if "." not in name):
+            raise TypeError(f"HDFS knows no option {', '.join(unknown)}")
+        config = {**_PATIENCE, **{name: str(value) for name, value in settings.items()}}
+        self._uri = f"hdfs://{authority}"
+        self._umask = int(config.get(_UMASK, "022"), 8)
+        self._client = _client(self._uri if authority else None, config, config_dir, login)
+
+    # -- looking -----------------------------------------------------------------------------------------
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        """Describe a file or directory.
+
+        :raises FileNotFoundError: there is none.
+        """
+        with self._errors(path):
+            return _details(self._client.get_file_info(path))
+
+    def exists(self, path: str, **_: Any) -> bool:
+        """Whether there is a file or directory; what cannot be asked is an error."""
+        try:
+            self.info(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
+        """List a directory, or describe a file."""
+        with self._errors(path):
+            found = [_details(status) for status in self._client.list_status(path, False)]
+        return found if detail else [entry["name"] for entry in found]
+
+    def access(self, path: str) -> HdfsAccess:
+        """Return who may do what with a file or directory.
+
+        :raises FileNotFoundError: there is none.
+        """
+        with self._errors(path):
+            status = self._client.get_file_info(path)
+        return HdfsAccess(
+            owner=status.owner, group=status.group, mode=status.permission & 0o7777, acl=self._acl(path)
+        )
+
+    def _acl(self, path: str) -> tuple[AclLine, ...]:
+        try:
+            with self._errors(path):
+                entries = self._client.get_acl_status(path).entries
+        except StorageError as error:
+            if error.facts.get("java") == "AclException":
+                # Access lists are switched off: there are none.
+                return ()
+            raise
+        return tuple(
+            sorted(
+                AclLine(
+                    type=entry.type, scope=entry.scope, permissions=entry.permissions, name=entry.name or ""
+                )
+                for entry in entries
+            )
+        )
+
+    # -- changing ----------------------------------------------------------------------------------------
+
+    def mkdir(self, path: str, create_parents: bool = True, *, mode: int = 0o777, **_: Any) -> None:
+        """Make a directory; one that is there stays as it is.
+
+        :param mode: less the umask.
+        """
+        with self._errors(path):
+            self._client.mkdirs(path, mode & ~self._umask, create_parents)
+
+    def makedirs(self, path: str, exist_ok: bool = False, *, mode: int = 0o777) -> None:
+        """Make a directory and those above it that are missing."""
+        if not exist_ok and self.exists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        self.mkdir(path, mode=mode)
+
+    def mv(self, path1: str, path2: str, *, overwrite: bool = False, **_: Any) -> None:
+        """Rename a file or directory.
+
+        :param overwrite: replace, in one step, a file or an empty directory that has the name.
+        :raises FileExistsError: the name is taken.
+        """
+        with self._errors(path1):
+            self._client.rename(path1, path2, overwrite)
+
+    def rm_file(self, path: str) -> None:
+        """Remove a file or an empty directory.
+
+        :raises FileNotFoundError: there is none.
+        """
+        self._remove(path, recursive=False)
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory."""
+        self._remove(path, recursive=False)
+
+    def rm(self, path: str | Iterable[str], recursive: bool = False, **_: Any) -> None:
+        """Remove files and directories."""
+        for each in [path] if isinstance(path, str) else path:
+            self._remove(self._strip_protocol(each), recursive=recursive)
+
+    def set_mode(self, path: str, mode: int) -> None:
+        """Set a mode."""
+        with self._errors(path):
+            self._client.set_permission(path, mode)
+
+    def set_owner(self, path: str, *, owner: str | None = None, group: str | None = None) -> None:
+        """Set owner and group, as far as they are given."""
+        with self._errors(path):
+            self._client.set_owner(path, owner, group)
+
+    def set_acl(self, path: str, access: HdfsAccess) -> None:
+        """Give a file or directory the mode and the access list of another one."""
+        native = _native()
+        if access.acl:
+            entries = [native.AclEntry(*line) for line in acl_specification(access)]
+            with self._errors(path):
+                self._client.set_acl(path, entries)
+        elif self._acl(path):
+            with self._errors(path):
+                self._client.remove_acl(path)
+        # For the sticky bit, which no entry has.
+        self.set_mode(path, access.mode)
+
+    def _remove(self, path: str, *, recursive: bool) -> None:
+        with self._errors(path):
+            removed = self._client.delete(path, recursive)
+        if not removed:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+    # -- reading and writing -----------------------------------------------------------------------------
+
+    def _open(
+        self,
+        path: str,
+        mode: str = "rb",
+        *,
+        permission: int = 0o666,
+        **_: Any,
+    ) -> Any:
+        with self._errors(path):
+            if mode == "rb":
+                return io.BufferedReader(_Reader(self, path, self._client.read(path)), _BUFFER_BYTES)
+            if mode == "ab":
+                return HdfsWriter(_Writer(self, path, self._client.append(path)))
+            overwrites = mode == "wb"
+            allowed = permission & ~self._umask
+            if overwrites and self.exists(path):
+                # The NameNode makes another file, which is to be as open as the one that it replaces.
+                allowed = self.info(path)["permission"] & 0o777
+            options = _native().WriteOptions(permission=allowed, overwrite=overwrites, create_parent=False)
+            return HdfsWriter(_Writer(self, path, self._client.create(path, options)))
+
+    @contextmanager
+    def _errors(self, path: str) -> Iterator[None]:
+        with native_errors(f"{self._uri}{path}"):
+            yield
+
+
+class HdfsWriter(io.BufferedWriter):
+    """A file that is being written. Its bytes are safe when it is closed, or after :meth:`hsync`."""
+
+    def __init__(self, raw: _Writer) -> None:
+        super().__init__(raw, _BUFFER_BYTES)
+        self._native = raw
+
+    def hsync(self) -> None:
+        """Make what was written so far last, and visible to readers."""
+        self.flush()
+        self._native.hsync()
+
+
+class _Writer(io.RawIOBase):
+    def __init__(self, filesystem: HdfsFileSystem, path: str, inner: Any) -> None:
+        self._filesystem, self._path, self._inner = filesystem, path, inner
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        with self._filesystem._errors(self._path):  # noqa: SLF001 - of the same module
+            return int(self._inner.write(bytes(data)))
+
+    def hsync(self) -> None:
+        with self._filesystem._errors(self._path):  # noqa: SLF001 - of the same module
+            self._inner.hsync()
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        super().close()
+        with self._filesystem._errors(self._path):  # noqa: SLF001 - of the same module
+            self._inner.close()
+
+
+class _Reader(io.RawIOBase):
+    """The driver's reader aborts where somebody seeks beyond the end: positions are kept here."""
+
+    def __init__(self, filesystem: HdfsFileSystem, path: str, inner: Any) -> None:
+        self._filesystem, self._path, self._inner = filesystem, path, inner
+        self._size = inner.file_length() if hasattr(inner, "file_length") else len(inner)
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        if base + offset < 0:
+            raise ValueError(f"negative position {base + offset}")
+        self._at = base + offset
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def readall(self) -> bytes:
+        return self._read(max(0, self._size - self._at))
+
+    def _read(self, length: int) -> bytes:
+        length = min(length, self._size - self._at)
+        if length <= 0:
+            return b""
+        with self._filesystem._errors(self._path):  # noqa: SLF001 - of the same module
+            data: bytes = self._inner.read_range(self._at, length)
+        self._at += len(data)
+        return data
+
+
+def acl_specification(access: HdfsAccess) -> list[tuple[str, str, str, str | None]]:
+    """Return all entries of an access list, those that its mode stands for included.
+
+    :return: type, scope, permissions and name of each.
+    """
+    lines = [(line.type, line.scope, line.permissions, line.name or None) for line in access.acl]
+    lines.append(("user", "access", _letters(access.mode >> 6), None))
+    lines.append(("other", "access", _letters(access.mode), None))
+    middle = _letters(access.mode >> 3)
+    if any(line.scope == "access" for line in access.acl):
+        lines.append(("mask", "access", middle, None))
+    else:
+        lines.append(("group", "access", middle, None))
+    return lines
+
+
+@contextmanager
+def native_errors(uri: str) -> Iterator[None]:
+    """Translate the driver's errors inside the block; those for what is there or not stay Python's own.
+
+    :raises StoragePermissionError: the NameNode grants no right.
+    :raises StorageFullError: a quota is used up.
+    :raises StorageUnavailableError: no NameNode answers, none is active, it is in safe mode, or no DataNode
+        takes a block.
+    :raises StorageError: anything else.
+    """
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+        number = _NUMBERS[type(error)]
+        raise type(error)(number, _first_line(str(error)) or os.strerror(number), uri) from error
+    except OSError as error:
+        raise StorageUnavailableError(
+            f"{uri} does not answer: {_first_line(str(error))}.",
+            remedy="Check that the NameNode's host and port (or the name service in HADOOP_CONF_DIR) are "
+            "right, that its DataNodes run, and that both can be reached from here; then run again.",
+            path=uri,
+        ) from error
+    except RuntimeError as error:
+        raise _translated(str(error), uri) from error
+
+
+def _translated(text: str, uri: str) -> StorageError:
+    match = _JAVA.match(text)
+    java = match["java"].rpartition(".")[2].rpartition("$")[2] if match else ""
+    reason = _first_line(match["text"] if match else text)
+    if java == "AccessControlException":
+        return StoragePermissionError(
+            f"No right to use {uri}: {reason}.",
+            remedy="Grant it to the user that runs this (HADOOP_USER_NAME, or the Kerberos principal), by "
+            "owner, mode or access list.",
+            path=uri,
+            user=os.environ.get(USER_VARIABLE, ""),
+        )
+    if _FULL.fullmatch(java):
+        return StorageFullError(
+            f"{uri} does not fit: {reason}.",
+            remedy="Raise the quota of the directory (hdfs dfsadmin -setQuota, -setSpaceQuota), or remove what "
+            "is not needed, then run again; it goes on from there.",
+            path=uri,
+        )
+    if java in _UNAVAILABLE or _NO_ROOM in reason:
+        return StorageUnavailableError(
+            f"{uri} cannot be used now: {reason}.",
+            remedy=_REMEDIES.get(java, "Check that DataNodes run and have room (hdfs dfsadmin -report)")
+            + ", then run again.",
+            path=uri,
+            java=java,
+        )
+    return StorageError(f"{uri}: {reason}.", remedy="Ask the NameNode's log.", path=uri, java=java)
+
+
+_NUMBERS = {
+    FileNotFoundError: errno.ENOENT,
+    FileExistsError: errno.EEXIST,
+    NotADirectoryError: errno.ENOTDIR,
+    IsADirectoryError: errno.EISDIR,
+}
+_REMEDIES = {
+    "SafeModeException": "Wait until the NameNode has left safe mode (hdfs dfsadmin -safemode get)",
+    "StandbyException": "Name the active NameNode, or the name service with HADOOP_CONF_DIR",
+}
+
+
+def _first_line(text: str) -> str:
+    # In Rust's form of a text, the end of a line is a backslash and an n.
+    return re.split(r"\n|\\n|\s+at org\.apache", text, maxsplit=1)[0].replace('\\"', '"').strip().rstrip(".")
+
+
+def _letters(bits: int) -> str:
+    return "".join(letter if bits & bit else "-" for letter, bit in (("r", 4), ("w", 2), ("x", 1)))
+
+
+def _details(status: Any) -> dict[str, Any]:
+    return {
+        "name": status.path,
+        "size": status.length,
+        "type": "directory" if status.isdir else "file",
+        "modified_ns": status.modification_time * 1_000_000,
+        "owner": status.owner,
+        "group": status.group,
+        "permission": status.permission,
+    }
+
+
+def _native() -> Any:
+    return importlib.import_module("hdfs_native")
+
+
+class _Clients:
+    """Clients by process, user and settings: each has connections and threads of its own."""
+
+    known: ClassVar[dict[tuple[object, ...], Any]] = {}
+    lock = threading.Lock()
+
+
+def _client(
+    uri: str | None, config: Mapping[str, str], config_dir: str | None, login: Mapping[str, str]
+) -> Any:
+    key = (
+        os.getpid(),
+        uri,
+        config_dir,
+        *(os.environ.get(name) for name in (USER_VARIABLE, "HADOOP_CONF_DIR", "KRB5CCNAME")),
+        *sorted(config.items()),
+        *sorted(login.items()),
+    )
+    with _Clients.lock:
+        if key not in _Clients.known:
+            with native_errors(uri or "hdfs:"):
+                _Clients.known[key] = _native().Client(uri, dict(config), config_dir, **login)
+        return _Clients.known[key]

@@ -1,0 +1,113 @@
+"""What HDFS' driver says, and access lists: nothing is asked here."""
+
+from __future__ import annotations
+
+import errno
+import sys
+
+import pytest
+
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    StorageError,
+    StorageFullError,
+    StoragePermissionError,
+    StorageUnavailableError,
+)
+from airflow_hive_federation.storage.filesystem import open_filesystem
+from airflow_hive_federation.storage.hdfs import AclLine, HdfsAccess, acl_specification, native_errors
+from airflow_hive_federation.storage.permissions import _without_list
+
+NAME_NODE = "org.apache.hadoop.hdfs.server.namenode"
+
+
+def text_of(java: str, message: str) -> str:
+    """An error of the NameNode's, as the driver has it: Java's trace in Rust's form of a text."""
+    return f'RPCError("{java}", "{message}\\n\\tat {NAME_NODE}.X(Y.java:1)\\n\\tat {NAME_NODE}.Z(Y.java:2)")'
+
+
+@pytest.mark.parametrize(
+    ("java", "message", "kind"),
+    [
+        ("org.apache.hadoop.ipc.StandbyException", "not supported in state standby", StorageUnavailableError),
+        (f"{NAME_NODE}.SafeModeException", "Name node is in safe mode.", StorageUnavailableError),
+        ("org.apache.hadoop.ipc.RetriableException", "wait", StorageUnavailableError),
+        (
+            "java.io.IOException",
+            "File /f could only be written to 0 of the 1 minReplication nodes",
+            StorageUnavailableError,
+        ),
+        ("org.apache.hadoop.security.AccessControlException", "Permission denied", StoragePermissionError),
+        ("org.apache.hadoop.hdfs.protocol.NSQuotaExceededException", "quota=2", StorageFullError),
+        ("org.apache.hadoop.hdfs.protocol.DSQuotaExceededException", "quota", StorageFullError),
+        ("org.apache.hadoop.hdfs.protocol.QuotaByStorageTypeExceededException", "SSD", StorageFullError),
+        (
+            "org.apache.hadoop.hdfs.protocol.FSLimitException$MaxDirectoryItemsExceededException",
+            "limit=1048576",
+            StorageFullError,
+        ),
+        ("org.apache.hadoop.fs.ParentNotDirectoryException", "/f (is not a directory)", StorageError),
+    ],
+)
+def test_errors_of_a_name_node_have_types_and_no_traces(
+    java: str, message: str, kind: type[StorageError]
+) -> None:
+    with pytest.raises(StorageError) as caught, native_errors("hdfs://n/f"):
+        raise RuntimeError(text_of(java, message))
+    assert type(caught.value) is kind
+    assert caught.value.facts["path"] == "hdfs://n/f"
+    assert message.rstrip(".") in caught.value.message
+    assert "\\n" not in str(caught.value)
+    assert NAME_NODE not in str(caught.value)
+
+
+def test_what_is_there_or_not_stays_pythons() -> None:
+    with pytest.raises(FileExistsError) as caught, native_errors("hdfs://n/f"):
+        raise FileExistsError(f"/f already exists\n\tat {NAME_NODE}.X(Y.java:1)")
+    assert (caught.value.errno, caught.value.strerror) == (errno.EEXIST, "/f already exists")
+    with pytest.raises(StorageUnavailableError, match="Connection refused"), native_errors("hdfs://n/f"):
+        raise OSError("Connection refused (os error 111)")
+
+
+def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hdfs_native", None)
+    with pytest.raises(ConfigurationError, match="No driver for hdfs://") as caught:
+        open_filesystem("hdfs://never.asked:8020/x")
+    assert "airflow-hive-federation[hdfs]" in caught.value.remedy
+
+
+@pytest.mark.parametrize("options", [{"user": "alice"}, {"fs.permissions.umask-mode": "u=rwx"}])
+def test_an_option_that_is_none_is_refused(options: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be opened"):
+        open_filesystem("hdfs://never.asked:8020/x", options)
+
+
+LIST = HdfsAccess(
+    owner="o",
+    group="g",
+    mode=0o1770,
+    acl=(
+        AclLine(type="user", scope="access", permissions="r-x", name="bob"),
+        AclLine(type="group", scope="access", permissions="r--"),
+        AclLine(type="group", scope="default", permissions="rwx", name="eng"),
+    ),
+)
+
+
+def test_a_list_is_whole_when_it_is_set() -> None:
+    assert set(acl_specification(LIST)) == {
+        ("user", "access", "rwx", None),
+        ("user", "access", "r-x", "bob"),
+        ("group", "access", "r--", None),
+        ("mask", "access", "rwx", None),
+        ("other", "access", "---", None),
+        ("group", "default", "rwx", "eng"),
+    }
+    only_default = HdfsAccess(owner="o", group="g", mode=0o750, acl=LIST.acl[2:])
+    assert ("group", "access", "r-x", None) in acl_specification(only_default)
+    assert not any(entry[0] == "mask" for entry in acl_specification(only_default))
+
+
+def test_a_mask_is_no_right_of_the_group() -> None:
+    assert _without_list(LIST) == 0o1740
+    assert _without_list(HdfsAccess(owner="o", group="g", mode=0o640)) == 0o640
