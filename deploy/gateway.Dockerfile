@@ -6,9 +6,10 @@ WORKDIR /src
 COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY dags dags
 COPY airflow_hive_federation airflow_hive_federation
-RUN pip install --no-cache-dir '.[grpc]' && useradd --system --no-create-home hive-gateway
+RUN pip install --no-cache-dir '.[grpc]' && useradd --system --uid 10001 --no-create-home hive-gateway
 
-USER hive-gateway
+# Its number, which Kubernetes' runAsNonRoot understands. Another one needs "user" in [upstream], or USER.
+USER 10001
 WORKDIR /
 EXPOSE 9083 9084 9090
 # Mount the file, and the certificates and secrets that it names. Its fronts need host = "0.0.0.0".

@@ -9,7 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from airflow_hive_federation.errors import HiveFederationError, MetastoreUnreachableError
+from airflow_hive_federation.errors import (
+    HiveFederationError,
+    MetastoreProtocolError,
+    MetastoreUnreachableError,
+)
 from airflow_hive_federation.gateway.answers import LISTINGS, filtered, with_names
 from airflow_hive_federation.gateway.handler import (
     Caller,
@@ -39,7 +43,7 @@ from airflow_hive_federation.gateway.rules import Rules
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
-from airflow_hive_federation.metastore.transport import NotSent
+from airflow_hive_federation.metastore.transport import NotSent, ServerFailed
 from airflow_hive_federation.metastore.wire import WireFormatError
 
 access_log = logging.getLogger("airflow_hive_federation.gateway.access")
@@ -149,11 +153,13 @@ class Metastore:
         emit(substituted_answer(call.method, b"".join(parts)))
 
     def _by_expression(self, call: Call, emit: Emit) -> None:
-        held, broken = _HoldFaults(emit, is_refused_expression), None
+        held = _HoldFaults(emit, is_refused_expression)
+        broken: HiveFederationError | None = None
         try:
             self._exchange(call.method, call.message, call, held)
-        except MetastoreUnreachableError as error:
-            broke = isinstance(error.__cause__, ConnectionError) and not isinstance(error.__cause__, NotSent)
+        except (MetastoreUnreachableError, MetastoreProtocolError) as error:
+            cause = error.__cause__
+            broke = isinstance(cause, ConnectionError | ServerFailed) and not isinstance(cause, NotSent)
             # So Hive 4 mostly refuses an expression of an old client; a server that went away does not answer
             # the other call either.
             if held.began or not broke:

@@ -70,6 +70,7 @@ class Upstream:
         caller without a name is the gateway's own user.
     :param max_connections: connections at a time, of all identities.
     :param idle_s: seconds after which an unused connection is closed.
+    :raises ConfigurationError: the gateway has no name to call by.
     """
 
     def __init__(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import re
 import ssl
 from collections.abc import Mapping
@@ -290,7 +291,10 @@ class MetastoreSettings:
         return tuple(_parse(uri) for uri in self.uris)
 
     def effective_user(self) -> str:
-        """Return the user that calls act for."""
+        """Return the user that calls act for.
+
+        :raises ConfigurationError: it is that of this process, which has no name.
+        """
         if self.user:
             return self.user
         if isinstance(self.authentication, PlainSettings):
@@ -298,7 +302,13 @@ class MetastoreSettings:
         if self.authentication is not None and self.authentication.client_principal:
             # As Hadoop's KerberosName has it without rules of its own.
             return re.split("[/@]", self.authentication.client_principal, maxsplit=1)[0]
-        return getpass.getuser()
+        try:
+            return getpass.getuser()
+        except (KeyError, OSError) as error:
+            raise ConfigurationError(
+                f"The user {os.getuid()} of this process has no name on this machine.",
+                remedy="Set user, or the environment variable USER.",
+            ) from error
 
     def __reduce__(self) -> tuple[object, ...]:
         # A mapping proxy cannot be pickled.

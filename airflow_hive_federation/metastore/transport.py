@@ -32,6 +32,10 @@ class ForeignProtocol(Exception):  # noqa: N818 - internal signal, never seen by
     """The peer answered, but not as a metastore does."""
 
 
+class ServerFailed(ForeignProtocol):
+    """An HTTP server failed inside the call, where one of plain Thrift closes the connection."""
+
+
 class NotSent(ConnectionError):  # noqa: N818 - internal signal, never seen by callers
     """The connection broke before the request was out: the server cannot have carried it out."""
 
@@ -221,7 +225,10 @@ class HttpChannel:
         if len(body) > self._max_answer_bytes:
             raise ForeignProtocol(f"its answer is longer than {self._max_answer_bytes} bytes ({BOUND})")
         if answer.status != http.HTTPStatus.OK or not body:
-            raise ForeignProtocol(f"HTTP {answer.status} {answer.reason} for {self._endpoint.path}")
+            failed = answer.status == http.HTTPStatus.INTERNAL_SERVER_ERROR
+            raise (ServerFailed if failed else ForeignProtocol)(
+                f"HTTP {answer.status} {answer.reason} for {self._endpoint.path}"
+            )
         if file.has_more:
             raise ForeignProtocol("something follows the answer")
         return body

@@ -17,6 +17,7 @@ from airflow_hive_federation.gateway.serving import Serving
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.replication.dump.drain import open_transactions
 from tests.integration.gateway_front import Behind, gateway, spark_says
+from tests.integration.older_expressions import answers_expressions_of_older_clients
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +83,10 @@ def test_hmsclient_reads_and_writes(front: Serving, tmp_path: Path) -> None:
         client.drop_table("gateway_hms", "t", True)
         client.drop_database("gateway_hms", True, True)
         assert "gateway_hms" not in client.get_all_databases()
+
+
+def test_expressions_of_older_clients_are_answered(front: Serving, source: EmbeddedMetastore) -> None:
+    answers_expressions_of_older_clients(front.fronts[0].uri, source.uri)
 
 
 def test_hive_sql_writes_acid_tables(front: Serving, source: EmbeddedMetastore, tmp_path: Path) -> None:

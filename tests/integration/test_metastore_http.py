@@ -27,6 +27,7 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings, examine
 from airflow_hive_federation.metastore.idl import types
 from tests.integration.gateway_front import gateway, work_through
+from tests.integration.older_expressions import answers_expressions_of_older_clients
 from tests.integration.plain_metastore import fetched, plain_metastore
 from tests.integration.test_metastore_client import partition, table
 from tests.integration.test_metastore_tls import make_identity
@@ -96,6 +97,12 @@ def test_plain_thrift_to_a_server_of_http(over_http: str) -> None:
         client.list_databases()
     assert isinstance(caught.value, MetastoreProtocolError | MetastoreUnreachableError)
     assert uri in str(caught.value)
+
+
+def test_a_gateway_answers_expressions_of_older_clients(over_http: str) -> None:
+    """Hive 4 cannot read them; over HTTP, it answers one of them with the status 500."""
+    with gateway({"upstream": {"uris": [over_http]}}) as serving:
+        answers_expressions_of_older_clients(serving.fronts[0].uri, over_http)
 
 
 def test_a_gateway_before_it(over_http: str, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 import select
 import socket
 import threading
@@ -10,7 +11,13 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.errors import MetastoreError, MetastoreProtocolError, OutcomeUnknownError
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    GatewayError,
+    MetastoreError,
+    MetastoreProtocolError,
+    OutcomeUnknownError,
+)
 from airflow_hive_federation.gateway.handler import Caller, Cancellation, Deadline
 from airflow_hive_federation.gateway.messages import CALL, ONEWAY, REPLY, Head, head_bytes, read_head
 from airflow_hive_federation.gateway.upstream import ClientGone, Upstream
@@ -18,7 +25,9 @@ from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.protocol import encode
+from airflow_hive_federation.metastore.transport import NotSent
 from tests.unit.gateway.gateways import Peers, RawClient, call_bytes, outcome
+from tests.unit.metastore.metastore_peers import HangUp, Thrift
 
 METHOD = "get_all_databases"
 #: A field of a type that Thrift does not have.
@@ -231,3 +240,112 @@ def test_a_connection_that_is_lent_out_again_is_not_interrupted_by_a_former_call
     cancellation.on_cancel(interrupt)
     assert seen == [False, False]
     assert cancellation.cancelled
+
+
+def test_a_connection_that_lay_unused_for_too_long_is_closed(peer: Peers, stack: Any) -> None:
+    scripted = Scripted()
+    way = Upstream("main", MetastoreSettings(uris=(peer(scripted).uri,)), idle_s=0.0, impersonate=True)
+    stack.callback(way.close)
+    for user in ("ann", "ann", "bob"):
+        way.exchange(METHOD, call_bytes(METHOD), Caller(user=user), Deadline(20))
+        # Those of other users are closed, too.
+        assert way.open_connections == 1
+    assert len(scripted.connections) == 3
+
+
+def test_a_call_that_broke_is_made_at_the_next_server(peer: Peers, stack: Any) -> None:
+    def hang_up(_method: str, _args: Any) -> Any:
+        raise HangUp
+
+    broken, well = Thrift(hang_up), Thrift(lambda *_: ["a"])
+    uris = (peer(broken).uri, peer(well).uri)
+    way = Upstream("main", MetastoreSettings(uris=uris))
+    stack.callback(way.close)
+    way._endpoints.sort(key=lambda one: str(one) != uris[0])
+    assert exchange(way, in_pieces=False) == {"success": ["a"]}
+    assert (broken.calls, well.calls) == ([METHOD], [METHOD])
+    # The one that broke is the last one now.
+    assert str(way._endpoints[-1]) == uris[0]
+
+
+def test_a_write_that_was_not_sent_is_sent_again(peer: Peers, stack: Any) -> None:
+    served = Thrift(lambda *_: None)
+    way = Upstream("main", MetastoreSettings(uris=(peer(served).uri,)))
+    stack.callback(way.close)
+    assert exchange(way, in_pieces=False, method="create_database", database=types.Database(name="a")) == {}
+    (link,) = way._idle.values()
+
+    def fail(_request: bytes, _deadline: Deadline) -> None:
+        raise NotSent("the connection broke")
+
+    link.connection.channel.send = fail  # type: ignore[method-assign]
+    assert exchange(way, in_pieces=False, method="create_database", database=types.Database(name="b")) == {}
+    assert served.calls == ["create_database"] * 2
+
+
+def test_a_write_whose_caller_gave_up_says_so(peer: Peers, stack: Any) -> None:
+    asked, go = threading.Event(), threading.Event()
+
+    def wait(_method: str, _args: Any) -> Any:
+        asked.set()
+        assert go.wait(60)
+
+    way = Upstream("main", MetastoreSettings(uris=(peer(Thrift(wait)).uri,)))
+    stack.callback(way.close)
+    cancellation, errors = Cancellation(), list[Exception]()
+
+    def ask() -> None:
+        message = call_bytes("create_database", database=types.Database(name="a"))
+        try:
+            way.exchange("create_database", message, Caller(), Deadline(60), cancellation=cancellation)
+        except GatewayError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    assert asked.wait(20)
+    cancellation.cancel()
+    thread.join(20)
+    go.set()
+    assert [str(one) for one in errors] == [
+        "create_database: the client gave up. Remedy: A call that writes may have been done."
+    ]
+
+
+def test_a_connection_that_comes_back_after_the_end_is_closed(peer: Peers, stack: Any) -> None:
+    asked, go = threading.Event(), threading.Event()
+
+    def wait(_method: str, _args: Any) -> Any:
+        asked.set()
+        assert go.wait(60)
+        return ["a"]
+
+    way = Upstream("main", MetastoreSettings(uris=(peer(Thrift(wait)).uri,)))
+    answers: list[Any] = []
+    thread = threading.Thread(target=lambda: answers.append(exchange(way, in_pieces=False)))
+    thread.start()
+    assert asked.wait(20)
+    way.close()
+    go.set()
+    thread.join(20)
+    assert (answers, way.open_connections) == ([{"success": ["a"]}], 0)
+    way.close()
+    assert way.open_connections == 0
+
+
+def test_a_gateway_whose_user_has_no_name_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers run as numbers that no one has named."""
+
+    def unknown(_number: int) -> None:
+        raise KeyError("uid not found")
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(
+        ConfigurationError, match=r"has no name on this machine\. Remedy: Set user, or the env"
+    ):
+        Upstream("main", MetastoreSettings(uris=("thrift://x:1",)))
+    monkeypatch.setenv("USER", "gate")
+    way = Upstream("main", MetastoreSettings(uris=("thrift://x:1",)))
+    assert way.identity_of(Caller()) == ("gate", ())
