@@ -53,6 +53,7 @@
     │   ├── ClusterMetadataError          a table's or partition's cluster parameters contradict each other
     │   ├── CopyRefusedError              what cannot be copied to a cluster, with the reason
     │   ├── CopySourceChangedError        the primary changed while it was copied  (retryable)
+    │   ├── PrimaryRefusedError           a cluster that cannot become the primary, with the reason
     │   └── RoutingError                  no cluster can run a statement; ``decision`` says why
     │       ├── UnanalysableError             the tables of a statement are not known for certain
     │       └── UnknownClusterError           no cluster of that name is configured
@@ -362,6 +363,10 @@ class CopySourceChangedError(ClusterError):
     """The primary changed while it was copied; ``table`` and ``partition`` name the object."""
 
     retryable = True
+
+
+class PrimaryRefusedError(ClusterError):
+    """A cluster that cannot become a table's primary; ``table`` and ``partition`` name what is in the way."""
 
 
 class RoutingError(ClusterError):

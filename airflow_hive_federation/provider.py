@@ -38,6 +38,10 @@ def get_provider_info() -> dict[str, Any]:
         "sensors": [_modules("sensors.transactions", "sensors.remote", "sensors.replication")],
         "hooks": [_modules("hooks.metastore", "hooks.spark", "hooks.tunnel")],
         "triggers": [_modules("triggers.transactions", "triggers.remote", "triggers.replication")],
+        "extra-links": [
+            f"{_PACKAGE}.operators.cluster_links.RouteLink",
+            f"{_PACKAGE}.operators.cluster_links.CopyLink",
+        ],
         "connection-types": [CONNECTION_TYPE],
     }
 

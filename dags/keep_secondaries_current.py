@@ -1,30 +1,40 @@
 """
-## Keep copies in a secondary cluster current
+## Keep copies in secondary clusters current
 
-Copies the latest partitions of a table to another cluster every hour. Partitions whose copy is current are
-listed and not copied. Partitions that fall out of the window keep their copies until these are dropped;
-once the primary changes, the router no longer uses them.
+Copies what changed of tables to other clusters, by rules such as `last 30 days of sales.orders in C2`. Every
+ten minutes, each rule reads the metastore's notification events since its last run, and looks at the
+partitions that they name. All partitions of the rule are compared with their copies the first time, if
+events are missing, and once a day.
+
+Partitions that fall out of the window keep their copies until these are dropped; once the primary changes,
+the router no longer uses them. `hive-federation cluster advise` prints rules that past statements would have
+needed.
 
 It needs the registry of clusters in the Airflow variable `hive_federation_clusters`, a connection of type
-`hive_federation`, and the cluster's connection of the apache-spark provider.
+`hive_federation`, and for each secondary cluster one of the apache-spark provider.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG, Param, task
 
-from airflow_hive_federation.operators.clusters import CopyToClusterOperator
+from airflow_hive_federation.operators.clusters import KeepCopiesOperator
 
-#: The condition, of the moment at which the run is due.
-FIRST_DAY = "{{ params.key }} >= '{{ macros.ds_add(dag_run.run_after.date().isoformat(), -params.days) }}'"
+
+@task
+def rules(params: dict[str, Any]) -> list[str]:
+    """The rules, of which each gets a task of its own."""
+    return list(params["rules"])
+
 
 with DAG(
     dag_id="keep_secondaries_current",
-    dag_display_name="Keep copies in a secondary cluster current",
-    description="Copies the latest partitions of a table to another cluster",
-    schedule=timedelta(hours=1),
+    dag_display_name="Keep copies in secondary clusters current",
+    description="Copies what changed of tables to other clusters, by notification events",
+    schedule=timedelta(minutes=10),
     catchup=False,
     # Two runs at once would copy the same files.
     max_active_runs=1,
@@ -33,16 +43,23 @@ with DAG(
     doc_md=__doc__,
     params={
         "metastore_conn_id": Param("hive_source", type="string", title="Connection of the metastore"),
-        "table": Param("sales.orders", type="string", title="Table", description="database.table"),
-        "cluster": Param("C2", type="string", title="Secondary cluster"),
-        "key": Param("day", type="string", title="Partition key with the date"),
-        "days": Param(30, type="integer", minimum=1, title="Days that are kept there"),
+        "rules": Param(
+            ["last 30 days of sales.orders in C2"],
+            type="array",
+            items={"type": "string"},
+            minItems=1,
+            title="Rules, one per line",
+            description="last 30 days of database.table in C2; last 7 days of database.table by day in C2; "
+            "all of database.table in C2",
+        ),
+        "compare_hours": Param(
+            24, type="number", minimum=0, title="Hours after which all is compared, whatever the events say"
+        ),
     },
-):
-    CopyToClusterOperator(
-        task_id="copy",
+) as dag:
+    KeepCopiesOperator.partial(
+        task_id="keep",
         metastore_conn_id="{{ params.metastore_conn_id }}",
-        table="{{ params.table }}",
-        cluster="{{ params.cluster }}",
-        where=FIRST_DAY,
-    )
+        compare_hours="{{ params.compare_hours }}",
+        map_index_template="{{ task.rule }}",
+    ).expand(rule=rules())

@@ -34,7 +34,7 @@ with DAG(
             description="Several with semicolons; USE CLUSTER name chooses a cluster",
         ),
     },
-):
+) as dag:
     RoutedSqlOperator(
         task_id="run",
         metastore_conn_id="{{ params.metastore_conn_id }}",

@@ -38,11 +38,7 @@ class HiveCatalog:
     @cached_property
     def _identity(self) -> str | None:
         with self.client() as client:
-            try:
-                return str(client.call("get_metastore_db_uuid"))
-            except (MetastoreServerError, UnsupportedMethodError):
-                # Before Hive 3, or one whose database was never given an id.
-                return None
+            return identity_of(client)
 
     def get_database(self, name: str) -> types.Database:
         """See :meth:`.roles.Reader.get_database`."""
@@ -100,9 +96,8 @@ class HiveCatalog:
 
     @cached_property
     def _keeps_events(self) -> bool:
-        # Without a listener the last id stands still, which looks as if nothing ever changed.
         with self.client() as client:
-            return any(_LISTENER in client.call("get_config_value", key, "") for key in _LISTENERS)
+            return keeps_events(client)
 
     def events(self, after: int, up_to: int) -> Iterator[types.NotificationEvent]:
         """See :meth:`.roles.EventSource.events`."""
@@ -124,3 +119,20 @@ class HiveCatalog:
         self._pool.close()
         if self._pool.settings.dialer is not None:
             self._pool.settings.dialer.close()
+
+
+def identity_of(client: MetastoreClient) -> str | None:
+    """The id of a metastore's database; ``None`` if it has none, as before Hive 3."""
+    try:
+        return str(client.call("get_metastore_db_uuid"))
+    except (MetastoreServerError, UnsupportedMethodError):
+        # Before Hive 3, or one whose database was never given an id.
+        return None
+
+
+def keeps_events(client: MetastoreClient) -> bool:
+    """Return whether a metastore keeps notification events.
+
+    Without a listener the last id stands still, which looks as if nothing ever changed.
+    """
+    return any(_LISTENER in client.call("get_config_value", key, "") for key in _LISTENERS)

@@ -1,4 +1,4 @@
-"""``hive-federation cluster``: put tables into clusters, copy them to others, drop copies."""
+"""``hive-federation cluster``: put tables into clusters, copy them to others, move and drop copies."""
 
 from __future__ import annotations
 
@@ -9,17 +9,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_federation.cli import cluster_advise
 from airflow_hive_federation.cli.connecting import end_for
 
 if TYPE_CHECKING:
     from airflow_hive_federation.cli.connecting import End
+    from airflow_hive_federation.clusters.copies import RunCopy
     from airflow_hive_federation.clusters.registry import ClusterRegistry
     from airflow_hive_federation.metastore import MetastoreClient
 
 
 def add_parser(subparsers: Any) -> None:
     """Add the command to ``hive-federation``."""
-    parser = subparsers.add_parser("cluster", help="put tables into clusters of one metastore, and copy them")
+    parser = subparsers.add_parser(
+        "cluster",
+        help="put tables into clusters of one metastore, and copy them",
+        description="A cluster is a site with storage and a Spark; a table is written in its primary cluster "
+        "and may have copies in secondary ones. hive-federation route prints where a statement runs.",
+    )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     assign = actions.add_parser("assign", help="make a cluster the primary of all tables that have none")
     assign.add_argument("cluster", nargs="?", help="its name; the default cluster if none is given")
@@ -27,18 +34,36 @@ def add_parser(subparsers: Any) -> None:
     assign.add_argument("--undo", action="store_true", help="take the tables of the cluster out of it")
     assign.add_argument("--dry-run", action="store_true", help="write nothing")
     copy = actions.add_parser("copy", help="copy a table, or partitions of it, to a secondary cluster")
-    drop = actions.add_parser("drop-copy", help="drop such copies")
+    drop = actions.add_parser("drop-copy", help="drop copies in a secondary cluster; the primary stays")
     copy.add_argument(
         "--spark-conn-id", help="Airflow connection of the Spark that copies; the cluster's own"
     )
-    for one in (copy, drop):
+    move = actions.add_parser("move-copy", help="move such copies from one secondary cluster to another")
+    move.add_argument("--spark-conn-id", help="as for copy")
+    for one in (copy, drop, move):
         one.add_argument("table", help="database.table")
-        one.add_argument("cluster", help="the secondary cluster")
+        if one is move:
+            one.add_argument("from_cluster", metavar="from", help="the secondary cluster that loses them")
+        one.add_argument("cluster", metavar="to" if one is move else None, help="the secondary cluster")
         one.add_argument(
             "--partition", action="append", metavar="NAME", help="day=2026-01-01; again for more"
         )
         one.add_argument("--where", help="a condition on partition keys: day >= '2026-01-01'")
-    for one in (assign, copy, drop):
+    primary = actions.add_parser("set-primary", help="make a cluster with fresh copies a table's primary")
+    primary.add_argument("table", help="database.table")
+    primary.add_argument("cluster", help="the secondary cluster that becomes the primary")
+    primary.add_argument(
+        "--drop-former",
+        action="store_true",
+        help="remove the former primary, instead of keeping it as a copy",
+    )
+    sweep = actions.add_parser("sweep", help="remove what killed runs have left in a cluster")
+    sweep.add_argument("cluster", help="its name")
+    sweep.add_argument(
+        "--statement-days", type=float, default=7.0, help="statements written before so many days"
+    )
+    advise = cluster_advise.add_parser(actions)
+    for one in (assign, copy, drop, move, primary, sweep, advise):
         add_common_arguments(one)
 
 
@@ -60,7 +85,87 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Carry it out."""
-    return _assign(args) if args.action == "assign" else _copy(args)
+    actions = {
+        "assign": _assign,
+        "move-copy": _move,
+        "set-primary": _set_primary,
+        "sweep": _sweep,
+        "advise": _advise,
+    }
+    return actions.get(args.action, _copy)(args)
+
+
+def _advise(args: argparse.Namespace) -> int:
+    with opened(args) as (client, registry, end):
+        return cluster_advise.run(args, client, registry, end)
+
+
+def _move(args: argparse.Namespace) -> int:
+    from airflow_hive_federation.clusters.moving import move_copies
+
+    with opened(args) as (client, registry, end):
+        report = move_copies(
+            client,
+            registry,
+            args.table,
+            args.from_cluster,
+            args.cluster,
+            run_copy=_copy_runner(args, registry, end),
+            partitions=args.partition,
+            where=args.where,
+            options=end.storage_options,
+        )
+    size = f"{report.files:,} files, {report.size_bytes:,} bytes copied"
+    where = f"from {report.from_cluster} to {report.to_cluster}"
+    return _print(
+        args, report.to_json(), f"{report.table}: {len(report.moved)} copies moved {where} ({size})"
+    )
+
+
+def _set_primary(args: argparse.Namespace) -> int:
+    from airflow_hive_federation.clusters.primary import change_primary
+
+    with opened(args) as (client, registry, end):
+        report = change_primary(
+            client,
+            registry,
+            args.table,
+            args.cluster,
+            keep_former=not args.drop_former,
+            options=end.storage_options,
+        )
+    counts = f"{len(report.moved)} locations changed, {len(report.removed)} directories removed"
+    return _print(args, report.to_json(), f"{report.table}: primary {report.cluster} ({counts})")
+
+
+def _sweep(args: argparse.Namespace) -> int:
+    from airflow_hive_federation.clusters.sweeping import sweep_cluster
+
+    with opened(args) as (client, registry, end):
+        report = sweep_cluster(
+            client,
+            registry,
+            args.cluster,
+            statements_older_than_s=args.statement_days * 24 * 3600,
+            options=end.storage_options,
+        )
+    for directory, why in sorted(report.left.items()):
+        print(f"{directory}: left as it is: {why}", file=sys.stderr)
+    counts = f"{len(report.removed)} directories removed, {report.used} in use, {len(report.left)} left"
+    return _print(args, report.to_json(), f"{report.cluster}: {counts}")
+
+
+def _print(args: argparse.Namespace, report: dict[str, Any], line: str) -> int:
+    print(json.dumps(report, indent=1) if args.json else line)
+    return 0
+
+
+def _copy_runner(args: argparse.Namespace, registry: ClusterRegistry, end: End) -> RunCopy:
+    """The copy job of the cluster that is copied to."""
+    from airflow_hive_federation.hooks.spark import SparkPipelineHook
+
+    conn_id = args.spark_conn_id or registry.cluster(args.cluster).spark_conn_id
+    return SparkPipelineHook(conn_id, storage_options=end.storage_options).copy_runner()
 
 
 def _copy(args: argparse.Namespace) -> int:
@@ -75,13 +180,8 @@ def _copy(args: argparse.Namespace) -> int:
         if args.action == "drop-copy":
             report = drop_copies(client, registry, args.table, args.cluster, **chosen)
         else:
-            from airflow_hive_federation.hooks.spark import SparkPipelineHook
-
-            conn_id = args.spark_conn_id or registry.cluster(args.cluster).spark_conn_id
-            spark = SparkPipelineHook(conn_id, storage_options=end.storage_options)
-            report = copy_to_cluster(
-                client, registry, args.table, args.cluster, spark.copy_runner(), **chosen
-            )
+            run_copy = _copy_runner(args, registry, end)
+            report = copy_to_cluster(client, registry, args.table, args.cluster, run_copy, **chosen)
     if args.json:
         print(json.dumps(report.to_json(), indent=1))
         return 0

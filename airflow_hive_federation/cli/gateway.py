@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import socket
 import sys
 from collections.abc import Callable
@@ -53,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
 
     :raises HiveFederationError: what went wrong, for the caller to print.
     """
+    # What grpcio's C++ writes to standard error beside its errors has no place between our lines.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     action: Callable[[argparse.Namespace], int] = args.gateway_run
     return action(args)
 

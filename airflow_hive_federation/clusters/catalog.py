@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_hive_federation.acid.moments import take_snapshots
+from airflow_hive_federation.clusters.acid_snapshots import is_current, is_transactional
 from airflow_hive_federation.clusters.altering import full_name, object_name
+from airflow_hive_federation.clusters.catalog_events import Changes, EventLog
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
-    SourceMark,
+    Secondary,
     content_mark,
     metadata_mark,
     read_metadata,
@@ -25,11 +29,19 @@ from airflow_hive_federation.clusters.placement import (
     TableFacts,
 )
 from airflow_hive_federation.clusters.registry import ClusterRegistry
+from airflow_hive_federation.clusters.statements import Statement
+from airflow_hive_federation.clusters.statements_grammar import analyse
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.storage.listing import list_many
 
-_VIEWS = frozenset({"VIRTUAL_VIEW", "MATERIALIZED_VIEW"})
+_VIEW = "VIRTUAL_VIEW"
+#: Spark's parameters of a view: the catalog and database of names without one.
+_NAMESPACE = "view.catalogAndNamespace."
+_CATALOGS = frozenset({"spark_catalog", "hive"})
+#: Partitions that are kept between statements; each takes some 300 bytes, and 3 KiB with a copy.
+MAX_PARTITIONS = 500_000
 Name = tuple[str, str]
 #: An object: database, table, values of a partition (none for a table), and the cluster of a copy.
 CopyKey = tuple[str, str, tuple[str, ...], str]
@@ -47,13 +59,25 @@ def clusters_of(registry: ClusterRegistry) -> Clusters:
     )
 
 
+@dataclass(frozen=True)
+class _Placed:
+    """The partitions of a table, and those of them that have copies as the metastore describes them.
+
+    :param identity: of the table.
+    """
+
+    identity: str
+    facts: Partitions
+    copied: Mapping[tuple[str, ...], types.Partition]
+
+
 class MetastoreFacts:
     """The tables and partitions of a metastore; see :class:`.placement.CatalogFacts`.
 
-    It keeps what it has read: make one for each statement, or few that belong together.
+    It keeps what it has read until :meth:`refresh`, which forgets what may have changed meanwhile.
 
     A copy counts as fresh if the metastore knows of no write since it was made. :meth:`check_files` compares
-    files too; what it finds stale stays so.
+    files too; what it finds stale stays so until :meth:`refresh`.
 
     :param client: the metastore.
     :param registry: copies in clusters that are not configured are left out.
@@ -62,23 +86,70 @@ class MetastoreFacts:
     def __init__(self, client: MetastoreClient, registry: ClusterRegistry) -> None:
         self._client = client
         self._registry = registry
+        self._log = EventLog(client)
         self._tables: dict[Name, types.Table | None] = {}
         self._facts: dict[Name, TableFacts] = {}
-        self._partitions: dict[Name, list[types.Partition]] = {}
+        self._placed: dict[Name, _Placed] = {}
         self._partition_facts: dict[Name, Partitions] = {}
         self._stale: set[CopyKey] = set()
+        #: Write ids by table, with the description that they were asked for.
+        self._write_ids: dict[Name, tuple[types.Table, ValidWriteIds]] = {}
+        #: Part of the versions of partitioned tables, as is the last event of each.
+        self._epoch = 0
+        self._last_events: dict[Name, int] = {}
+
+    def refresh(self) -> None:
+        """Begin another statement: forget all but what the metastore's events show to be as it was.
+
+        Of transactional tables, which change by transactions, nothing is kept, and nothing at all without
+        events.
+
+        :raises MetastoreError: the metastore does not answer.
+        """
+        for database, name, *_ in self._stale:
+            self._facts.pop((database, name), None)
+        self._stale.clear()
+        self._write_ids.clear()
+        self._partition_facts.clear()
+        changes = self._log.changes()
+        if changes is None:
+            self._epoch += 1
+            for kept in (self._tables, self._facts, self._placed, self._last_events):
+                kept.clear()
+            return
+        for key, table in list(self._tables.items()):
+            if table is not None and is_transactional(table):
+                self._placed.pop(key, None)
+                self._facts.pop(key, None)
+                del self._tables[key]
+        if changes:
+            self._forget(changes)
+        if sum(len(one.facts) for one in self._placed.values()) > MAX_PARTITIONS:
+            self._placed.clear()
+
+    def _forget(self, changes: Changes) -> None:
+        # Events name a renamed table by its new name only, so descriptions are all read again, which takes
+        # one call; partitions are kept of a table that is described as it was.
+        self._tables.clear()
+        self._facts.clear()
+        self._last_events.update(changes.tables)
+        for key in list(self._placed):
+            if key in changes.tables or key[0] in changes.databases:
+                del self._placed[key]
 
     def prefetch(self, names: Iterable[Name]) -> None:
         """Read tables, a hundred a call; those that do not exist are remembered as such.
 
         :param names: databases and tables.
         """
-        wanted: defaultdict[str, list[str]] = defaultdict(list)
+        wanted: defaultdict[str, dict[str, None]] = defaultdict(dict)
         for database, name in names:
             if (database.lower(), name.lower()) not in self._tables:
-                wanted[database.lower()].append(name.lower())
+                wanted[database.lower()][name.lower()] = None
         for database, tables in wanted.items():
-            found = {str(one.tableName).lower(): one for one in self._client.get_tables(database, tables)}
+            found = {
+                str(one.tableName).lower(): one for one in self._client.get_tables(database, list(tables))
+            }
             self._tables.update({(database, name): found.get(name) for name in tables})
 
     def table(self, database: str, name: str) -> TableFacts | None:
@@ -92,7 +163,15 @@ class MetastoreFacts:
             if found is None:
                 return None
             self._facts[key] = self._table_facts(found)
+            self._prefetch_of_view(self._facts[key])
         return self._facts[key]
+
+    def _prefetch_of_view(self, view: TableFacts) -> None:
+        """Read all tables that a view's text names at once."""
+        text = analyse(view.view_text) if view.view_text else None
+        if isinstance(text, Statement):
+            home = view.view_database or view.database
+            self.prefetch((one.database or home, one.name) for one in text.names)
 
     def described(self, database: str, name: str) -> types.Table | None:
         """The table itself, as the metastore has it."""
@@ -107,10 +186,17 @@ class MetastoreFacts:
         """
         key = table.database, table.name
         if key not in self._partition_facts:
-            described = self.described(*key) or types.Table(dbName=key[0], tableName=key[1])
-            rows = (self._partition_fact(described, one) for one in self._read_partitions(key))
-            self._partition_facts[key] = Partitions.of(rows)
+            placed = self._partitions_of(key)
+            stale = {values for database, name, values, _ in self._stale if (database, name) == key}
+            self._partition_facts[key] = self._with_stale(key, placed, stale) if stale else placed.facts
         return self._partition_facts[key]
+
+    def _with_stale(self, key: Name, placed: _Placed, stale: Set[tuple[str, ...]]) -> Partitions:
+        table = self._table_of(key)
+        return Partitions.of(
+            self._partition_fact(table, placed.copied[one.values]) if one.values in stale else one
+            for one in placed.facts
+        )
 
     def check_files(
         self,
@@ -136,33 +222,34 @@ class MetastoreFacts:
         wanted = None if values is None else set(values)
         objects: list[types.Table | types.Partition] = [table]
         if table.partitionKeys:
-            objects = [
-                one
-                for one in self._read_partitions(key)
-                if wanted is None or tuple(one.values or ()) in wanted
-            ]
-        marks: dict[str, tuple[Any, SourceMark, str]] = {}
+            copied = self._partitions_of(key).copied
+            objects = [one for values, one in copied.items() if wanted is None or values in wanted]
+        marks: dict[str, tuple[Any, Secondary]] = {}
         for one in objects:
             partition = one if isinstance(one, types.Partition) else None
             what = object_name(table, partition)
             copy = read_metadata(one.parameters, what).secondaries.get(cluster)
             if copy is not None and one.sd is not None:
-                marks[what] = one, copy.source, copy.location
+                marks[what] = one, copy
         return self._compare(key, cluster, marks, options)
 
     def _compare(
         self,
         key: Name,
         cluster: str,
-        marks: Mapping[str, tuple[Any, SourceMark, str]],
+        marks: Mapping[str, tuple[Any, Secondary]],
         options: Mapping[str, Any] | None,
     ) -> list[str]:
-        places = [place for one, _, copy in marks.values() for place in (one.sd.location, copy)]
+        # Compactions change the files of a transactional primary, too: its write ids tell what was written.
+        by_files = [one.sd.location for one, copy in marks.values() if copy.snapshot is None]
+        places = [*by_files, *(copy.location for _, copy in marks.values())]
         listings = list_many(places, options=options, missing_ok=True)
-        stale = []
-        for what, (one, mark, copy) in marks.items():
-            now = source_mark(one, listings[one.sd.location])
-            if now.listing != mark.listing or content_mark(listings[copy]) != mark.content:
+        stale: list[str] = []
+        for what, (one, copy) in marks.items():
+            changed = copy.snapshot is None and (
+                source_mark(one, listings[one.sd.location]).listing != copy.source.listing
+            )
+            if changed or content_mark(listings[copy.location]) != copy.source.content:
                 stale.append(what)
                 values = tuple(one.values or ()) if isinstance(one, types.Partition) else ()
                 self._stale.add((*key, values, cluster))
@@ -171,29 +258,54 @@ class MetastoreFacts:
             self._partition_facts.pop(key, None)
         return stale
 
-    def _read_partitions(self, key: Name) -> list[types.Partition]:
-        if key not in self._partitions:
-            self._partitions[key] = list(self._client.iter_partitions(*key))
-        return self._partitions[key]
+    def _partitions_of(self, key: Name) -> _Placed:
+        table = self._table_of(key)
+        identity = _identity(table)
+        kept = self._placed.get(key)
+        if kept is None or kept.identity != identity:
+            facts, copied = [], {}
+            for one in self._client.iter_partitions(*key):
+                facts.append(self._partition_fact(table, one))
+                if (placement := facts[-1].placement) is not None and placement.secondaries:
+                    copied[facts[-1].values] = _slim(one)
+            kept = self._placed[key] = _Placed(identity, Partitions.of(facts), copied)
+        return kept
+
+    def _table_of(self, key: Name) -> types.Table:
+        return self.described(*key) or types.Table(dbName=key[0], tableName=key[1])
 
     def _table_facts(self, table: types.Table) -> TableFacts:
         key = str(table.dbName).lower(), str(table.tableName).lower()
-        is_view = table.tableType in _VIEWS
+        is_view = table.tableType == _VIEW
         placement = None
         metadata = ClusterMetadata() if is_view else read_metadata(table.parameters, full_name(table))
         if metadata.primary or metadata.secondaries:
             placement = self._placement(key, (), table, metadata, metadata.primary)
-        partitioned = bool(table.partitionKeys)
-        return TableFacts(
+        keys = [(str(one.name).lower(), str(one.type)) for one in table.partitionKeys or ()]
+        columns = [str(one.name).lower() for one in (table.sd and table.sd.cols) or ()]
+        facts = TableFacts(
             database=key[0],
             name=key[1],
             placement=placement,
-            partition_keys=tuple((str(one.name).lower(), str(one.type)) for one in table.partitionKeys or ()),
-            view_text=(table.viewExpandedText or table.viewOriginalText or "") if is_view else None,
+            partition_keys=() if is_view else tuple(keys),
+            columns=(*columns, *(name for name, _ in keys)) if is_view else (),
+            view_text=_view_text(table) if is_view else None,
+            view_database=_view_database(table) if is_view else None,
             bytes=_bytes(table.parameters),
-            # Partitions change without their table: what is decided about them cannot be kept.
-            version="" if partitioned else _version(table, sorted(self._stale)),
         )
+        return replace(facts, version=self._version(key, table, facts))
+
+    def _version(self, key: Name, table: types.Table, facts: TableFacts) -> str:
+        if is_transactional(table):
+            return ""
+        parts = [repr(facts), _identity(table)]
+        if facts.is_partitioned:
+            # Partitions change without their table.
+            if not self._log.is_followed:
+                return ""
+            stale = sorted(one for one in self._stale if one[:2] == key)
+            parts += [str(self._epoch), str(self._last_events.get(key)), repr(stale)]
+        return _digest(parts)
 
     def _partition_fact(self, table: types.Table, one: types.Partition) -> PartitionFacts:
         values = tuple(one.values or ())
@@ -214,7 +326,6 @@ class MetastoreFacts:
         primary: str | None,
     ) -> Placement:
         location = (described.sd.location if described.sd else None) or ""
-        mark = metadata_mark(described)
         home = primary or self._registry.default_cluster().name
         return Placement(
             Copy(home, location),
@@ -222,12 +333,22 @@ class MetastoreFacts:
                 Copy(
                     name,
                     one.location,
-                    fresh=one.source.metadata == mark and (*key, values, name) not in self._stale,
+                    fresh=(*key, values, name) not in self._stale and self._is_fresh(key, described, one),
                 )
                 for name, one in metadata.secondaries.items()
                 if name in self._registry.clusters and name != home
             ),
         )
+
+    def _is_fresh(self, key: Name, described: types.Table | types.Partition, copy: Secondary) -> bool:
+        table = self.described(*key)
+        if table is None or not is_transactional(table):
+            return copy.snapshot is None and copy.source.metadata == metadata_mark(described)
+        kept = self._write_ids.get(key)
+        if kept is None or kept[0] is not table:
+            name = ".".join(key)
+            kept = self._write_ids[key] = table, take_snapshots(self._client, [name])[name].write_ids
+        return is_current(described, copy, kept[1])
 
 
 def _bytes(parameters: Mapping[str, str] | None) -> int | None:
@@ -235,12 +356,40 @@ def _bytes(parameters: Mapping[str, str] | None) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _version(table: types.Table, stale: Sequence[CopyKey]) -> str:
-    parts = [
-        str(table.createTime),
-        (table.sd.location if table.sd else None) or "",
-        table.viewExpandedText or "",
-        repr(sorted((table.parameters or {}).items())),
-        repr(stale),
-    ]
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+def _identity(table: types.Table) -> str:
+    """Digest of what partitions belong to: a table of the same name may be another one."""
+    location = (table.sd.location if table.sd else None) or ""
+    parameters = repr(sorted((table.parameters or {}).items()))
+    keys = repr([(one.name, one.type) for one in table.partitionKeys or ()])
+    return _digest([str(table.createTime), str(getattr(table, "id", None)), location, parameters, keys])
+
+
+def _digest(parts: Iterable[str]) -> str:
+    text = "\0".join(parts)
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def _slim(one: types.Partition) -> types.Partition:
+    """The partition without its columns and formats, which are most of it."""
+    place = types.StorageDescriptor(location=one.sd.location) if one.sd else None
+    return types.Partition(values=one.values, parameters=one.parameters, writeId=one.writeId, sd=place)
+
+
+def _view_text(table: types.Table) -> str:
+    """The text of a view; empty, which nobody can read, if its names may be of another catalog."""
+    if _view_database(table) == "":
+        return ""
+    return table.viewExpandedText or table.viewOriginalText or ""
+
+
+def _view_database(table: types.Table) -> str | None:
+    """The database of names without one in a view of Spark's, whose text is kept as it was written.
+
+    :return: ``None`` for a view of Hive's, whose text has all names in full; empty for another catalog.
+    """
+    parameters = table.parameters or {}
+    count = parameters.get(_NAMESPACE + "numParts")
+    if count is None:
+        return None
+    parts = [parameters.get(f"{_NAMESPACE}part.{number}", "") for number in range(2)]
+    return parts[1].lower() if count == "2" and parts[0] in _CATALOGS else ""

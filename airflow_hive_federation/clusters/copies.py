@@ -4,15 +4,22 @@ Files go to a new directory of the cluster, whose name is made of a digest of wh
 that was interrupted is taken up by the next one. When all files are there, and the primary is still what was
 copied, the copy is published by one change of the object's parameters. The directory of the copy before it
 stays, for those who read it, until the next copy.
+
+Of transactional tables, the files are copied that a reader of a snapshot opens. A reader's transaction and
+lock keep them until the copy is published, with the snapshot's write ids.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from airflow_hive_federation.acid.moments import Snapshot
+from airflow_hive_federation.acid.transactions import Transaction
+from airflow_hive_federation.clusters.acid_snapshots import brought_up, is_transactional
 from airflow_hive_federation.clusters.altering import (
     Change,
     alter_partition_metadata,
@@ -28,16 +35,25 @@ from airflow_hive_federation.clusters.copies_objects import (
     pending_objects,
     split_name,
 )
+from airflow_hive_federation.clusters.locking import copies_lock
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
     Secondary,
-    SourceMark,
     content_mark,
-    metadata_mark,
     source_mark,
 )
+from airflow_hive_federation.clusters.notes import (
+    COPY,
+    Kind,
+    Note,
+    forget,
+    note_of,
+    remove_noted,
+    state_of,
+    take_note,
+)
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
-from airflow_hive_federation.errors import CopySourceChangedError, StorageError
+from airflow_hive_federation.errors import CopySourceChangedError, StorageError, TransactionAbortedError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem
@@ -47,11 +63,6 @@ from airflow_hive_federation.storage.plan_files import write_plan
 
 #: Carries out a copy plan: (URI of the plan, URI of the directory for outcomes).
 RunCopy = Callable[[str, str], None]
-
-#: Names of directories of copies begin so; no other directory is ever removed.
-_COPY = "copy-"
-#: Directory below a cluster's root for plans; Hive's readers pass over names that begin with ``_``.
-_STATE = "_hive_federation"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,16 +114,73 @@ def copy_to_cluster(
     :raises CopySourceChangedError: objects changed meanwhile; the copies of all others were published.
     :raises UnknownClusterError: there is no such cluster.
     :raises StorageError: files cannot be listed, read or written.
+    :raises TransactionAbortedError: the metastore took the files of a transactional table for unread; run the
+        copy again.
     """
     place = registry.cluster(cluster)
     described = copyable(client, registry, table, place)
-    objects = copy_objects(described, chosen_partitions(client, described, partitions, where), options)
+    with _holding(client, described) as held:
+        chosen = chosen_partitions(client, described, partitions, where)
+        objects = copy_objects(described, chosen, options, held.snapshot)
+        return _copied(client, place, described, objects, run_copy, options=options, held=held)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Held:
+    """A transaction during which nobody removes copies of a table, and nobody cleans a transactional one.
+
+    :param snapshot: of a transactional table, whose files it keeps; ``None`` for others.
+    """
+
+    transaction: Transaction
+    snapshot: Snapshot | None
+
+    def prove(self, client: MetastoreClient) -> None:
+        """Have the metastore confirm that the transaction is open.
+
+        :raises TransactionAbortedError: it was aborted, so that files may have been removed.
+        """
+        self.transaction.check()
+        txn_id = self.transaction.id
+        answer = client.heartbeat_txn_range(txn_id, txn_id)
+        if txn_id in {*(answer.aborted or ()), *(answer.nosuch or ())}:
+            raise TransactionAbortedError(
+                f"Transaction {txn_id}, which kept the files of a copy, was aborted.",
+                remedy="Run the copy again.",
+                txn_id=txn_id,
+            )
+
+
+@contextmanager
+def _holding(client: MetastoreClient, table: types.Table) -> Iterator[_Held]:
+    name = full_name(table).lower()
+    with Transaction(client, read_only=True) as transaction:
+        if is_transactional(table):
+            transaction.lock_to_read([copies_lock(name), name])
+            yield _Held(transaction=transaction, snapshot=transaction.snapshot(*name.split(".", 1)))
+        else:
+            transaction.lock_to_read([copies_lock(name)])
+            yield _Held(transaction=transaction, snapshot=None)
+
+
+def _copied(
+    client: MetastoreClient,
+    place: Cluster,
+    described: types.Table,
+    objects: Sequence[CopyObject],
+    run_copy: RunCopy,
+    *,
+    options: Mapping[str, Any] | None,
+    held: _Held,
+) -> CopyReport:
+    """Copy what is not current, publish it, and report."""
     pending = list(pending_objects(objects, place.name, options))
     report = CopyReport(table=full_name(described), cluster=place.name)
     if pending:
         targets = {one.partition: _target(place, described, one) for one in pending}
-        _carry_out(place, pending, targets, run_copy, options)
+        _carry_out(place, pending, targets, run_copy, table=report.table, options=options)
         _check_copies(pending, targets, place.name, full_name(described), options)
+        held.prove(client)
         changed = _publish(client, described, pending, targets, place.name, options=options)
         published = [one for one in pending if one.partition not in changed]
         changed |= _withdraw_changed(client, described, published, place.name, options)
@@ -156,10 +224,26 @@ def drop_copies(
     :param where: see :func:`copy_to_cluster`.
     :return: the objects under ``copied`` have no copy any more; ``removed`` are its directories.
     :raises UnknownClusterError: there is no such cluster.
+    :raises LockTimeoutError: the primary of the table is being changed.
     :raises StorageError: a directory cannot be removed; the metadata no longer names it.
     """
     place = registry.cluster(cluster)
     described = client.get_table(*split_name(table))
+    with Transaction(client, read_only=True) as transaction:
+        transaction.lock_to_read([copies_lock(full_name(described))])
+        return _dropped(client, place, described, partitions, where, options=options)
+
+
+def _dropped(
+    client: MetastoreClient,
+    place: Cluster,
+    described: types.Table,
+    partitions: Sequence[str] | None,
+    where: str | None,
+    *,
+    options: Mapping[str, Any] | None,
+) -> CopyReport:
+    """Drop copies, and report."""
     had: dict[str, Secondary] = {}
 
     def dropping(name: str) -> Change:
@@ -176,8 +260,7 @@ def drop_copies(
     else:
         alter_table_metadata(client, described, dropping(full_name(described)))
     directories = [uri for one in had.values() for uri in (one.location, one.former) if uri]
-    home = _home(place, described)
-    removed = [uri for uri in directories if remove_copy_directory(uri, home, options)]
+    removed = [uri for uri in directories if _remove_former_place(uri, place, described, options)]
     return CopyReport(table=full_name(described), cluster=place.name, copied=sorted(had), removed=removed)
 
 
@@ -191,7 +274,7 @@ def remove_copy_directory(uri: str, home: str, options: Mapping[str, Any] | None
     :raises StorageError: it cannot be removed.
     """
     name = uri.rstrip("/").rpartition("/")[2]
-    if not name.startswith(_COPY) or not is_below(uri, home):
+    if not name.startswith(COPY) or not is_below(uri, home):
         return False
     filesystem, path = open_filesystem(uri, options)
     with storage_errors(uri):
@@ -204,7 +287,8 @@ def remove_copy_directory(uri: str, home: str, options: Mapping[str, Any] | None
 # -- copying -------------------------------------------------------------------------------------------------
 
 
-def _home(cluster: Cluster, table: types.Table) -> str:
+def home_of(cluster: Cluster, table: types.Table) -> str:
+    """URI of the directory of a cluster for the copies of a table."""
     return join(cluster.root, f"{table.dbName}.db", str(table.tableName))
 
 
@@ -214,7 +298,7 @@ def _target(cluster: Cluster, table: types.Table, one: CopyObject) -> str:
         # The directory of a copy that is damaged is not mended: somebody may read it.
         key.append(present.location)
     digest = hashlib.sha256("\0".join(key).encode("utf-8", "surrogateescape")).hexdigest()[:24]
-    return join(_home(cluster, table), one.partition, _COPY + digest)
+    return join(home_of(cluster, table), one.partition, COPY + digest)
 
 
 def _carry_out(
@@ -222,6 +306,8 @@ def _carry_out(
     objects: Sequence[CopyObject],
     targets: Mapping[str, str],
     run_copy: RunCopy,
+    *,
+    table: str,
     options: Mapping[str, Any] | None,
 ) -> None:
     items = [
@@ -237,12 +323,16 @@ def _carry_out(
     ]
     if not items:
         return
+    for target in targets.values():
+        take_note(cluster, Note(kind=Kind.COPY, directory=target, table=table), options)
     run = hashlib.sha256("\0".join(sorted(targets.values())).encode()).hexdigest()[:24]
-    state = join(cluster.root, _STATE, run)
+    state = join(state_of(cluster), run)
+    take_note(cluster, Note(kind=Kind.PLAN, directory=state, table=table), options)
     plan = join(state, "copy_plan.jsonl")
     write_plan(plan, items, options=options)
     run_copy(plan, join(state, "outcomes"))
     remove_state(state, options)
+    forget(cluster, state, options)
 
 
 def remove_state(state: str, options: Mapping[str, Any] | None = None) -> None:
@@ -284,17 +374,12 @@ def _publish(
     options: Mapping[str, Any] | None,
 ) -> set[str]:
     """Publish the copies whose primary is as it was copied; return the names of the others."""
-    now = list_many([one.location for one in objects], options=options, missing_ok=True)
-    changed = {
-        one.partition
-        for one in objects
-        if source_mark(one.described, now[one.location]).listing != one.mark.listing
-    }
+    changed = _with_other_files(objects, options)
     fresh = [one for one in objects if one.partition not in changed]
     if not table.partitionKeys:
         for one in fresh:
             again = client.get_table(table.dbName or "", table.tableName or "")
-            if metadata_mark(again) != one.mark.metadata:
+            if not one.is_unchanged(again):
                 changed.add(one.partition)
                 continue
             alter_table_metadata(client, again, _publishing(one, targets[""], cluster))
@@ -303,7 +388,7 @@ def _publish(
     changes: dict[str, Change] = {}
     for one in fresh:
         found = again_by_name.get(one.partition)
-        if found is None or metadata_mark(found) != one.mark.metadata:
+        if found is None or not one.is_unchanged(found):
             changed.add(one.partition)
         else:
             changes[one.partition] = _publishing(one, targets[one.partition], cluster)
@@ -323,12 +408,7 @@ def _withdraw_changed(
     A writer that moved its files before, and altered the object while this run did, has had its alteration
     overwritten: the metastore knows nothing of the write, and the copy would pass for fresh.
     """
-    now = list_many([one.location for one in published], options=options, missing_ok=True)
-    changed = {
-        one.partition
-        for one in published
-        if source_mark(one.described, now[one.location]).listing != one.mark.listing
-    }
+    changed = _with_other_files(published, options)
 
     def withdraw(present: ClusterMetadata) -> ClusterMetadata:
         return present.with_secondary(cluster, None)
@@ -343,11 +423,26 @@ def _withdraw_changed(
     return changed
 
 
+def _with_other_files(objects: Sequence[CopyObject], options: Mapping[str, Any] | None) -> set[str]:
+    """The names of the objects whose files are no longer those that were copied.
+
+    Those of a snapshot stay what they are, whatever is written meanwhile.
+    """
+    by_files = [one for one in objects if one.write_ids is None]
+    now = list_many([one.location for one in by_files], options=options, missing_ok=True)
+    return {
+        one.partition
+        for one in by_files
+        if source_mark(one.described, now[one.location]).listing != one.mark.listing
+    }
+
+
 def _publishing(one: CopyObject, target: str, cluster: str) -> Change:
     def publish(now: ClusterMetadata) -> ClusterMetadata:
         before = now.secondaries.get(cluster)
         former = None if before is None else before.former if before.location == target else before.location
-        return now.with_secondary(cluster, Secondary(location=target, source=one.mark, former=former))
+        made = Secondary(location=target, source=one.mark, former=former, snapshot=one.write_ids)
+        return now.with_secondary(cluster, made)
 
     return publish
 
@@ -357,20 +452,21 @@ def _note_unchanged(
 ) -> None:
     """Note that copies are of the primary as the metastore describes it now: only its description changed."""
 
-    def noting(mark: SourceMark) -> Change:
+    def noting(seen: Secondary, wanted: Secondary) -> Change:
         def note(now: ClusterMetadata) -> ClusterMetadata:
-            copy = now.secondaries.get(cluster)
-            if copy is None or copy.source.listing != mark.listing:
-                return now
-            return now.with_secondary(cluster, replace(copy, source=mark))
+            return now.with_secondary(cluster, wanted) if now.secondaries.get(cluster) == seen else now
 
         return note
 
-    changes = {
-        one.partition: noting(one.mark)
-        for one in objects
-        if one.metadata.secondaries[cluster].source != one.mark
-    }
+    changes: dict[str, Change] = {}
+    for one in objects:
+        seen = one.metadata.secondaries[cluster]
+        if seen.snapshot is not None and one.write_ids is not None:
+            wanted = replace(seen, snapshot=brought_up(seen.snapshot, one.write_ids))
+        else:
+            wanted = replace(seen, source=one.mark)
+        if wanted != seen:
+            changes[one.partition] = noting(seen, wanted)
     if not table.partitionKeys:
         for change in changes.values():
             alter_table_metadata(client, table, change)
@@ -386,4 +482,18 @@ def _remove_former(
         for one in objects
         if (copy := one.metadata.secondaries.get(cluster.name)) is not None and copy.former
     ]
-    return [uri for uri in former if remove_copy_directory(uri, _home(cluster, table), options)]
+    return [uri for uri in former if _remove_former_place(uri, cluster, table, options)]
+
+
+def _remove_former_place(
+    uri: str, cluster: Cluster, table: types.Table, options: Mapping[str, Any] | None
+) -> bool:
+    """Remove a directory that metadata has named, if it is one of copies, or noted as a former primary's."""
+    if is_below(uri, cluster.root):
+        note = note_of(cluster, uri, options)
+        if note is not None and note.kind is Kind.FORMER_PRIMARY and note.table == full_name(table):
+            return remove_noted(cluster, note, options)
+    removed = remove_copy_directory(uri, home_of(cluster, table), options)
+    if removed:
+        forget(cluster, uri, options)
+    return removed

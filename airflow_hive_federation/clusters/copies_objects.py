@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
 
+from airflow_hive_federation.acid.moments import Snapshot
+from airflow_hive_federation.clusters.acid_snapshots import (
+    acid_files,
+    has_news,
+    is_insert_only,
+    shows_news,
+)
 from airflow_hive_federation.clusters.altering import full_name, object_name, partitions_by_name
 from airflow_hive_federation.clusters.assignment import reason_to_skip
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
+    Secondary,
     SourceMark,
     content_mark,
+    metadata_mark,
+    place_mark,
     read_metadata,
     source_mark,
     visible_files,
@@ -22,6 +32,7 @@ from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.partitions import partition_name
+from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.storage.listing import list_many
 
 #: Spark's data sources that read the files of a directory, and nothing else.
@@ -30,18 +41,41 @@ _PLAIN_SOURCES = frozenset({"", "hive", "parquet", "orc", "csv", "json", "text",
 
 @dataclass(frozen=True, kw_only=True)
 class CopyObject:
-    """An unpartitioned table or a partition (whose name is not empty), with what is to become of it."""
+    """An unpartitioned table or a partition (whose name is not empty), with what is to become of it.
+
+    :param files: the files to copy.
+    :param mark: the primary as it is now.
+    :param write_ids: of a transactional table, those that the files are chosen by.
+    :param news_for: of a transactional table, says whether a copy lacks rows that the primary has now.
+    """
 
     partition: str
     described: types.Table | types.Partition
     metadata: ClusterMetadata
     files: list[FileEntry]
     mark: SourceMark
+    write_ids: ValidWriteIds | None = None
+    news_for: Callable[[ValidWriteIds], bool] | None = None
 
     @property
     def location(self) -> str:
         """URI of the primary's directory."""
         return str(self.described.sd and self.described.sd.location)
+
+    def is_unchanged(self, described: types.Table | types.Partition) -> bool:
+        """Return whether the metastore describes the primary's data as it did when the files were listed."""
+        of = metadata_mark if self.write_ids is None else place_mark
+        return of(described) == self.mark.metadata
+
+    def has_current(self, copy: Secondary) -> bool:
+        """Return whether a copy was made of the rows that the primary has now."""
+        if self.news_for is None:
+            return copy.snapshot is None and copy.source.listing == self.mark.listing
+        return (
+            copy.snapshot is not None
+            and copy.source.metadata == self.mark.metadata
+            and not self.news_for(copy.snapshot)
+        )
 
 
 def copyable(client: MetastoreClient, registry: ClusterRegistry, table: str, cluster: Cluster) -> types.Table:
@@ -74,10 +108,6 @@ def _reason_to_refuse(table: types.Table, primary: str, cluster: str) -> tuple[s
     parameters = {key.lower(): value.lower() for key, value in (table.parameters or {}).items()}
     provider = parameters.get("spark.sql.sources.provider", "")
     reasons = {
-        (
-            "it is an ACID table, whose rows depend on write ids that its files alone do not tell",
-            "Replicate it to another metastore, or copy a table that is made from it.",
-        ): parameters.get("transactional") == "true",
         ("a storage handler keeps its data", "Copy it by the means of that store."): (
             "storage_handler" in parameters or parameters.get("table_type") == "iceberg"
         ),
@@ -116,10 +146,14 @@ def chosen_partitions(
 
 
 def _refuse_partition(table: types.Table, partition: str, why: str) -> None:
+    _refuse_object(table, partition, why, "Check the names of the partitions, as SHOW PARTITIONS has them.")
+
+
+def _refuse_object(table: types.Table, partition: str, why: str, remedy: str) -> NoReturn:
     name = full_name(table)
     raise CopyRefusedError(
         f"{name}{'/' + partition if partition else ''} cannot be copied: {why}.",
-        remedy="Check the names of the partitions, as SHOW PARTITIONS has them.",
+        remedy=remedy,
         table=name,
         partition=partition or None,
         cluster=None,
@@ -130,25 +164,57 @@ def copy_objects(
     table: types.Table,
     partitions: Mapping[str, types.Partition],
     options: Mapping[str, Any] | None,
+    snapshot: Snapshot | None = None,
 ) -> list[CopyObject]:
     """List the files of a table, or of partitions, and read their cluster metadata.
 
     :param partitions: the partitions of a partitioned table, by name.
+    :param snapshot: the rows to copy of a transactional table; ``None`` for others.
+    :raises CopyRefusedError: files of a transactional table cannot be copied as they are.
+    :raises AcidFormatError: directories of a transactional table break Hive's layout.
     :raises FileVanishedError: a directory is not there; its store may not be mounted.
     :raises ClusterMetadataError: cluster metadata is damaged.
     """
     described: Mapping[str, types.Table | types.Partition] = (
         partitions if table.partitionKeys else {"": table}
     )
-    listings = list_many([str(one.sd and one.sd.location) for one in described.values()], options=options)
+    places = [str(one.sd and one.sd.location) for one in described.values()]
+    # Hive makes the directory of a transactional partition with its first row.
+    listings = list_many(
+        places, options=options, missing_ok=snapshot is not None, empty_directories=snapshot is not None
+    )
     objects = []
     for name, one in described.items():
-        files = visible_files(listings[str(one.sd and one.sd.location)])
+        listing = listings[str(one.sd and one.sd.location)]
         what = object_name(table, one if isinstance(one, types.Partition) else None)
         metadata = read_metadata(one.parameters, what)
-        mark = source_mark(one, files)
-        objects.append(CopyObject(partition=name, described=one, metadata=metadata, files=files, mark=mark))
+        files = visible_files(listing)
+        made = CopyObject(
+            partition=name, described=one, metadata=metadata, files=files, mark=source_mark(one, files)
+        )
+        objects.append(made if snapshot is None else _of_snapshot(table, made, listing, snapshot, options))
     return objects
+
+
+def _of_snapshot(
+    table: types.Table,
+    one: CopyObject,
+    listing: Sequence[FileEntry],
+    snapshot: Snapshot,
+    options: Mapping[str, Any] | None,
+) -> CopyObject:
+    """The object with the files of a snapshot."""
+    seen = acid_files(one.location, listing, snapshot, insert_only=is_insert_only(table), options=options)
+    if seen.problem:
+        _refuse_object(table, one.partition, seen.problem, "Compact it, or wait for the writer.")
+    now = snapshot.write_ids
+    if one.partition:
+        state = seen.state
+        news_for: Callable[[ValidWriteIds], bool] = lambda copy: shows_news(copy, now, state)  # noqa: E731
+    else:
+        news_for = lambda copy: has_news(copy, now)  # noqa: E731
+    mark = replace(source_mark(one.described, seen.files), metadata=place_mark(one.described))
+    return replace(one, files=list(seen.files), mark=mark, write_ids=now, news_for=news_for)
 
 
 def pending_objects(
@@ -162,8 +228,8 @@ def pending_objects(
         copy = one.metadata.secondaries.get(cluster)
         if (
             copy is None
-            or copy.source.listing != one.mark.listing
-            or content_mark(there[copy.location]) != one.mark.content
+            or not one.has_current(copy)
+            or content_mark(there[copy.location]) != copy.source.content
         ):
             yield one
 

@@ -5,11 +5,13 @@ those fields, so they are parameters of the table, or of the partition, and ``sd
 primary's, as every client reads it::
 
     hive.cluster.primary                    C1
+    hive.cluster.primary.next               C2    while C2 is being made the primary
     hive.cluster.secondary.C2.location      s3://c2/warehouse/sales.db/orders/day=2026-01-01/copy-…
     hive.cluster.secondary.C2.source        1:…   what of the primary the copy was made from
+    hive.cluster.secondary.C2.snapshot      sales.orders:9:…   of transactional tables: the valid write ids
 
 The primary belongs to a table: its partitions inherit it. Each unpartitioned table and each partition has
-secondaries of its own, each with both parameters, or without any.
+secondaries of its own, each with location and source, or without any.
 """
 
 from __future__ import annotations
@@ -17,15 +19,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NoReturn
 
-from airflow_hive_federation.errors import ClusterMetadataError
+from airflow_hive_federation.errors import AcidFormatError, ClusterMetadataError
 from airflow_hive_federation.model.files import FileEntry, hidden_name
+from airflow_hive_federation.model.write_ids import ValidWriteIds
 
 PRIMARY = "hive.cluster.primary"
+_NEXT = "hive.cluster.primary.next"
 _SECONDARY = "hive.cluster.secondary."
-_LOCATION, _SOURCE, _FORMER = ".location", ".source", ".former"
+_LOCATION, _SOURCE, _FORMER, _SNAPSHOT = ".location", ".source", ".former", ".snapshot"
+_PARTS = frozenset({_LOCATION, _SOURCE, _FORMER, _SNAPSHOT})
 _VERSION = "1"
+#: Marks of ACID directories, which their readers look at although the names are hidden ones.
+_MARKERS = frozenset({"_orc_acid_version", "_metadata_acid"})
 #: Parameters that Hive's metastore, Hive and Spark change when they write: without them nothing is known of
 #: writes.
 _WRITTEN = ("transient_lastDdlTime", "numFiles", "totalSize", "numFilesErasureCoded")
@@ -65,11 +73,13 @@ class Secondary:
     :param source: what it was made from.
     :param former: URI of the copy before it, which readers may still read; removed when the next copy is
         made.
+    :param snapshot: of a transactional table, the write ids that the copy shows to its readers.
     """
 
     location: str
     source: SourceMark
     former: str | None = None
+    snapshot: ValidWriteIds | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +88,11 @@ class ClusterMetadata:
 
     :param primary: name of the primary cluster; ``None`` if it is not assigned, and for partitions.
     :param secondaries: copies by name of their cluster.
+    :param next_primary: the cluster that is being made the primary; some partitions may be there already.
     """
 
     primary: str | None = None
+    next_primary: str | None = None
     secondaries: Mapping[str, Secondary] = field(default_factory=dict)
 
     def with_secondary(self, cluster: str, secondary: Secondary | None) -> ClusterMetadata:
@@ -99,11 +111,12 @@ def read_metadata(parameters: Mapping[str, str] | None, what: str) -> ClusterMet
     for key, value in (parameters or {}).items():
         if key.startswith(_SECONDARY):
             name, dot, part = key.removeprefix(_SECONDARY).rpartition(".")
-            if not name or dot + part not in {_LOCATION, _SOURCE, _FORMER}:
+            if not name or dot + part not in _PARTS:
                 _refuse(what, f"the parameter {key} is not known", name or None)
             found.setdefault(name, {})[dot + part] = value
     return ClusterMetadata(
         primary=(parameters or {}).get(PRIMARY) or None,
+        next_primary=(parameters or {}).get(_NEXT) or None,
         secondaries={name: _secondary(name, parts, what) for name, parts in sorted(found.items())},
     )
 
@@ -113,11 +126,15 @@ def write_metadata(parameters: Mapping[str, str] | None, metadata: ClusterMetada
     made = without_metadata(parameters)
     if metadata.primary:
         made[PRIMARY] = metadata.primary
+    if metadata.next_primary:
+        made[_NEXT] = metadata.next_primary
     for name, one in metadata.secondaries.items():
         made[_SECONDARY + name + _LOCATION] = one.location
         made[_SECONDARY + name + _SOURCE] = str(one.source)
         if one.former:
             made[_SECONDARY + name + _FORMER] = one.former
+        if one.snapshot is not None:
+            made[_SECONDARY + name + _SNAPSHOT] = one.snapshot.text()
     return made
 
 
@@ -126,7 +143,7 @@ def without_metadata(parameters: Mapping[str, str] | None) -> dict[str, str]:
     return {
         key: value
         for key, value in (parameters or {}).items()
-        if key != PRIMARY and not key.startswith(_SECONDARY)
+        if key not in {PRIMARY, _NEXT} and not key.startswith(_SECONDARY)
     }
 
 
@@ -142,6 +159,16 @@ def metadata_mark(described: Any) -> str:
     location = (described.sd.location if described.sd else None) or ""
     parts = [location, str(described.writeId or 0), *(parameters.get(name, "") for name in _WRITTEN)]
     return _digest(parts)
+
+
+def place_mark(described: Any) -> str:
+    """Digest of what the metastore knows of the data of a transactional table or partition: its location.
+
+    What was written is told by write ids. Statistics are changed by compactions, too, which change no row.
+
+    :param described: wire ``Table`` or ``Partition``.
+    """
+    return _digest([(described.sd.location if described.sd else None) or "", "transactional"])
 
 
 def source_mark(described: Any, files: Iterable[FileEntry]) -> SourceMark:
@@ -167,7 +194,12 @@ def content_mark(files: Iterable[FileEntry]) -> str:
 
 def visible_files(files: Iterable[FileEntry]) -> list[FileEntry]:
     """The files that readers of a table see; names of a writer at work begin with ``.`` or ``_``."""
-    return [one for one in files if hidden_name(one.path) is None]
+    return [one for one in files if hidden_name(one.path) is None or _is_marker(one.path)]
+
+
+def _is_marker(path: str) -> bool:
+    directory, _, name = path.rpartition("/")
+    return name in _MARKERS and bool(directory) and hidden_name(directory) is None
 
 
 def _digest(parts: Iterable[str]) -> str:
@@ -186,8 +218,28 @@ def _secondary(cluster: str, parts: Mapping[str, str], what: str) -> Secondary:
             what, f"the copy in cluster {cluster} has no parameter {_SECONDARY}{cluster}{missing}", cluster
         )
     return Secondary(
-        location=location, source=_source(source, cluster, what), former=parts.get(_FORMER) or None
+        location=location,
+        source=_source(source, cluster, what),
+        former=parts.get(_FORMER) or None,
+        snapshot=_snapshot(parts.get(_SNAPSHOT), cluster, what),
     )
+
+
+def _snapshot(text: str | None, cluster: str, what: str) -> ValidWriteIds | None:
+    if not text:
+        return None
+    try:
+        return _parsed(text)
+    except AcidFormatError:
+        _refuse(
+            what, f"the snapshot of the copy in cluster {cluster} cannot be read: {text[:100]!r}", cluster
+        )
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> ValidWriteIds:
+    """The partitions of a table share few snapshots."""
+    return ValidWriteIds.parse(text)
 
 
 def _source(text: str, cluster: str, what: str) -> SourceMark:

@@ -209,7 +209,10 @@ def _attempt(
 ) -> Attempt:
     problems = []
     if cluster not in clusters:
-        problems.append(f"{cluster} is not configured")
+        of = [str(one.table) for one in inputs if one.primary == cluster]
+        of += [str(one.table) for one in outputs if cluster in one.primaries]
+        whose = f", the cluster of {', '.join(of)}," if of else ""
+        problems.append(f"{cluster}{whose} is not configured")
     for output in outputs:
         others = [name for name in output.primaries if name != cluster]
         if others:

@@ -7,9 +7,6 @@ from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from functools import lru_cache
-
-from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
 
 from airflow_hive_federation.clusters.placement import (
     CatalogFacts,
@@ -20,10 +17,7 @@ from airflow_hive_federation.clusters.placement import (
 )
 from airflow_hive_federation.clusters.routing import Policy, decide, failure
 from airflow_hive_federation.clusters.routing_decision import Decision
-from airflow_hive_federation.clusters.statements import UnreadableError
-from airflow_hive_federation.clusters.statements_tokens import tokens_of
-
-_QUOTED = frozenset({TokenType.STRING, TokenType.IDENTIFIER})
+from airflow_hive_federation.clusters.statements_templates import template
 
 
 @dataclass
@@ -113,17 +107,3 @@ def _holds(kept: _Kept, catalog: CatalogFacts) -> bool:
         if (found.version if found is not None else None) != version:
             return False
     return True
-
-
-@lru_cache(maxsize=4096)
-def template(text: str) -> Hashable:
-    """The statement without its layout, comments and case; the text itself if it has no tokens."""
-    try:
-        tokens = list(tokens_of(text))
-    except UnreadableError:
-        return text
-    while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
-        tokens.pop()
-    return tuple(
-        (one.token_type, one.text if one.token_type in _QUOTED else one.text.lower()) for one in tokens
-    )

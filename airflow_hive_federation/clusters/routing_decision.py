@@ -29,6 +29,8 @@ class Group:
     :param partitions: how many there are; ``None`` for an unpartitioned table.
     :param examples: names of the first ones.
     :param bytes: their size; ``None`` if any is unknown.
+    :param values: the values of all of them, unless they are many.
+    :param spans: each partition key with its least and greatest value, as texts.
     """
 
     readable: tuple[str, ...]
@@ -36,6 +38,8 @@ class Group:
     partitions: int | None = None
     examples: tuple[str, ...] = ()
     bytes: int | None = None
+    values: tuple[tuple[str, ...], ...] = ()
+    spans: tuple[tuple[str, str, str], ...] = ()
 
     def __str__(self) -> str:
         """Name the partitions, as the end of a sentence about the table."""

@@ -15,6 +15,8 @@ from airflow_hive_federation.clusters.statements import TableName
 from airflow_hive_federation.clusters.statements_reads import Read
 
 MAX_EXAMPLES = 3
+#: Values of more partitions are not kept in a decision.
+MAX_VALUES = 100
 NO_METADATA = "it has no cluster metadata, and hive.use.default.cluster is off"
 
 
@@ -90,7 +92,7 @@ def _groups(
     facts: TableFacts, partitions: Partitions, read: NDArray[np.bool_], primary: str
 ) -> tuple[Group, ...]:
     found: dict[tuple[tuple[str, ...], tuple[str, ...]], NDArray[np.bool_]] = {}
-    for code in np.unique(partitions.home_codes[read]).tolist():
+    for code in np.flatnonzero(np.bincount(partitions.home_codes[read])).tolist():
         home: Home = partitions.homes[code]
         # A partition without metadata of its own is where its table is updated, and nowhere else.
         key = home or ((primary,), ())
@@ -115,4 +117,24 @@ def _group(
         partitions=int(chosen.sum()),
         examples=partition_names(facts, partitions, chosen),
         bytes=None if (sizes < 0).any() else int(sizes.sum()),
+        values=_values(partitions, chosen),
+        spans=_spans(facts, partitions, chosen),
     )
+
+
+def _values(partitions: Partitions, chosen: NDArray[np.bool_]) -> tuple[tuple[str, ...], ...]:
+    numbers = np.flatnonzero(chosen)
+    if len(numbers) > MAX_VALUES:
+        return ()
+    return tuple(partitions[number].values for number in numbers.tolist())
+
+
+def _spans(
+    facts: TableFacts, partitions: Partitions, chosen: NDArray[np.bool_]
+) -> tuple[tuple[str, str, str], ...]:
+    spans = []
+    for (key, _), column in zip(facts.partition_keys, partitions.columns, strict=True):
+        codes = np.unique(column.codes[chosen]).tolist()
+        texts = [column.distinct[code] for code in codes]
+        spans.append((key, min(texts), max(texts)))
+    return tuple(spans)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from airflow_hive_federation.clusters.catalog import MetastoreFacts, clusters_of
 from airflow_hive_federation.clusters.explain import as_json, in_words
+from airflow_hive_federation.clusters.notes import Kind, Note, forget, state_of, take_note
 from airflow_hive_federation.clusters.placement import Session
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
-from airflow_hive_federation.clusters.routing import Policy, decide, failure, next_session
+from airflow_hive_federation.clusters.routing import Policy, failure, next_session
+from airflow_hive_federation.clusters.routing_cache import Router
 from airflow_hive_federation.clusters.routing_decision import Decision
 from airflow_hive_federation.clusters.statements import Statement, UnreadableError, UseCluster, UseDatabase
 from airflow_hive_federation.clusters.statements_grammar import analyse
@@ -22,9 +25,6 @@ from airflow_hive_federation.errors import RoutingError, UnanalysableError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.publishing import write_atomically
-
-#: Directory below a cluster's root for statements on their way; Hive's readers pass over such names.
-_STATE = "_hive_federation"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +49,12 @@ class RoutedStatement:
         """True if an engine runs it; ``USE`` changes the session only."""
         return not isinstance(analyse(self.text), UseCluster | UseDatabase)
 
+    @property
+    def reads(self) -> list[str]:
+        """``database.table`` of all tables and views that are read."""
+        inputs = (one.table for one in self.decision.inputs)
+        return [f"{one.database or self.session.database}.{one.name}" for one in inputs]
+
     def explained(self) -> str:
         """The route in words."""
         return in_words(self.decision)
@@ -58,19 +64,27 @@ class RoutedStatement:
         return {"sql": self.text, **as_json(self.decision)}
 
     @contextmanager
-    def written(self, cluster: Cluster, options: Mapping[str, Any] | None = None) -> Iterator[str]:
+    def written(
+        self,
+        cluster: Cluster,
+        options: Mapping[str, Any] | None = None,
+        acid: Sequence[Mapping[str, Any]] = (),
+    ) -> Iterator[str]:
         """Write the statement for a job in a cluster; yield its URI, and remove it when the block ends.
 
+        :param acid: its transactional tables, see :func:`.acid_inputs.acid_inputs`.
         :raises StorageError: it cannot be written or removed.
         """
-        directory = join(cluster.root, _STATE, f"sql-{uuid.uuid4().hex}")
+        directory = join(state_of(cluster), f"sql-{uuid.uuid4().hex}")
         uri = join(directory, "statement.json")
-        text = json.dumps({"database": self.session.database, "sql": self.text})
+        take_note(cluster, Note(kind=Kind.STATEMENT, directory=directory), options)
+        text = json.dumps({"database": self.session.database, "sql": self.text, "acid": list(acid)})
         write_atomically(uri, [text.encode()], options, private=True)
         try:
             yield uri
         finally:
             remove_statement(directory, options)
+            forget(cluster, directory, options)
 
 
 def remove_statement(directory: str, options: Mapping[str, Any] | None = None) -> None:
@@ -96,6 +110,9 @@ def first_session(registry: ClusterRegistry, *, database: str, cluster: str | No
 @dataclass(frozen=True, kw_only=True)
 class LiveRouter:
     """Routes statements on the tables of one metastore.
+
+    It keeps decisions, and what it has read of tables, while the metastore's events show that nothing has
+    changed. It belongs to one thread, as its client does.
 
     :param client: the metastore.
     :param registry: the clusters; at least one.
@@ -145,12 +162,13 @@ class LiveRouter:
         :raises StorageError: a directory cannot be listed.
         :raises MetastoreError: the metastore does not answer.
         """
-        facts = MetastoreFacts(self.client, self.registry)
-        clusters = clusters_of(self.registry)
+        router, facts = self._router, self._facts
         checked: set[tuple[str, str, str]] = set()
         text = self._spelled(text)
+        facts.refresh()
+        facts.prefetch(_names_in(text, session))
         while True:
-            decision = decide(text, facts, clusters, session, policy=self.policy)
+            decision = router.decide(text, facts, session)
             used = _copies_used(decision, session) - checked if self.check_files else set()
             # Each of few tables is looked at once per cluster, so this ends.
             checked |= used
@@ -160,6 +178,14 @@ class LiveRouter:
                 for one in facts.check_files(database, name, cluster, options=self.options)
             ]:
                 return decision
+
+    @cached_property
+    def _facts(self) -> MetastoreFacts:
+        return MetastoreFacts(self.client, self.registry)
+
+    @cached_property
+    def _router(self) -> Router:
+        return Router(clusters_of(self.registry), policy=self.policy)
 
     def _spelled(self, text: str) -> str:
         """The statement, in which ``USE CLUSTER`` has the name as it was configured."""
@@ -205,6 +231,12 @@ def _refuse_temporary(text: str, decision: Decision) -> None:
             remedy="Use a common table expression (WITH), or a table.",
             decision=decision,
         )
+
+
+def _names_in(text: str, session: Session) -> list[tuple[str, str]]:
+    statement = analyse(text)
+    names = statement.names if isinstance(statement, Statement) else ()
+    return [(one.database or session.database, one.name) for one in names]
 
 
 def _copies_used(decision: Decision, session: Session) -> set[tuple[str, str, str]]:

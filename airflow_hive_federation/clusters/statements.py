@@ -1,18 +1,18 @@
 """The tables that a statement reads and writes, from its text alone. Pure.
 
-The text is read by three means: statements about clusters and databases, and the beginnings of all others
-(``INSERT OVERWRITE TABLE … PARTITION (…) IF NOT EXISTS``), by the small grammar of
-:mod:`~airflow_hive_federation.clusters.statements_grammar`; queries by sqlglot's Hive dialect; and the forms
-    that it
-does not know (``MAP … USING``, ``TRANSFORM (*)``) after a rewriting of their tokens. The text itself is never
-changed: it is what the engine runs.
+The text is read by three means. Statements about clusters and databases, and the beginnings of all others
+(``INSERT OVERWRITE TABLE … PARTITION (…) IF NOT EXISTS``), are read by the small grammar of
+:mod:`~airflow_hive_federation.clusters.statements_grammar`. Queries are read by sqlglot's Hive dialect, and
+the forms that it does not know (``MAP … USING``, ``TRANSFORM (*)``) after a rewriting of their tokens. The
+text itself is never changed: it is what the engine runs.
 
 A statement that cannot be read for certain is :class:`Unanalysable`. It is never guessed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 _MARK = "\0"
@@ -52,6 +52,20 @@ class Output:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Outline:
+    """The places of tables in trees of queries, by the identities of their nodes; found once per template.
+
+    :param tables: the tables of each tree.
+    :param above: nodes with a query or a table among what they contain; all other nodes need no look.
+    :param names: the tables that may be read, names of common table expressions among them.
+    """
+
+    tables: Mapping[int, tuple[Any, ...]] = field(default_factory=dict)
+    above: frozenset[int] = frozenset()
+    names: tuple[TableName, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Statement:
     """A statement that was understood.
 
@@ -61,6 +75,7 @@ class Statement:
     :param uncertain: its strings that engines may read differently.
     :param parameters: the texts of strings that the trees hold the numbers of, as :func:`placeholder` writes
         them. Statements that differ in these only share their trees.
+    :param outline: of its queries.
     """
 
     verb: str
@@ -69,10 +84,16 @@ class Statement:
     queries: tuple[Any, ...] = ()
     uncertain: frozenset[str] = frozenset()
     parameters: tuple[str, ...] = ()
+    outline: Outline = field(default_factory=Outline, compare=False, repr=False)
 
     def text(self, written: str) -> str:
         """The text of a string that the trees may hold as a placeholder."""
         return self.parameters[int(written[1:])] if written.startswith(_MARK) else written
+
+    @property
+    def names(self) -> tuple[TableName, ...]:
+        """All tables that the statement names, and its common table expressions."""
+        return (*self.described, *(one.table for one in self.outputs), *self.outline.names)
 
 
 @dataclass(frozen=True)

@@ -1,42 +1,22 @@
-"""The beginnings of statements, and the queries behind them. Pure.
-
-Queries are handed to sqlglot as the tokens that are left when what is Hive's own is taken out: the head of an
-``INSERT``, a ``CREATE TABLE`` up to its ``AS``, the other branches of a multi-insert.
-"""
+"""The analysis of one statement, by its first word; queries are parsed once per template. Pure."""
 
 from __future__ import annotations
 
 import copy
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from sqlglot import exp
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
-from airflow_hive_federation.clusters.statements import (
-    Analysis,
-    Output,
-    Statement,
-    TableName,
-    UnreadableError,
-    UseCluster,
-    UseDatabase,
-    placeholder,
-)
-from airflow_hive_federation.clusters.statements_queries import parsed
-from airflow_hive_federation.clusters.statements_tokens import (
-    Cursor,
-    table_name,
-    tokens_of,
-    uncertain_strings,
-    word,
-)
+from airflow_hive_federation.clusters.statements import Analysis, Statement, UnreadableError, placeholder
+from airflow_hive_federation.clusters.statements_commands import COMMANDS
+from airflow_hive_federation.clusters.statements_inserts import QUERIES, query_or_insert
+from airflow_hive_federation.clusters.statements_queries import outline
+from airflow_hive_federation.clusters.statements_templates import Skeleton, is_parameter
+from airflow_hive_federation.clusters.statements_tokens import Cursor, has_escape, tokens_of, word
 
 _SHAPED = frozenset({"SELECT", "FROM", "WITH", "INSERT", "("})
-_PARAMETER = re.compile(r"[0-9][0-9:. -]*")
-_QUERIES = frozenset({"SELECT", "FROM", "WITH", "VALUES", "MAP", "REDUCE", "TABLE"})
 _TABLELESS = frozenset(
     {
         "SET",
@@ -59,12 +39,6 @@ _EXPLAINS = (
     *("CBO COST", "CBO JOINCOST", "CBO", "LOGICAL", "CODEGEN", "COST"),
     *("VECTORIZATION ONLY", "VECTORIZATION", "SUMMARY", "OPERATOR", "EXPRESSION", "DETAIL", "DDL"),
 )
-_TABLELESS_OBJECTS = (
-    *("FUNCTION", "TEMPORARY FUNCTION", "MACRO", "TEMPORARY MACRO", "ROLE", "RESOURCE PLAN", "POOL"),
-    *("MAPPING", "TRIGGER", "INDEX", "CATALOG", "NAMESPACE", "DATACONNECTOR", "REMOTE DATABASE"),
-)
-_TABLES = ("TABLE", "VIEW", "MATERIALIZED VIEW")
-_MODIFIERS = ("OR REPLACE", "GLOBAL", "LOCAL", "TEMPORARY", "TEMP", "EXTERNAL", "TRANSACTIONAL", "MANAGED")
 
 
 @lru_cache(maxsize=1024)
@@ -74,36 +48,63 @@ def analyse(text: str) -> Analysis:
     Trees in the answer are shared between calls: do not change them.
     """
     try:
-        tokens = list(tokens_of(text))
-        while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
-            tokens.pop()
-        statement = next((one for one in tokens if one.token_type is TokenType.SEMICOLON), None)
-        if statement is not None:
-            raise UnreadableError("there are several statements; give one at a time", statement.start)
-        if tokens and word(tokens[0]) in _SHAPED:
-            return _shaped(text, tokens)
-        return _statement(Cursor(text, tokens))
+        skeleton = Skeleton(text)
+        found = _of_skeleton(skeleton)
+        if found is not None:
+            return _filled(found, skeleton.holes)
+        return _outlined(Cursor(text, _statement_tokens(text)))
     except UnreadableError as error:
         return error.at(text)
     except RecursionError:
         return UnreadableError("it is nested too deeply to be analysed").at(text)
 
 
+def _statement_tokens(text: str) -> list[Token]:
+    tokens = list(tokens_of(text))
+    while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+        tokens.pop()
+    another = next((one for one in tokens if one.token_type is TokenType.SEMICOLON), None)
+    if another is not None:
+        raise UnreadableError("there are several statements; give one at a time", another.start)
+    return tokens
+
+
+@lru_cache(maxsize=1024)
+def _of_skeleton(skeleton: Skeleton) -> Statement | None:
+    """The statement with its parameters left out; ``None`` if it must be read as it is."""
+    tokens = _statement_tokens(skeleton.text)
+    if not tokens or word(tokens[0]) not in _SHAPED or not skeleton.is_exact():
+        return None
+    found = _of_shape(_Shape(skeleton.text, tokens))
+    return found if isinstance(found, Statement) else None
+
+
+def _filled(found: Statement, parameters: tuple[str, ...]) -> Statement:
+    made = replace(found, parameters=parameters)
+    if not found.outputs:
+        return made
+    outputs = tuple(
+        replace(one, partition=tuple((key, value and made.text(value)) for key, value in one.partition))
+        for one in made.outputs
+    )
+    return replace(made, outputs=outputs)
+
+
 class _Shape:
-    """A statement without those of its strings that are days or numbers; equal to others of its template."""
+    """The tokens of a statement without its parameters; equal to others of its template."""
 
     def __init__(self, text: str, tokens: Sequence[Token]) -> None:
         self.text = text
         self.tokens = tokens
-        self.parameters: list[str] = []
         self._key = tuple(map(self._part, tokens))
         self._hash = hash(self._key)
 
-    def _part(self, token: Token) -> tuple[TokenType, str | None]:
-        if token.token_type is TokenType.STRING and _PARAMETER.fullmatch(token.text):
-            self.parameters.append(token.text)
-            return token.token_type, None
-        return token.token_type, token.text
+    def _part(self, token: Token) -> tuple[TokenType, str | None, bool]:
+        if is_parameter(self.text, token):
+            return token.token_type, None, False
+        # Engines read an escape differently, so a string with one is never the same as one without.
+        escaped = token.token_type is TokenType.STRING and has_escape(self.text, token)
+        return token.token_type, token.text, escaped
 
     def __hash__(self) -> int:
         return self._hash
@@ -113,7 +114,7 @@ class _Shape:
 
     def with_placeholders(self) -> list[Token]:
         made, number = [], 0
-        for token, (_, text) in zip(self.tokens, self._key, strict=True):
+        for token, (_, text, _) in zip(self.tokens, self._key, strict=True):
             made.append(copy.copy(token))
             if text is None:
                 made[-1].text = placeholder(number)
@@ -121,333 +122,28 @@ class _Shape:
         return made
 
 
-def _shaped(text: str, tokens: Sequence[Token]) -> Analysis:
-    """Read a statement; parsing is done once for all that differ in days and numbers only."""
-    shape = _Shape(text, tokens)
-    found = _of_shape(shape)
-    if not isinstance(found, Statement):
-        return found
-    made = replace(found, parameters=tuple(shape.parameters))
-    outputs = tuple(
-        replace(one, partition=tuple((key, value and made.text(value)) for key, value in one.partition))
-        for one in made.outputs
-    )
-    return replace(made, outputs=outputs)
-
-
 @lru_cache(maxsize=1024)
 def _of_shape(shape: _Shape) -> Analysis:
-    return _statement(Cursor(shape.text, shape.with_placeholders()))
+    return _outlined(Cursor(shape.text, shape.with_placeholders()))
+
+
+def _outlined(cursor: Cursor) -> Analysis:
+    found = _statement(cursor)
+    return replace(found, outline=outline(found.queries)) if isinstance(found, Statement) else found
 
 
 def _statement(cursor: Cursor) -> Analysis:
     if cursor.end():
         raise cursor.error("expected a statement")
     first = cursor.peek().partition(" ")[0]
-    if first == "(" or first in _QUERIES or first == "INSERT":
-        return _query_or_insert(cursor)
+    if first == "(" or first in QUERIES or first == "INSERT":
+        return query_or_insert(cursor)
     if first in _TABLELESS:
         return Statement(verb=first)
-    parse = _VERBS.get(first)
+    parse = _explain if first == "EXPLAIN" else COMMANDS.get(first)
     if parse is None:
         raise cursor.error("expected a statement of Hive or Spark")
     return parse(cursor)
-
-
-# -- queries and inserts -------------------------------------------------------------------------------------
-
-
-def _query_or_insert(cursor: Cursor) -> Statement:
-    tokens = cursor.tokens
-    inserts = [number for number in cursor.top_level() if _begins_insert(tokens, number)]
-    if not inserts:
-        return _with_queries(cursor, "SELECT", (), [tokens[cursor.at :]])
-    shared = tokens[cursor.at : inserts[0]]
-    outputs: list[Output] = []
-    queries = []
-    for number, end in zip(inserts, (*inserts[1:], len(tokens)), strict=True):
-        branch = Cursor(cursor.text, tokens[:end])
-        branch.at = number
-        output = _insert_head(branch)
-        outputs += [output] if output else []
-        rest = tokens[branch.at : end]
-        if not rest and len(inserts) > 1:
-            raise branch.error("expected SELECT")
-        queries.append([*shared, *rest])
-    return _with_queries(cursor, "INSERT", tuple(outputs), queries)
-
-
-def _begins_insert(tokens: Sequence[Token], number: int) -> bool:
-    """Tell whether INSERT here is the keyword: a table may be called so in Hive."""
-    following = word(tokens[number + 1]).partition(" ")[0] if number + 1 < len(tokens) else ""
-    return word(tokens[number]) == "INSERT" and following in {"INTO", "OVERWRITE"}
-
-
-def _insert_head(cursor: Cursor) -> Output | None:
-    """Step over the head of an INSERT up to its query; ``None`` if it writes a directory."""
-    cursor.accept("INSERT")
-    overwrite = cursor.accept("OVERWRITE")
-    if not overwrite and not cursor.accept("INTO"):
-        raise cursor.error("expected INTO or OVERWRITE")
-    if overwrite and (cursor.accept("LOCAL", "DIRECTORY") or cursor.accept("DIRECTORY")):
-        cursor.at = next((number for number in cursor.top_level() if _begins_query(cursor, number)), -1)
-        if cursor.at < 0:
-            cursor.at = len(cursor.tokens)
-            raise cursor.error("expected a query")
-        return None
-    cursor.accept("TABLE")
-    table = cursor.name()
-    _skip_columns(cursor)
-    partition = cursor.partition()
-    cursor.accept("IF", "NOT", "EXISTS")
-    _skip_columns(cursor)
-    cursor.accept("BY", "NAME")
-    if not _begins_query(cursor, cursor.at) and not cursor.accept("DEFAULT", "VALUES"):
-        raise cursor.error("expected a query")
-    return Output(table=table, partition=partition)
-
-
-def _skip_columns(cursor: Cursor) -> None:
-    if cursor.kind() is TokenType.L_PAREN and not _begins_query(cursor, cursor.at):
-        cursor.parenthesised()
-
-
-def _begins_query(cursor: Cursor, number: int) -> bool:
-    tokens = cursor.tokens
-    while number < len(tokens) and tokens[number].token_type is TokenType.L_PAREN:
-        number += 1
-    if number >= len(tokens) or word(tokens[number]) not in _QUERIES:
-        return False
-    # A column may be called map or table, and is followed by a comma or parenthesis.
-    following = tokens[number + 1].token_type if number + 1 < len(tokens) else None
-    return following not in {TokenType.COMMA, TokenType.R_PAREN, None}
-
-
-def _with_queries(
-    cursor: Cursor, verb: str, outputs: tuple[Output, ...], queries: Sequence[Sequence[Token]]
-) -> Statement:
-    return Statement(
-        verb=verb,
-        outputs=outputs,
-        queries=tuple(parsed(cursor.text, tokens) for tokens in queries if tokens),
-        uncertain=uncertain_strings(cursor.text, cursor.tokens),
-    )
-
-
-# -- CREATE --------------------------------------------------------------------------------------------------
-
-
-def _create(cursor: Cursor) -> Statement:
-    cursor.accept("CREATE")
-    if cursor.accept_any("DATABASE", "SCHEMA", *_TABLELESS_OBJECTS):
-        return Statement(verb="CREATE")
-    modifiers = set()
-    while found := cursor.accept_any(*_MODIFIERS):
-        modifiers.add(found)
-    if cursor.accept_any(*_TABLELESS_OBJECTS):
-        return Statement(verb="CREATE")
-    kind = cursor.accept_any(*_TABLES, "SCHEDULED QUERY")
-    if kind not in _TABLES:
-        raise cursor.error("expected TABLE or VIEW")
-    cursor.accept("IF", "NOT", "EXISTS")
-    output = Output(table=cursor.name(), temporary=bool(modifiers & {"TEMPORARY", "TEMP"}))
-    if kind == "TABLE" and cursor.accept("LIKE"):
-        # CREATE TABLE t LIKE FILE PARQUET '…' reads a schema from a file, and LIKE PARQUET '…' elsewhere.
-        of_file = cursor.kind(1) is TokenType.STRING or (
-            cursor.peek() == "FILE" and cursor.kind(2) is TokenType.STRING and cursor.peek(1) != "LOCATION"
-        )
-        described = () if of_file else (cursor.name(),)
-        return Statement(verb="CREATE TABLE", outputs=(output,), described=described)
-    return _created_by_query(cursor, kind, output)
-
-
-def _created_by_query(cursor: Cursor, kind: str, output: Output) -> Statement:
-    verb = f"CREATE {kind}"
-    start = _query_of_create(cursor)
-    if start is None:
-        if kind != "TABLE":
-            raise cursor.error("expected AS and a query")
-        return Statement(verb=verb, outputs=(output,))
-    made = _with_queries(cursor, verb, (output,), [cursor.tokens[start:]])
-    if kind != "VIEW":
-        return made
-    return Statement(verb=verb, outputs=(output,), described=_names_in(made))
-
-
-def _query_of_create(cursor: Cursor) -> int | None:
-    for number in cursor.top_level():
-        here = word(cursor.tokens[number])
-        if here == "AS" and _begins_query(cursor, number + 1):
-            return number + 1
-        if here == "SELECT":
-            return number
-    return None
-
-
-def _names_in(made: Statement) -> tuple[TableName, ...]:
-    """The tables that a view's query names; it reads none of them yet."""
-    found = set()
-    for tree in made.queries:
-        common = {one.alias.lower() for one in tree.find_all(exp.CTE)}
-        for table in tree.find_all(exp.Table):
-            if isinstance(table.this, exp.Identifier):
-                name = table_name([part.name for part in table.parts], 0)
-                if name.database is not None or name.name not in common:
-                    found.add(name)
-    return tuple(sorted(found, key=str))
-
-
-# -- other statements ----------------------------------------------------------------------------------------
-
-
-def _use(cursor: Cursor) -> UseCluster | UseDatabase:
-    cursor.accept("USE")
-    if cursor.accept("CLUSTER"):
-        found: UseCluster | UseDatabase = UseCluster(None if cursor.end() else _identifier(cursor))
-    else:
-        cursor.accept_any("DATABASE", "SCHEMA", "NAMESPACE")
-        found = UseDatabase(_identifier(cursor).lower())
-    if not cursor.end():
-        raise cursor.error("expected the end of the statement")
-    return found
-
-
-def _identifier(cursor: Cursor) -> str:
-    # A cluster's name is as it was configured, so its case stays.
-    token = cursor.tokens[cursor.at] if not cursor.end() else None
-    if token is None or token.token_type is TokenType.NUMBER:
-        raise cursor.error("expected a name")
-    if token.token_type is TokenType.STRING:
-        cursor.at += 1
-    else:
-        cursor.name()
-    return str(token.text)
-
-
-def _alter(cursor: Cursor) -> Statement:
-    cursor.accept("ALTER")
-    if cursor.accept_any("DATABASE", "SCHEMA", *_TABLELESS_OBJECTS):
-        return Statement(verb="ALTER")
-    kind = cursor.accept_any(*_TABLES)
-    if not kind:
-        raise cursor.error("expected TABLE or VIEW")
-    table = cursor.name()
-    partition = () if cursor.accept("PARTITION", "COLUMN") else cursor.partition()
-    outputs = [Output(table=table, partition=partition)]
-    verb = f"ALTER {kind}"
-    if cursor.accept("RENAME", "TO") and cursor.peek() != "PARTITION":
-        new = cursor.name()
-        outputs.append(Output(table=TableName(new.database or table.database, new.name)))
-    elif kind == "VIEW" and cursor.accept("AS"):
-        made = _with_queries(cursor, verb, (), [cursor.tokens[cursor.at :]])
-        return Statement(verb=verb, outputs=tuple(outputs), described=_names_in(made))
-    elif cursor.accept("EXCHANGE"):
-        moved = cursor.partition()
-        if not cursor.accept("WITH", "TABLE"):
-            raise cursor.error("expected WITH TABLE")
-        # The other table gives the partition away: both are changed.
-        outputs = [Output(table=one, partition=moved) for one in (table, cursor.name())]
-    return Statement(verb=verb, outputs=tuple(outputs))
-
-
-def _drop(cursor: Cursor) -> Statement:
-    cursor.accept("DROP")
-    if cursor.accept_any(*_TABLELESS_OBJECTS):
-        return Statement(verb="DROP")
-    if cursor.accept_any("DATABASE", "SCHEMA"):
-        if any(word(token) == "CASCADE" for token in cursor.tokens):
-            raise cursor.error("a database is dropped with its tables, which may be in several clusters")
-        return Statement(verb="DROP DATABASE")
-    kind = cursor.accept_any(*_TABLES)
-    if not kind:
-        raise cursor.error("expected TABLE, VIEW or DATABASE")
-    cursor.accept("IF", "EXISTS")
-    return Statement(verb=f"DROP {kind}", outputs=(Output(table=cursor.name()),))
-
-
-def _writes(*heads: str) -> Callable[[Cursor], Statement]:
-    """Statements of the form ``head table [PARTITION (…)] …`` that change the table."""
-
-    def parse(cursor: Cursor) -> Statement:
-        verb = cursor.accept_any(*heads)
-        if not verb:
-            raise cursor.error(f"expected {' or '.join(heads)}")
-        table = cursor.name()
-        return Statement(verb=verb, outputs=(Output(table=table, partition=cursor.partition()),))
-
-    return parse
-
-
-def _describes(*heads: str) -> Callable[[Cursor], Statement]:
-    """Statements of the form ``head table …`` that read its definition only."""
-
-    def parse(cursor: Cursor) -> Statement:
-        verb = cursor.accept_any(*heads)
-        if not verb:
-            raise cursor.error(f"expected {' or '.join(heads)}")
-        return Statement(verb=verb, described=(cursor.name(),))
-
-    return parse
-
-
-def _load(cursor: Cursor) -> Statement:
-    into = next((n for n in cursor.top_level() if word(cursor.tokens[n]) == "INTO"), None)
-    if into is None:
-        raise cursor.error("expected LOAD DATA … INTO TABLE")
-    cursor.at = into
-    return Statement(verb="LOAD DATA", outputs=_writes("INTO TABLE")(cursor).outputs)
-
-
-def _export(cursor: Cursor) -> Statement:
-    # Its rows are copied: as a query of the whole table.
-    if not cursor.accept("EXPORT", "TABLE"):
-        raise cursor.error("expected EXPORT TABLE")
-    table = cursor.name()
-    parts = [part for part in (table.database, table.name) if part is not None]
-    tree = exp.select("*").from_(
-        exp.Table(**dict(zip(("this", "db"), map(_quoted, parts[::-1]), strict=False)))
-    )
-    return Statement(verb="EXPORT", queries=(tree,))
-
-
-def _quoted(name: str) -> exp.Identifier:
-    return exp.Identifier(this=name, quoted=True)
-
-
-def _import(cursor: Cursor) -> Statement:
-    cursor.accept("IMPORT")
-    cursor.accept("EXTERNAL")
-    if not cursor.accept("TABLE"):
-        raise cursor.error("expected TABLE: the name of the table is in the files that are imported")
-    table = cursor.name()
-    return Statement(verb="IMPORT", outputs=(Output(table=table, partition=cursor.partition()),))
-
-
-def _describe(cursor: Cursor) -> Statement:
-    verb = cursor.accept_any("DESCRIBE", "DESC")
-    if cursor.accept_any("DATABASE", "SCHEMA", "FUNCTION", "NAMESPACE"):
-        return Statement(verb=verb)
-    if cursor.accept_any("QUERY") or (_begins_query(cursor, cursor.at) and cursor.peek() != "TABLE"):
-        return _query_or_insert(cursor)
-    cursor.accept_any("EXTENDED", "FORMATTED")
-    if cursor.peek() == "TABLE" and cursor.kind(1) not in {None, TokenType.DOT}:
-        cursor.accept("TABLE")
-    cursor.accept_any("EXTENDED", "FORMATTED")
-    parts = [cursor.name()]
-    # DESCRIBE t.column is Hive 1's; DESCRIBE t column is everybody's.
-    return Statement(verb=verb, described=tuple(parts))
-
-
-def _show(cursor: Cursor) -> Statement:
-    cursor.accept("SHOW")
-    if cursor.accept_any("CREATE TABLE", "CREATE VIEW", "PARTITIONS", "TBLPROPERTIES", "EXTENDED PARTITIONS"):
-        return Statement(verb="SHOW", described=(cursor.name(),))
-    if cursor.accept("COLUMNS") and cursor.accept_any("FROM", "IN"):
-        table = cursor.name()
-        if cursor.accept_any("FROM", "IN"):
-            table = TableName(_identifier(cursor).lower(), table.name)
-        return Statement(verb="SHOW", described=(table,))
-    return Statement(verb="SHOW")
 
 
 def _explain(cursor: Cursor) -> Analysis:
@@ -455,79 +151,3 @@ def _explain(cursor: Cursor) -> Analysis:
     while cursor.accept_any(*_EXPLAINS):
         continue
     return _statement(cursor)
-
-
-def _analyze(cursor: Cursor) -> Statement:
-    if cursor.accept("ANALYZE", "TABLES"):
-        raise cursor.error("it concerns all tables of a database, which may be in several clusters")
-    return _writes("ANALYZE TABLE")(cursor)
-
-
-def _dml(cursor: Cursor) -> Statement:
-    """DELETE, UPDATE and MERGE, which sqlglot reads whole."""
-    verb = cursor.peek()
-    if verb == "DELETE" and cursor.peek(1).partition(" ")[0] in {"JAR", "FILE", "FILES", "ARCHIVE"}:
-        return Statement(verb="DELETE")
-    made = _with_queries(cursor, verb, (), [cursor.tokens[cursor.at :]])
-    (tree,) = made.queries
-    target = tree.this
-    if not isinstance(target, exp.Table) or not isinstance(target.this, exp.Identifier):
-        raise cursor.error("expected the table that is changed, in the statement")
-    table = table_name([part.name for part in target.parts], cursor.tokens[cursor.at].start)
-    return Statement(
-        verb=verb, outputs=(Output(table=table),), queries=made.queries, uncertain=made.uncertain
-    )
-
-
-def _comment(cursor: Cursor) -> Statement:
-    if cursor.accept("COMMENT", "ON", "TABLE"):
-        return Statement(verb="COMMENT", outputs=(Output(table=cursor.name()),))
-    return Statement(verb="COMMENT")
-
-
-def _cache(cursor: Cursor) -> Statement:
-    cursor.accept("CACHE")
-    cursor.accept("LAZY")
-    if not cursor.accept("TABLE"):
-        raise cursor.error("expected TABLE")
-    name = cursor.name()
-    for number in cursor.top_level():
-        if _begins_query(cursor, number):
-            output = Output(table=name, temporary=True)
-            return _with_queries(cursor, "CACHE TABLE", (output,), [cursor.tokens[number:]])
-    return Statement(verb="CACHE TABLE", described=(name,))
-
-
-def _lock(cursor: Cursor) -> Statement:
-    if cursor.accept_any("LOCK DATABASE", "UNLOCK DATABASE", "LOCK SCHEMA", "UNLOCK SCHEMA"):
-        return Statement(verb="LOCK")
-    return _describes("LOCK TABLE", "UNLOCK TABLE")(cursor)
-
-
-_VERBS: dict[str, Callable[[Cursor], Analysis]] = {
-    "USE": _use,
-    "EXPLAIN": _explain,
-    "CREATE": _create,
-    "ALTER": _alter,
-    "DROP": _drop,
-    "TRUNCATE": _writes("TRUNCATE TABLE", "TRUNCATE"),
-    "LOAD": _load,
-    "ANALYZE": _analyze,
-    "MSCK": _writes(
-        *("MSCK REPAIR TABLE", "MSCK TABLE", "MSCK REPAIR", "MSCK"),
-    ),
-    "REPAIR": _writes("REPAIR TABLE"),
-    "REFRESH": _describes("REFRESH TABLE", "REFRESH"),
-    "CACHE": _cache,
-    "COMMENT": _comment,
-    "EXPORT": _export,
-    "IMPORT": _import,
-    "DESCRIBE": _describe,
-    "DESC": _describe,
-    "SHOW": _show,
-    "LOCK": _lock,
-    "UNLOCK": _lock,
-    "DELETE": _dml,
-    "UPDATE": _dml,
-    "MERGE": _dml,
-}

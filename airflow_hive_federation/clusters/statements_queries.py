@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from sqlglot import exp
@@ -11,8 +12,8 @@ from sqlglot.dialects.hive import Hive
 from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
-from airflow_hive_federation.clusters.statements import UnreadableError
-from airflow_hive_federation.clusters.statements_tokens import word
+from airflow_hive_federation.clusters.statements import Outline, TableName, UnreadableError
+from airflow_hive_federation.clusters.statements_tokens import table_name, word
 
 _STATEMENTS = (exp.Query, exp.Values, exp.Delete, exp.Update, exp.Merge)
 
@@ -40,6 +41,25 @@ def parsed(text: str, tokens: Sequence[Token]) -> Any:
             return _parsed(text, rewritten)
         except UnreadableError:
             raise error from None
+
+
+def outline(trees: Sequence[Any]) -> Outline:
+    """Find the tables in the trees of a statement."""
+    tables: dict[int, tuple[Any, ...]] = {}
+    names: dict[TableName, None] = {}
+    above: set[int] = set()
+    for tree in trees:
+        tables[id(tree)] = tuple(tree.find_all(exp.Table))
+        for node in tree.find_all(exp.Query, exp.Table):
+            parent = node
+            while parent is not None and id(parent) not in above:
+                above.add(id(parent))
+                parent = parent.parent
+        for table in tables[id(tree)]:
+            if isinstance(table.this, exp.Identifier):
+                with suppress(UnreadableError):  # The walk of the tree raises it, with what it is about.
+                    names[table_name([part.name for part in table.parts], 0)] = None
+    return Outline(tables=tables, above=frozenset(above), names=tuple(names))
 
 
 def _parsed(text: str, tokens: list[Token]) -> Any:

@@ -25,7 +25,7 @@ from airflow_hive_federation.clusters.predicates import (
     rejects_nulls,
 )
 from airflow_hive_federation.clusters.predicates_sql import Conditions
-from airflow_hive_federation.clusters.statements import Statement, TableName, UnreadableError
+from airflow_hive_federation.clusters.statements import Outline, Statement, TableName, UnreadableError
 from airflow_hive_federation.clusters.statements_columns import column_behind, keeps_filters, output_names
 from airflow_hive_federation.clusters.statements_grammar import analyse
 from airflow_hive_federation.clusters.statements_tokens import table_name
@@ -74,6 +74,7 @@ class _Home:
 
     database: str
     conditions: Conditions
+    outline: Outline
     views: tuple[TableName, ...] = ()
 
 
@@ -158,7 +159,7 @@ def reads(statement: Statement, catalog: CatalogFacts, session: Session) -> tupl
     :raises UnreadableError: a view cannot be read, or is defined by itself; or a name is of another catalog.
     """
     walk = _Walk(catalog, session)
-    home = _Home(session.database, Conditions(statement.uncertain, statement.text))
+    home = _Home(session.database, Conditions(statement.uncertain, statement.text), statement.outline)
     for name in statement.described:
         walk.describe(name, home)
     try:
@@ -190,7 +191,7 @@ class _Walk:
             self._changed(tree, home)
         else:
             self._query(tree, {}, home, pushed, columns)
-        for table in tree.find_all(exp.Table):
+        for table in home.outline.tables[id(tree)]:
             if id(table) not in self._seen and isinstance(table.this, exp.Identifier):
                 raise UnreadableError(f"{table.name} stands where no table was expected")
 
@@ -352,6 +353,7 @@ class _Walk:
         inside = _Home(
             facts.view_database or facts.database,
             Conditions(found.uncertain, found.text),
+            found.outline,
             (*home.views, read.table),
         )
         return _Source(
@@ -396,7 +398,7 @@ class _Walk:
             if key in skip:
                 continue
             for one in value if isinstance(value, list) else [value]:
-                if not isinstance(one, _NODE):
+                if id(one) not in home.outline.above:
                     continue
                 if isinstance(one, exp.Query | exp.Table):
                     self._query(one, scope, home, (), ())

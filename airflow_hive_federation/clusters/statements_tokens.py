@@ -74,12 +74,17 @@ def uncertain_strings(text: str, tokens: Sequence[Token]) -> frozenset[str]:
     before: Token | None = None
     for token in tokens:
         if token.token_type is TokenType.STRING:
-            if "\\" in text[token.start : token.end + 1]:
+            if has_escape(text, token):
                 found.add(token.text)
             if before is not None and before.token_type is TokenType.STRING:
                 found.update((before.text, token.text))
         before = token
     return frozenset(found)
+
+
+def has_escape(text: str, token: Token) -> bool:
+    """Tell whether a string has an escape as it is written: its token does not show that."""
+    return "\\" in text[token.start : token.end + 1]
 
 
 class Cursor:

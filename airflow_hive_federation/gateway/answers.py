@@ -45,9 +45,12 @@ class Listing:
 LISTINGS: dict[str, Listing] = {
     "get_all_databases": Listing(),
     "get_all_functions": Listing((0, 1), types.Function),
+    "get_all_write_event_info": Listing(element=types.WriteEventInfo),
+    "get_all_table_constraints": Listing((0, 1, 2), types.SQLForeignKey),
     "get_all_tables": Listing(of_tables=True),
     "get_databases": Listing(),
     "get_databases_req": Listing((0, 1), types.Database),
+    "get_foreign_keys": Listing((0, 1), types.SQLForeignKey),
     "get_materialized_views_for_rewriting": Listing(of_tables=True),
     "get_next_notification": Listing((0, 1), types.NotificationEvent),
     "get_table_meta": Listing(element=types.TableMeta),
@@ -55,6 +58,8 @@ LISTINGS: dict[str, Listing] = {
     "get_tables": Listing(of_tables=True),
     "get_tables_by_type": Listing(of_tables=True),
     "get_tables_ext": Listing(of_tables=True, name_field=1),
+    "show_compact": Listing((0, 1), types.ShowCompactResponseElement),
+    "show_locks": Listing((0, 1), types.ShowLocksResponseElement),
 }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import ssl
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,7 +51,7 @@ class ServerTls:
                 context.verify_mode = ssl.CERT_REQUIRED
         except OSError as error:  # ssl.SSLError is one
             raise ConfigurationError(
-                f"TLS files {', '.join(self.files)} cannot be used: {error}",
+                f"TLS files {', '.join(self.files)} cannot be used: {error}.",
                 remedy="Give readable PEM files; the key must belong to the certificate.",
             ) from error
         return context
@@ -94,11 +93,8 @@ class Certificates:
         self.changed()
         return self._context
 
-    def changed(self, then: Callable[[], None] | None = None) -> bool:
-        """Read the files again if they have changed; return whether new ones are in use.
-
-        :param then: called if so.
-        """
+    def changed(self) -> bool:
+        """Read the files again if they have changed; return whether new ones are in use."""
         with self._lock:
             stamp = _stamp(self.tls.files)
             if stamp == self._stamp or not stamp:
@@ -110,8 +106,6 @@ class Certificates:
                 log.warning("changed certificates are not used, the former ones are: %s", error)
                 return False
         log.info("certificates were read again: %s", ", ".join(self.tls.files))
-        if then is not None:
-            then()
         return True
 
 
@@ -125,8 +119,8 @@ def check_exposure(host: str, tls: ServerTls | None, *, allow_plain: bool) -> No
     if tls is None and not allow_plain and not is_loopback(host):
         raise ConfigurationError(
             f"The gateway would serve {host or 'all addresses'} in plain text.",
-            remedy="Give a certificate (cert_file, key_file), listen at 127.0.0.1, or say allow_plain where "
-            "the network is trusted.",
+            remedy="Give a certificate (cert_file and key_file, or --cert-file and --key-file), listen at "
+            "127.0.0.1, or set allow_plain (--allow-plain) where the network is trusted.",
         )
 
 

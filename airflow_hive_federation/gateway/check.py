@@ -62,29 +62,45 @@ def _look(
     config: GatewayConfig, upstreams: tuple[Upstream, ...], gateway: Gateway, caller: Caller
 ) -> Iterator[Sight]:
     yield from _fronts(config)
-    for upstream in upstreams:
-        yield _metastore(upstream)
-    yield _access(config, caller)
+    states = [_metastore(upstream) for upstream in upstreams]
+    yield from states
+    access = _access(config, caller)
+    yield access
+    # The first one answers most calls; nobody need read five times that it does not.
+    if states[0].state == "ok" and access.state == "ok":
+        yield from _calls(config, gateway, caller)
+
+
+def _calls(config: GatewayConfig, gateway: Gateway, caller: Caller) -> Iterator[Sight]:
     asked = {"version": "getVersion", "databases": "get_all_databases", "open transactions": "get_open_txns"}
     for name, method in asked.items():
         yield _ask(gateway, caller, name, method)
     for alias, database in config.aliases.items():
-        said = f"stands for {database}"
-        yield _ask(gateway, caller, f"alias {alias}", "get_database", said, name=alias)
+        detail = f"stands for {database}"
+        yield _ask(gateway, caller, f"alias {alias}", "get_database", detail, must_exist=True, name=alias)
     # No such table: the answer says whether an old client's way to ask is there.
-    where = {"dbname": "default", "tbl_name": "hive_federation_gateway_check"}
+    where: dict[str, Any] = {
+        "dbname": _visible_database(config, caller),
+        "tbl_name": "hive_federation_gateway_check",
+    }
     yield _ask(gateway, caller, "clients of Hive 2 and 3", "get_table", "get_table is answered", **where)
+
+
+def _visible_database(config: GatewayConfig, caller: Caller) -> str:
+    """A database that the rules let the caller see; it need not exist."""
+    rules = config.decisions()
+    patterns = [name for rule in config.rules if rule.concerns(caller) for name in rule.databases]
+    names = ["default", *config.aliases, *(name.replace("*", "x").replace("?", "x") for name in patterns)]
+    return next((name for name in names if rules.shown("get_table", caller, name, "x")), "default")
 
 
 def _fronts(config: GatewayConfig) -> Iterator[Sight]:
     front = config.thrift
     if front is not None:
-        yield Sight(name="Thrift front", state="ok", detail=f"{front.host}:{front.port}, {_how(front.tls)}")
+        yield Sight(name="Thrift front", state="ok", detail=_where(front.host, front.port, front.tls))
     if config.grpc is not None:
         settings = config.grpc.settings
-        yield Sight(
-            name="gRPC front", state="ok", detail=f"{settings.host}:{settings.port}, {_how(settings.tls)}"
-        )
+        yield Sight(name="gRPC front", state="ok", detail=_where(settings.host, settings.port, settings.tls))
 
 
 def _metastore(upstream: Upstream) -> Sight:
@@ -97,10 +113,10 @@ def _metastore(upstream: Upstream) -> Sight:
     return Sight(name=name, state="ok", detail=f"answers ({took:.1f} ms)")
 
 
-def _how(tls: ServerTls | None) -> str:
-    if tls is None:
-        return "plain text"
-    return "TLS, clients need a certificate" if tls.client_ca_file else "TLS"
+def _where(host: str, port: int, tls: ServerTls | None) -> str:
+    how = "plain text" if tls is None else "TLS"
+    needs = ", clients need a certificate" if tls is not None and tls.client_ca_file else ""
+    return f"would listen at {host}:{port or '(a free port)'}, {how}{needs}"
 
 
 def _access(config: GatewayConfig, caller: Caller) -> Sight:
@@ -112,7 +128,7 @@ def _access(config: GatewayConfig, caller: Caller) -> Sight:
         except HiveFederationError:
             continue
         permitted.append(str(access))
-    who = f"user {caller.user!r}"
+    who = f"user {caller.user!r}" if caller.user else "a client without a name"
     if not permitted:
         return Sight(
             name="rules", state="refused", detail=f"{who} may call nothing", remedy="Add a [[rule]]."
@@ -120,7 +136,17 @@ def _access(config: GatewayConfig, caller: Caller) -> Sight:
     return Sight(name="rules", state="ok", detail=f"{who} may {', '.join(permitted)}")
 
 
-def _ask(gateway: Gateway, caller: Caller, name: str, method: str, detail: str = "", /, **args: Any) -> Sight:
+def _ask(
+    gateway: Gateway,
+    caller: Caller,
+    name: str,
+    method: str,
+    detail: str = "",
+    /,
+    *,
+    must_exist: bool = False,
+    **args: Any,
+) -> Sight:
     arguments, result, _ = message_types(method)
     message = head_bytes(method, CALL, 1) + encode(arguments(**args))
     since = time.monotonic()
@@ -136,16 +162,21 @@ def _ask(gateway: Gateway, caller: Caller, name: str, method: str, detail: str =
     if isinstance(found, ApplicationFault):
         return Sight(name=name, state="error", detail=str(found.message))
     fault = next((one for one in found.set_fields().values() if isinstance(one, Fault)), None)
-    if fault is not None and type(fault).__name__ != "NoSuchObjectException":
-        return Sight(name=name, state="error", detail=f"{type(fault).__name__}: {fault.message}")
-    said = detail or _short(found.set_fields().get("success"))
-    return Sight(name=name, state="ok", detail=f"{said} ({took})")
+    if fault is not None and (must_exist or type(fault).__name__ != "NoSuchObjectException"):
+        remedy = "Correct [aliases], or create the database." if must_exist else ""
+        return Sight(
+            name=name, state="error", detail=f"{type(fault).__name__}: {fault.message}", remedy=remedy
+        )
+    shown = detail or _short(found.set_fields().get("success"))
+    return Sight(name=name, state="ok", detail=f"{shown} ({took})")
 
 
 def _short(value: Any) -> str:
+    if value == []:
+        return "none"
     if isinstance(value, list):
         shown = ", ".join(map(str, value[:_SHOWN]))
         return f"{len(value)}: {shown}{', …' if len(value) > _SHOWN else ''}"
     if hasattr(value, "open_txns"):
-        return f"{len(value.open_txns or [])}, the last one is {value.txn_high_water_mark}"
+        return f"{len(value.open_txns or [])}; the newest transaction is {value.txn_high_water_mark}"
     return str(value)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_hive_federation.clusters.altering import full_name
+from airflow_hive_federation.clusters.altering import full_name, relocate
 from airflow_hive_federation.clusters.metadata import (
     PRIMARY,
     Secondary,
@@ -33,7 +33,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.protocol import encode
 from airflow_hive_federation.metastore.struct import Struct
 from airflow_hive_federation.metastore.wire import from_bytes
-from airflow_hive_federation.storage.filesystem import canonical, is_below, join
+from airflow_hive_federation.storage.filesystem import is_below, join
 from airflow_hive_federation.storage.listing import list_many
 
 _CREATES = frozenset(
@@ -93,6 +93,11 @@ class ClusterView:
     def upstreams(self) -> tuple[Upstream, ...]:
         """All upstreams."""
         return self.target.upstreams
+
+    @property
+    def missing_parts(self) -> Mapping[str, float]:
+        """How many answers were given without the part of a metastore, by its name."""
+        return self.target.missing_parts
 
     def close(self) -> None:
         """Close all connections."""
@@ -248,23 +253,22 @@ def location_of(one: Described) -> str:
 def copy_by_metadata(one: Described, cluster: str) -> Secondary | None:
     """The copy of a table or partition in a cluster, unless the metastore knows of a write since it was made.
 
+    Copies of transactional tables are not shown: they are read with the write ids that they were made with,
+    and engines take those of now.
+
     :raises ClusterMetadataError: its cluster metadata is damaged.
     """
     copy = read_metadata(one.parameters, f"{one.dbName}.{one.tableName}").secondaries.get(cluster)
-    if copy is None or one.sd is None or copy.source.metadata != metadata_mark(one):
+    if copy is None or copy.snapshot is not None or one.sd is None:
+        return None
+    if copy.source.metadata != metadata_mark(one):
         return None
     return copy
 
 
 def show_copy(one: Described, copy: Secondary) -> None:
     """Give a table or partition the location of a copy."""
-    assert one.sd is not None
-    former, one.sd.location = one.sd.location, copy.location
-    properties = (one.sd.serdeInfo and one.sd.serdeInfo.parameters) or {}
-    # Spark reads its own tables at the place that this property names, whatever the location is.
-    for key in [key for key in properties if key.lower() == "path"]:
-        if former and canonical(properties[key]) == canonical(former):
-            properties[key] = copy.location
+    relocate(one, copy.location)
 
 
 def _structs(value: Any) -> Iterator[Struct]:

@@ -114,6 +114,12 @@ class UpstreamSection:
             self._refuse_account_of_connection()
             settings = resolve(self.connection)
             return settings if self.user is None else replace(settings, user=self.user)
+        if self.service_account_keyfile is not None and not self._over_grpc:
+            raise ConfigurationError(
+                "[upstream] has the key file of a service account (service_account_keyfile, or "
+                "metastore.grpc.service.account.keyfile of [properties]), and no URI is grpc://.",
+                remedy="Leave the key file out, or give the URI of a gateway that wants its tokens.",
+            )
         return MetastoreSettings(
             uris=self.uris,
             tls=self._tls(),

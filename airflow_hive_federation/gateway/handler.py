@@ -36,7 +36,8 @@ class Cancellation:
     """A client's wish that its call should end: it may come from any thread, at any time."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # Held while the action is carried out: nobody goes on with a connection that is about to be broken.
+        self._lock = threading.RLock()
         self._cancelled = False
         self._action: Callable[[], None] | None = None
 
@@ -50,16 +51,19 @@ class Cancellation:
         with self._lock:
             self._cancelled = True
             action, self._action = self._action, None
-        if action is not None:
-            action()
+            if action is not None:
+                action()
 
     def on_cancel(self, action: Callable[[], None] | None) -> None:
-        """Keep what :meth:`cancel` is to do from now on; do it now if that was called before."""
+        """Keep what :meth:`cancel` is to do from now on; do it now if that was called before.
+
+        The former action is not under way any more when this returns.
+        """
         with self._lock:
-            self._action = None if self._cancelled else action
-            now = action if self._cancelled else None
-        if now is not None:
-            now()
+            if not self._cancelled:
+                self._action = action
+            elif action is not None:
+                action()
 
 
 class Handler(Protocol):

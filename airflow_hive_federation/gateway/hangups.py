@@ -69,16 +69,19 @@ class Hangups:
 
     def _watch(self) -> None:
         while True:
-            found = [fd for fd, _ in self._epoll.poll()]
-            for fd in found:
-                with self._lock:
-                    # The call may have ended meanwhile, and its number be another connection's.
-                    call = self._calls.get(fd)
-                    gone = call is not None and _has_left(fd)
-                if call is not None and gone:
-                    call.cancel()
-            if self._wake_read in found:
+            ready = [fd for fd, _ in self._epoll.poll()]
+            for fd in ready:
+                self._look_at(fd)
+            if self._wake_read in ready:
                 return
+
+    def _look_at(self, fd: int) -> None:
+        with self._lock:
+            call = self._calls.get(fd)
+            # The call may have ended since the event, and its number be another connection's by now.
+            if call is None or not _has_left(fd):
+                return
+        call.cancel()
 
 
 def _has_left(fd: int) -> bool:

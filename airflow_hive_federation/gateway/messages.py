@@ -24,6 +24,7 @@ _VERSION_MASK, _VERSION_1 = 0xFFFF0000, 0x80010000
 _KIND_MASK = 0xFF
 _FIXED = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
 _LENGTHS = tuple(_FIXED.get(ttype, 0) for ttype in range(256))
+_TWO_I32 = packing.Struct("!ii")
 _I16, _I32 = packing.Struct("!h"), packing.Struct("!i")
 _i32 = _I32.unpack_from
 
@@ -68,7 +69,23 @@ def read_head(message: bytes | bytearray) -> Head:
 
     :raises MalformedMessage: if the bytes do not begin a Thrift message of the strict binary protocol.
     """
+    try:
+        version, length = _TWO_I32.unpack_from(message)
+        if version & _VERSION_MASK == _VERSION_1 and 0 <= length <= LONGEST_NAME:
+            name = message[8 : 8 + length].decode(errors="replace")
+            return Head(name, version & _KIND_MASK, _i32(message, 8 + length)[0], 12 + length)
+    except packing.error:
+        pass
+    # Says what is wrong with it.
     return Walk(_no_more).over(message).head()
+
+
+def numbered(message: bytes, head: Head, sequence_id: int) -> bytes:
+    """Return the message with another number.
+
+    :param head: the message's own head.
+    """
+    return b"".join([message[: head.body - 4], _I32.pack(sequence_id), message[head.body :]])
 
 
 def head_bytes(method: str, kind: int, sequence_id: int) -> bytes:
@@ -93,6 +110,15 @@ def read_fields(message: bytes | bytearray, position: int) -> Iterator[Field]:
         walk.need(end, 0)
         yield Field(number, ttype, position + 3, end)
         position = end
+
+
+def end_of(message: bytes | bytearray, position: int) -> int:
+    """Return the position behind the struct that begins at a position; values are not decoded.
+
+    :raises MalformedMessage: if there is no such struct.
+    """
+    walk = Walk(_no_more).over(message)
+    return walk.need(walk.struct(position, 0), 0)
 
 
 def field_bytes(number: int, ttype: int, value: bytes) -> bytes:
@@ -145,17 +171,19 @@ class MessageReader:
         end = walk.need(walk.struct(head.body, 0), 0)
         return head, walk.take(end)
 
-    def relay(self, emit: Emit, check: Callable[[Head], None]) -> None:
+    def relay(self, emit: Emit, check: Callable[[Head], None], sequence_id: int) -> None:
         """Pass one message on while it arrives; at most some :data:`CHUNK_BYTES` of it are kept.
 
         :param emit: takes the bytes.
         :param check: looks at the head before anything is passed on, and raises if it is a wrong one.
+        :param sequence_id: the number that is passed on instead of the message's own.
         :raises MalformedMessage: as :meth:`message`; some bytes may have been passed on then.
         """
         walk = self._walk
         walk.begin(None)
         head = walk.head()
         check(head)
+        walk.buffer[head.body - 4 : head.body] = _I32.pack(sequence_id)
         walk.begin(emit)
         end = walk.need(walk.struct(head.body, 0), 0)
         emit(walk.take(end))
@@ -266,9 +294,23 @@ class Walk:
     def _values(self, position: int, size: int, ttypes: tuple[int, ...], depth: int) -> int:
         if all(_LENGTHS[ttype] for ttype in ttypes):
             return position + size * sum(_LENGTHS[ttype] for ttype in ttypes)
+        if ttypes == (STRUCT,):
+            for _ in range(size):
+                position = self.struct(position, depth + 1)
+            return position
+        buffer, limit = self.buffer, self.max_bytes
         for _ in range(size):
             for ttype in ttypes:
-                position = self.value(position, ttype, depth + 1)
+                if ttype != STRING:
+                    position = self.value(position, ttype, depth + 1)
+                    continue
+                try:
+                    length = _i32(buffer, position)[0]
+                except packing.error:
+                    position, length = self._size(position, 0)
+                if not 0 <= length <= limit:
+                    raise MalformedMessage(f"a text of {length} bytes")
+                position += 4 + length
         return position
 
 

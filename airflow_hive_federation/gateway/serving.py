@@ -14,7 +14,6 @@ from typing import Any, Protocol
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.config import GatewayConfig, Resolve
 from airflow_hive_federation.gateway.dispatch import Gateway, access_log
-from airflow_hive_federation.gateway.federation.target import Federation
 from airflow_hive_federation.gateway.handler import Handler
 from airflow_hive_federation.gateway.health import Health
 from airflow_hive_federation.gateway.metrics import Metrics, MetricsServer
@@ -177,7 +176,7 @@ def _measure(metrics: Metrics, serving: Serving) -> None:
         return {} if serving.health is None else serving.health.states()
 
     def missing() -> dict[str, float]:
-        return dict(serving.target.missing.counts) if isinstance(serving.target, Federation) else {}
+        return dict(serving.target.missing_parts)
 
     metrics.gauge("missing_parts_total", "Parts left out of lists.", "upstream", missing, total=True)
     metrics.gauge("client_connections", "Clients connected.", "front", clients)

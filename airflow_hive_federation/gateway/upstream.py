@@ -11,7 +11,15 @@ from dataclasses import dataclass, field, replace
 
 from airflow_hive_federation import errors
 from airflow_hive_federation.gateway.handler import Caller, Cancellation, Deadline, Status, refused
-from airflow_hive_federation.gateway.messages import EXCEPTION, REPLY, Emit, Head, MessageReader, read_head
+from airflow_hive_federation.gateway.messages import (
+    EXCEPTION,
+    REPLY,
+    Emit,
+    Head,
+    MessageReader,
+    numbered,
+    read_head,
+)
 from airflow_hive_federation.metastore.connection import Connection
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.retry import is_idempotent
@@ -19,6 +27,15 @@ from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettin
 from airflow_hive_federation.metastore.struct import Fault
 from airflow_hive_federation.metastore.translation import translate
 from airflow_hive_federation.metastore.transport import ForeignProtocol, NotSent
+
+_LAST_NUMBER = (1 << 31) - 1
+#: What Python's TLS and gRPC's call a certificate that is not trusted.
+_NO_TRUST = "CERTIFICATE_VERIFY_FAILED"
+_DISTRUSTED = "Give the authorities of the server's certificate (ca_file), and a name that it is for."
+_UNREACHED = (
+    "Start the metastore, or correct the upstream's URIs and authentication; a server that speaks TLS wants "
+    "thrift+tls://, and one that speaks gRPC grpc://."
+)
 
 #: User and groups in whose name a connection asks.
 Identity = tuple[str, tuple[str, ...]]
@@ -32,7 +49,8 @@ class _Link:
     connection: Connection
     max_answer_bytes: int
     reader: MessageReader = field(init=False)
-    fresh: bool = True
+    #: Number of the last call. Clients number their calls alike: theirs would tell no two answers apart.
+    number: int = 0
     idle_since: float = 0.0
     deadline: Deadline = field(init=False)
 
@@ -68,6 +86,8 @@ class Upstream:
         self.impersonate = impersonate
         self.max_connections = max_connections
         self._idle_s = idle_s
+        # Kept, since the user of the process is looked up in a file.
+        self._own_identity: Identity = settings.effective_user(), settings.groups
         self._endpoints = list(settings.endpoints())
         random.SystemRandom().shuffle(self._endpoints)
         self._changed = threading.Condition()
@@ -139,7 +159,7 @@ class Upstream:
         """Return in whose name the upstream is asked for a caller."""
         if self.impersonate and caller.user:
             return caller.user, caller.groups
-        return self.settings.effective_user(), self.settings.groups
+        return self._own_identity
 
     def close(self) -> None:
         """Close the connections; those in use are closed when their calls end."""
@@ -154,22 +174,23 @@ class Upstream:
 
     def _ask(self, link: _Link, head: Head, message: bytes, deadline: Deadline, passing: _Passing) -> bytes:
         link.deadline = deadline
-        link.connection.channel.send(message, deadline)
+        link.number = number = link.number % _LAST_NUMBER + 1
+        link.connection.channel.send(numbered(message, head, number), deadline)
 
         def check(answer: Head) -> None:
             known = answer.kind in {REPLY, EXCEPTION}
-            if (answer.method, answer.sequence_id) != (head.method, head.sequence_id) or not known:
+            if (answer.method, answer.sequence_id) != (head.method, number) or not known:
                 raise MalformedMessage(
                     f"an answer to {answer.method!r} ({answer.sequence_id}), "
-                    f"not to {head.method!r} ({head.sequence_id})"
+                    f"not to {head.method!r} ({number})"
                 )
 
         if passing.emit is not None:
-            link.reader.relay(passing, check)
+            link.reader.relay(passing, check, head.sequence_id)
             return b""
         answer, data = link.reader.message()
         check(answer)
-        return data
+        return numbered(data, answer, head.sequence_id)
 
     def _lend(
         self, identity: Identity, method: str, deadline: Deadline, cancellation: Cancellation | None
@@ -204,7 +225,6 @@ class Upstream:
             if link.identity == identity or link.idle_since < oldest:
                 del self._idle[key]
                 if link.idle_since >= oldest and not link.reader.pending and not link.connection.is_stale():
-                    link.fresh = False
                     return link
                 stale.append(link)
                 self._open -= 1
@@ -239,7 +259,7 @@ class Upstream:
                 causes.append(f"{endpoint}: {error}")
         raise errors.MetastoreUnreachableError(
             f"Upstream {self.name} does not answer: {'; '.join(causes)}",
-            remedy="Start the metastore, or correct the upstream's URIs and authentication.",
+            remedy=_DISTRUSTED if any(_NO_TRUST in one for one in causes) else _UNREACHED,
             upstream=self.name,
         )
 

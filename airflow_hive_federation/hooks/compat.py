@@ -45,6 +45,16 @@ __all__ = [
     "AirflowSkipException",
     "BaseBranchOperator",
     "TaskDeferred",
+    "configured",
     "mask_secret",
     "redact",
 ]
+
+
+def configured(section: str, key: str, fallback: str) -> str:
+    """A setting of Airflow's own configuration."""
+    try:
+        from airflow.sdk.configuration import conf
+    except ImportError:  # Airflow 3.1
+        from airflow.configuration import conf
+    return str(conf.get(section, key, fallback=fallback))

@@ -1,4 +1,7 @@
-"""The channel to a gateway: each Thrift call is a call of gRPC's, on a connection of its own.
+"""The channel to a gateway, a connection of its own: each Thrift call is a message of one long stream.
+
+Long answers come by calls of gRPC's, in pieces. So does everything where the gateway, or this grpcio, has no
+such streams, or the gateway has no more of them.
 
 What fails, fails as on the other channels, so that the client treats all alike: :class:`.NotSent` only if the
 gateway says so, or refused the call before it looked at it; anything else leaves a write's outcome unknown.
@@ -7,6 +10,8 @@ gateway says so, or refused the call before it looked at it; anything else leave
 from __future__ import annotations
 
 import contextlib
+import logging
+import math
 import random
 import ssl
 import time
@@ -31,12 +36,15 @@ from airflow_hive_federation.errors import (
     MetastoreAuthenticationError,
     MetastoreServerError,
 )
+from airflow_hive_federation.metastore.grpc_conversation import Conversation, Metadata, NoConversation
 from airflow_hive_federation.metastore.grpc_route import local_way
 from airflow_hive_federation.metastore.grpc_settings import is_plaintext
 from airflow_hive_federation.metastore.grpc_tokens import tokens_of
 from airflow_hive_federation.metastore.grpc_wire import (
     CALL,
     CALL_IN_PIECES,
+    CONVERSE,
+    NO_MORE_CONVERSATIONS,
     SERVICE,
     STATUS_KEY,
     TOO_MANY_CALLS,
@@ -47,6 +55,8 @@ from airflow_hive_federation.metastore.grpc_wire import (
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings, TlsSettings
 from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol, NotSent
+
+log = logging.getLogger(__name__)
 
 #: Methods with answers that may be long: they come in pieces, which costs a third of a millisecond more.
 _LONG = (
@@ -66,6 +76,8 @@ _LONG = (
 _SLACK_BYTES = 1 << 10
 #: A gateway with too many calls is asked again after so many seconds, at first and at most.
 _BUSY_FIRST_S, _BUSY_MOST_S = 0.05, 2.0
+#: A gateway without room for conversations is asked for one again after so many seconds.
+_ROOMLESS_S = 10.0
 _SERVER_TOO_LONG = "SERVER: Received message larger than max"
 
 Code = grpc.StatusCode
@@ -91,6 +103,8 @@ class GrpcChannel:
         self._answer: Iterator[bytes] = iter(())
         self._piece = memoryview(b"")
         self._deadline: Deadline | None = None
+        self._conversation: Conversation | None = None
+        self._converses_from = 0.0
         with ExitStack() as stack:
             target = f"{_bracketed(endpoint.host)}:{endpoint.port}"
             if settings.dialer is not None:
@@ -127,7 +141,7 @@ class GrpcChannel:
         """Return some of the answer; see :meth:`.Channel.receive`."""
         while not self._piece:
             try:
-                self._piece = memoryview(self._value(next(self._answer)))
+                self._piece = memoryview(next(self._answer))
             except StopIteration:
                 raise ConnectionResetError("the gateway's answer ended too soon") from None
             except grpc.RpcError as error:
@@ -190,22 +204,45 @@ class GrpcChannel:
         metadata = self._metadata(renew=renew)
         try:
             if not _is_long(request):
-                answer: Iterator[bytes] = iter(
-                    (self._call(wrap(request), timeout=deadline.remaining_s(), metadata=metadata),)
-                )
+                answer: Iterator[bytes] = iter((self._ask_shortly(request, deadline, metadata),))
             else:
                 pieces = self._call_in_pieces(
                     wrap(request), timeout=deadline.remaining_s(), metadata=metadata
                 )
                 # The first one here, so that a refusal is met where the call can be made again.
-                answer = _from(next(pieces), pieces)
+                answer = map(self._value, _from(next(pieces), pieces))
         except ValueError as error:
             raise ConnectionAbortedError("the channel was closed") from error
         except StopIteration:
             raise ConnectionResetError("the gateway gave no answer") from None
         return answer
 
-    def _metadata(self, *, renew: bool) -> list[tuple[str, str]]:
+    def _ask_shortly(self, request: bytes, deadline: Deadline, metadata: Metadata) -> bytes:
+        """Return an answer that is short enough for one message."""
+        if time.monotonic() >= self._converses_from:
+            try:
+                return self._conversing(metadata).ask(request, deadline)
+            except NoConversation as reason:
+                log.debug("no conversation with %s: %s", self._endpoint, reason)
+                self._conversation, self._converses_from = None, math.inf
+            except grpc.RpcError as error:
+                if dict(error.trailing_metadata() or ()).get(STATUS_KEY) != NO_MORE_CONVERSATIONS and not (
+                    error.code() is Code.RESOURCE_EXHAUSTED and error.details() == TOO_MANY_CALLS
+                ):
+                    raise
+                self._conversation, self._converses_from = None, time.monotonic() + _ROOMLESS_S
+        return self._value(self._call(wrap(request), timeout=deadline.remaining_s(), metadata=metadata))
+
+    def _conversing(self, metadata: Metadata) -> Conversation:
+        conversation = self._conversation
+        if conversation is None or not conversation.fits(metadata):
+            if conversation is not None:
+                conversation.end()
+            conversation = Conversation(self._channel, f"/{SERVICE}/{CONVERSE}", metadata)
+            self._conversation = conversation
+        return conversation
+
+    def _metadata(self, *, renew: bool) -> Metadata:
         metadata = [(USER_KEY, self._user)]
         if self._tokens is not None:
             metadata.append(("authorization", f"Bearer {self._tokens.token(renew=renew)}"))

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from airflow_hive_federation.errors import MetastoreAuthenticationError, MetastoreServerError
+from airflow_hive_federation.metastore.grpc_wire import fields, length_delimited, number_field
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.struct import Struct
 from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol
@@ -28,7 +29,6 @@ THRIFT_NUMBER = 15
 _AS_THRIFT = 7
 #: ``skip_gaps`` of a query of events: calls skip them, too.
 _SKIP_GAPS = 4
-_VARINT, _LENGTH_DELIMITED = 0, 2
 
 
 class NotStreamed(Exception):  # noqa: N818 - internal signal, never seen by callers
@@ -87,48 +87,7 @@ def structs(kind: type[S], piece: bytes) -> Iterator[S]:
     :raises MalformedMessage: if it is none.
     :raises WireFormatError: if it holds something else.
     """
-    position = 0
-    while position < len(piece):
-        tag, position = _varint(piece, position)
-        if tag & 7 == _VARINT:
-            # Where a stream of events has come to.
-            _, position = _varint(piece, position)
-            continue
-        if tag & 7 != _LENGTH_DELIMITED:
-            raise MalformedMessage(f"a piece with a field of the wire type {tag & 7}")
-        size, position = _varint(piece, position)
-        if position + size > len(piece):
-            raise MalformedMessage("a piece that ends too soon")
-        if tag >> 3 == THRIFT_NUMBER:
-            yield from_bytes(kind, piece[position : position + size])
-        position += size
-
-
-def length_delimited(number: int, data: bytes) -> bytes:
-    """Return a field of bytes, text or a message."""
-    return _varint_bytes(number << 3 | _LENGTH_DELIMITED) + _varint_bytes(len(data)) + data
-
-
-def number_field(number: int, value: int) -> bytes:
-    """Return a field of a number that is not negative."""
-    return _varint_bytes(number << 3) + _varint_bytes(value)
-
-
-def _varint_bytes(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while position < len(data) and shift < 64:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if not byte & 0x80:
-            return value, position
-        shift += 7
-    raise MalformedMessage("a piece with a length that has no end")
+    for number, value in fields(piece):
+        # Numbers say where a stream of events has come to.
+        if number == THRIFT_NUMBER and isinstance(value, bytes):
+            yield from_bytes(kind, value)

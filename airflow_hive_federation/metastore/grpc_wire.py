@@ -2,9 +2,16 @@
 
 A call is a whole Thrift message in the strict binary protocol, inside of ``google.protobuf.BytesValue``; so
 is its answer, or each piece of it. The message names the method.
+
+A conversation is a stream that carries one call after the other, each with its own deadline, and each answer
+or refusal: a message on an open stream takes half the time of a call of gRPC's. Its messages are a
+:class:`Question` and a :class:`Answer`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 
@@ -14,26 +21,107 @@ SERVICE = f"{PACKAGE}.HiveMetastoreThrift"
 CALL = "Call"
 #: One message in, the answer in pieces out: neither side keeps a long answer whole.
 CALL_IN_PIECES = "CallInPieces"
+#: Questions in and their answers out, one after the other.
+CONVERSE = "Converse"
+#: Seconds after which a client of ours does not use a silent conversation again. The gateway ends it later
+#: than that, so that no question meets the end.
+CONVERSATION_IDLE_S = 60.0
 
 #: Metadata with the user in whose name an unauthenticated client asks, as in Hive's HTTP transport.
 USER_KEY = "x-actor-username"
 #: Trailing metadata with the kind of a refusal, which says more than gRPC's codes: it has the words of
 #: :class:`airflow_hive_federation.gateway.refusals.Status`.
 STATUS_KEY = "hive-federation-status"
+#: That kind of a refusal says that the gateway has no room for another conversation; calls are let in.
+NO_MORE_CONVERSATIONS = "no-more-conversations"
 #: The text with which grpcio's server refuses a call that is one too many, before it looks at it.
 TOO_MANY_CALLS = "Concurrent RPC limit exceeded!"
 
 _VALUE_TAG = 0x0A  # field 1, of a length
+_VARINT, _LENGTH_DELIMITED = 0, 2
+_MESSAGE, _TIMEOUT_MS = 1, 2
+_CODE, _STATUS, _TEXT = 2, 3, 4
+_LONGEST_VARINT_BITS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One call of a conversation.
+
+    :param message: a whole Thrift message.
+    :param timeout_ms: until its answer has to be there; 0 leaves that to the gateway.
+    """
+
+    message: bytes
+    timeout_ms: int = 0
+
+    def to_bytes(self) -> bytes:
+        """Return the message of the stream."""
+        return wrap(self.message) + number_field(_TIMEOUT_MS, self.timeout_ms)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Question:
+        """Read a message of the stream.
+
+        :raises MalformedMessage: if it is none.
+        """
+        message, timeout_ms = b"", 0
+        for number, value in fields(data):
+            if number == _MESSAGE and isinstance(value, bytes):
+                message = value
+            elif number == _TIMEOUT_MS and isinstance(value, int):
+                timeout_ms = value
+            else:
+                raise MalformedMessage(f"a question with the field {number}")
+        return cls(message, timeout_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a conversation answers to a question.
+
+    :param message: a whole Thrift message; empty if the call was refused.
+    :param code: number of gRPC's code for the refusal; 0 is none.
+    :param status: kind of the refusal, as in :data:`STATUS_KEY`.
+    :param text: text of the refusal.
+    """
+
+    message: bytes = b""
+    code: int = 0
+    status: str = ""
+    text: str = ""
+
+    def to_bytes(self) -> bytes:
+        """Return the message of the stream."""
+        if not self.code:
+            return wrap(self.message)
+        return (
+            number_field(_CODE, self.code)
+            + length_delimited(_STATUS, self.status.encode())
+            + length_delimited(_TEXT, self.text.encode())
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Answer:
+        """Read a message of the stream.
+
+        :raises MalformedMessage: if it is none.
+        """
+        if data[:1] == _VALUE_START:
+            return cls(unwrap(data))
+        known = dict(fields(data))
+        code, status, text = known.get(_CODE), known.get(_STATUS, b""), known.get(_TEXT, b"")
+        if not isinstance(code, int) or not isinstance(status, bytes) or not isinstance(text, bytes):
+            raise MalformedMessage("an answer with neither a message nor a code")
+        return cls(code=code, status=status.decode(errors="replace"), text=text.decode(errors="replace"))
+
+
+_VALUE_START = bytes([_VALUE_TAG])
 
 
 def wrap(message: bytes) -> bytes:
     """Return the bytes of a ``BytesValue``."""
-    length, head = len(message), bytearray([_VALUE_TAG])
-    while length > 0x7F:
-        head.append(length & 0x7F | 0x80)
-        length >>= 7
-    head.append(length)
-    return bytes(head) + message
+    return _VALUE_START + varint_bytes(len(message)) + message
 
 
 def unwrap(data: bytes) -> bytes:
@@ -54,3 +142,59 @@ def unwrap(data: bytes) -> bytes:
                 break
             return data[position + 1 :]
     raise MalformedMessage("it is no google.protobuf.BytesValue of that length")
+
+
+def fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
+    """Yield the fields of a message that holds numbers, texts, bytes and messages only.
+
+    :raises MalformedMessage: if it is none.
+    """
+    position = 0
+    while position < len(data):
+        tag, position = read_varint(data, position)
+        value, position = read_varint(data, position)
+        if tag & 7 == _VARINT:
+            yield tag >> 3, value
+            continue
+        if tag & 7 != _LENGTH_DELIMITED:
+            raise MalformedMessage(f"a field of the wire type {tag & 7}")
+        if position + value > len(data):
+            raise MalformedMessage("a message that ends too soon")
+        yield tag >> 3, data[position : position + value]
+        position += value
+
+
+def length_delimited(number: int, data: bytes) -> bytes:
+    """Return a field of bytes, text or a message."""
+    return varint_bytes(number << 3 | _LENGTH_DELIMITED) + varint_bytes(len(data)) + data
+
+
+def number_field(number: int, value: int) -> bytes:
+    """Return a field of a number that is not negative."""
+    return varint_bytes(number << 3) + varint_bytes(value)
+
+
+def varint_bytes(value: int) -> bytes:
+    """Return a number that is not negative, in groups of seven bits."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """Return the number at a position, and the position behind it.
+
+    :raises MalformedMessage: if it has no end.
+    """
+    value = shift = 0
+    while position < len(data) and shift < _LONGEST_VARINT_BITS:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if not byte & 0x80:
+            return value, position
+        shift += 7
+    raise MalformedMessage("a number that has no end")

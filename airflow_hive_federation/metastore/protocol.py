@@ -128,9 +128,7 @@ def _fill(value: Struct, data: bytes) -> None:
     try:
         try:
             TCyBinaryProtocol(TCyMemoryBuffer(data)).read_struct(value)
-        except TypeError as error:
-            if "unhashable" not in str(error):
-                raise
+        except TypeError:  # it cannot take keys that are structs or lists
             _read_struct(io.BytesIO(data).read, value)
     except (TypeError, ValueError, ArithmeticError, RecursionError, ProtocolError, packing.error) as error:
         raise MalformedMessage(f"{type(value).__name__}: {error}") from error

@@ -72,8 +72,9 @@ class TlsSettings:
             if self.cert_file:
                 context.load_cert_chain(self.cert_file, self.key_file, lambda: self.key_password or "")
         except OSError as error:  # ssl.SSLError is one
+            files = ", ".join(filter(None, (self.ca_file, self.cert_file, self.key_file)))
             raise ConfigurationError(
-                f"TLS files {self.ca_file}, {self.cert_file}, {self.key_file} cannot be used: {error}",
+                f"TLS files {files} cannot be used: {error}.",
                 remedy="Give readable PEM files; the key must belong to the certificate.",
             ) from error
         if not self.verify:

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.sdk import BaseOperator
 
+from airflow_hive_federation.errors import RoutingError
 from airflow_hive_federation.hooks.clusters import find_registry
 from airflow_hive_federation.hooks.failing import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
+from airflow_hive_federation.operators.cluster_links import (
+    COPY,
+    ROUTE,
+    CopyLink,
+    RouteLink,
+    copy_note,
+    push,
+    route_note,
+    run_of,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_hive_federation.clusters.advice_history import HistoryWriter
     from airflow_hive_federation.clusters.registry import ClusterRegistry
     from airflow_hive_federation.clusters.running import RoutedStatement
     from airflow_hive_federation.metastore import MetastoreClient
@@ -106,12 +119,16 @@ class CopyToClusterOperator(_ClusterOperator):
     """Copies a table, or partitions of it, to a secondary cluster, unless they are up to date there.
 
     Returns the report: ``copied`` and ``current`` objects, ``files``, ``size_bytes`` and ``removed``
-    directories. A task that was interrupted is taken up by the next try.
+    directories. The XCom ``copy`` names the copy and its directory, and the link of the task leads there. A
+    task that was interrupted is taken up by the next try.
 
     :param table: ``database.table``. (templated)
     :param cluster: the cluster to copy to. (templated)
     :param partitions: names, ``day=2026-01-01``; all if neither they nor ``where`` are given. (templated)
     :param where: a condition on partition keys, ``day >= '2026-01-01'``. (templated)
+    :param move_from: copy only what has copies in this cluster, and drop these afterwards: the copies move.
+        Returns the report of the move: ``moved`` objects, ``files``, ``size_bytes`` and ``removed``
+        directories. (templated)
     :param drop: drop the copies there instead.
     :param spark_conn_id: connection of the Spark that copies; by default that of the cluster. (templated)
     """
@@ -122,8 +139,10 @@ class CopyToClusterOperator(_ClusterOperator):
         "cluster",
         "partitions",
         "where",
+        "move_from",
         "spark_conn_id",
     )
+    operator_extra_links = (CopyLink(),)
 
     def __init__(
         self,
@@ -132,11 +151,13 @@ class CopyToClusterOperator(_ClusterOperator):
         cluster: str,
         partitions: Sequence[str] | None = None,
         where: str | None = None,
+        move_from: str | None = None,
         drop: bool = False,
         spark_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.move_from = move_from
         self.table = table
         self.cluster = cluster
         self.partitions = partitions
@@ -147,6 +168,7 @@ class CopyToClusterOperator(_ClusterOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_hive_federation.clusters.copies import copy_to_cluster, drop_copies
+        from airflow_hive_federation.clusters.moving import move_copies
 
         with self._open() as (client, registry, options):
             chosen: dict[str, Any] = {
@@ -156,15 +178,121 @@ class CopyToClusterOperator(_ClusterOperator):
             }
             if self.drop:
                 return drop_copies(client, registry, self.table, self.cluster, **chosen).to_json()
-            conn_id = self.spark_conn_id or registry.cluster(self.cluster).spark_conn_id
-            self._spark = SparkPipelineHook(conn_id, storage_options=options)
+            cluster = registry.cluster(self.cluster)
+            self._spark = SparkPipelineHook(
+                self.spark_conn_id or cluster.spark_conn_id, storage_options=options
+            )
             run_copy = self._spark.copy_runner()
-            return copy_to_cluster(client, registry, self.table, self.cluster, run_copy, **chosen).to_json()
+            if self.move_from is not None:
+                places = self.move_from, self.cluster
+                return move_copies(
+                    client, registry, self.table, *places, run_copy=run_copy, **chosen
+                ).to_json()
+            report = copy_to_cluster(client, registry, self.table, self.cluster, run_copy, **chosen)
+            note = copy_note(report.table, cluster, report.copied, report.current)
+            self.log.info(
+                "%s has %s new copies in %s, below %s; %s were current",
+                report.table,
+                len(report.copied),
+                cluster.name,
+                note["directory"],
+                len(report.current),
+            )
+            push(context, COPY, note)
+            return report.to_json()
 
     def on_kill(self) -> None:
         """Kill the copy job."""
         if self._spark is not None:
             self._spark.on_kill()
+
+
+class KeepCopiesOperator(_ClusterOperator):
+    """Keeps copies in a secondary cluster current, by the metastore's notification events.
+
+    A run looks at the partitions that changed since the last run. All are compared if there was none, if
+    events are missing, if the rule is another one, and after ``compare_hours``. Returns the report:
+    ``because``, the reason why all were compared, ``copied`` objects, ``files``, ``size_bytes``. The XCom
+    ``copy`` names the copy and its directory. A task that was interrupted is taken up by the next try.
+
+    :param rule: ``last 30 days of sales.orders in C2``, ``last 7 days of web.clicks by day in C2``, or
+        ``all of sales.items in C2``. (templated)
+    :param compare_hours: hours after which all is compared, whatever the events say: Spark writes files of
+        its own tables without an event.
+    :param spark_conn_id: connection of the Spark that copies; by default that of the cluster. (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        *_ClusterOperator.template_fields,
+        "rule",
+        "compare_hours",
+        "spark_conn_id",
+    )
+    operator_extra_links = (CopyLink(),)
+
+    def __init__(
+        self, *, rule: str, compare_hours: float | str = 24, spark_conn_id: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.rule = rule
+        self.compare_hours = compare_hours
+        self.spark_conn_id = spark_conn_id
+        self._spark: SparkPipelineHook | None = None
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        from airflow_hive_federation.clusters.keep_rules import read_rule
+        from airflow_hive_federation.clusters.keeping import keep_current
+
+        with self._open() as (client, registry, options):
+            rule = read_rule(self.rule)
+            cluster = registry.cluster(rule.cluster)
+            self._spark = SparkPipelineHook(
+                self.spark_conn_id or cluster.spark_conn_id, storage_options=options
+            )
+            report = keep_current(
+                client,
+                registry,
+                rule,
+                self._spark.copy_runner(),
+                compare_after=timedelta(hours=float(self.compare_hours)),
+                options=options,
+            )
+            self.log.info("%s: looked at %s, made %s new copies", rule, report.looked_at, len(report.copied))
+            push(context, COPY, copy_note(rule.table, cluster, report.copied, None))
+            return report.to_json()
+
+    def on_kill(self) -> None:
+        """Kill the copy job."""
+        if self._spark is not None:
+            self._spark.on_kill()
+
+
+class ChangePrimaryOperator(_ClusterOperator):
+    """Makes a cluster with fresh copies of a table, and of all its partitions, its primary.
+
+    Returns the report: ``cluster``, ``former``, ``moved`` objects and ``removed`` directories. A task that
+    was interrupted is ended by the next try.
+
+    :param table: ``database.table``. (templated)
+    :param cluster: the secondary cluster that becomes the primary. (templated)
+    :param keep_former: the former primary becomes a secondary; otherwise its files are removed.
+    """
+
+    template_fields: Sequence[str] = (*_ClusterOperator.template_fields, "table", "cluster")
+
+    def __init__(self, *, table: str, cluster: str, keep_former: bool = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.cluster = cluster
+        self.keep_former = keep_former
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        from airflow_hive_federation.clusters.primary import change_primary
+
+        with self._open() as (client, registry, options):
+            return change_primary(
+                client, registry, self.table, self.cluster, keep_former=self.keep_former, options=options
+            ).to_json()
 
 
 class RoutedSqlOperator(_ClusterOperator):
@@ -173,7 +301,8 @@ class RoutedSqlOperator(_ClusterOperator):
     A statement is routed when it begins, after those before it have ended. Spark reads every table at its
     place in that cluster, and new tables are created there. ``USE CLUSTER name`` fixes the cluster for the
     statements that follow, ``USE CLUSTER`` routes again. Returns one route per statement: ``cluster``,
-    ``rule``, ``reason``, and ``columns`` and ``rows``.
+    ``rule``, ``reason``, and ``columns`` and ``rows``. The XCom ``route`` has the routes in words, that of a
+    refused statement too, and the link of the task leads there.
 
     :param sql: the statements, or a file of them. (templated)
     :param cluster: the cluster to begin with, as ``USE CLUSTER`` does. (templated)
@@ -182,9 +311,19 @@ class RoutedSqlOperator(_ClusterOperator):
         them in the default cluster.
     :param check_files: list files before a copy is used; see :class:`.clusters.running.LiveRouter`.
     :param max_rows: rows of each query that are returned.
+    :param history: URI of the directory in which statements are recorded, without their literals, for
+        ``hive-federation cluster advise``; by default one below the root of the default cluster. (templated)
+    :param record: record them.
     """
 
-    template_fields: Sequence[str] = (*_ClusterOperator.template_fields, "sql", "cluster", "database")
+    template_fields: Sequence[str] = (
+        *_ClusterOperator.template_fields,
+        "sql",
+        "cluster",
+        "database",
+        "history",
+    )
+    operator_extra_links = (RouteLink(),)
     template_ext: Sequence[str] = (".sql", ".hql")
     template_fields_renderers = {"sql": "sql"}
 
@@ -197,6 +336,8 @@ class RoutedSqlOperator(_ClusterOperator):
         policy: Literal["strict", "default"] = "strict",
         check_files: bool = True,
         max_rows: int = 100,
+        history: str | None = None,
+        record: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -206,28 +347,51 @@ class RoutedSqlOperator(_ClusterOperator):
         self.policy = policy
         self.check_files = check_files
         self.max_rows = max_rows
+        self.history = history
+        self.record = record
         self._spark: SparkPipelineHook | None = None
         self._killed = False
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
+        from airflow_hive_federation.clusters.advice_history import RecordingRouter
         from airflow_hive_federation.clusters.routing import Policy
-        from airflow_hive_federation.clusters.running import LiveRouter, first_session
+        from airflow_hive_federation.clusters.running import first_session
 
         with self._open() as (client, registry, options):
-            router = LiveRouter(
+            router = RecordingRouter(
                 client=client,
                 registry=registry,
                 policy=Policy(self.policy),
                 check_files=self.check_files,
                 options=options,
+                history=self._history(context, registry, options),
             )
             session = first_session(registry, database=self.database, cluster=self.cluster)
-            routes = []
-            for routed in router.script(self.sql, session):
-                self.log.info("%s", routed.explained())
-                answer = self._run(routed, client, registry, options) if routed.runs else {}
-                routes.append({**routed.to_json(), **answer})
+            routes: list[dict[str, Any]] = []
+            notes: list[dict[str, Any]] = []
+            try:
+                for routed in router.script(self.sql, session):
+                    self.log.info("%s", routed.explained())
+                    notes.append(route_note(routed.decision))
+                    push(context, ROUTE, notes)
+                    answer = self._run(routed, client, registry, options) if routed.runs else {}
+                    routes.append({**routed.to_json(), **answer})
+            except RoutingError as error:
+                if (decision := error.facts.get("decision")) is not None:
+                    push(context, ROUTE, [*notes, route_note(decision, refused=error.message)])
+                raise
             return routes
+
+    def _history(
+        self, context: Context, registry: ClusterRegistry, options: dict[str, Any]
+    ) -> HistoryWriter | None:
+        from airflow_hive_federation.clusters.advice_history import HistoryWriter, history_directory
+
+        if not self.record:
+            return None
+        run, source = run_of(context)
+        directory = history_directory(registry, self.history)
+        return HistoryWriter(directory=directory, run=run, source=source, options=options)
 
     def on_kill(self) -> None:
         """Kill the running Spark job."""
@@ -242,6 +406,8 @@ class RoutedSqlOperator(_ClusterOperator):
         registry: ClusterRegistry,
         options: dict[str, Any],
     ) -> dict[str, Any]:
+        from airflow_hive_federation.clusters.acid_inputs import acid_inputs
+
         cluster = registry.cluster(routed.cluster)
         with ExitStack() as stack:
             uri = cluster.metastore
@@ -252,7 +418,8 @@ class RoutedSqlOperator(_ClusterOperator):
                     client.settings, registry, cluster, check_files=self.check_files, options=options
                 )
                 uri = stack.enter_context(view)
-            script = stack.enter_context(routed.written(cluster, options))
+            acid = stack.enter_context(acid_inputs(client, routed.reads, cluster.name, options=options))
+            script = stack.enter_context(routed.written(cluster, options, acid))
             self._spark = SparkPipelineHook(cluster.spark_conn_id, storage_options=options)
             if self._killed:
                 self._spark.on_kill()

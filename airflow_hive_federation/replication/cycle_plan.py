@@ -103,7 +103,7 @@ def plan_cycle(
     :raises HiveFederationError: what the cycle would fail with.
     """
     with tempfile.TemporaryDirectory(prefix="hive-federation-plan-") as directory:
-        aside = replace(policy, dump_root=f"file:{directory}", functions_root=policy.functions_directory)
+        aside = replace(policy, dump_root=f"file:{directory}", functions_root=policy.root_of_functions)
         with target.client() as client:
             if is_published(client, policy):
                 return _plan_increment(source, target, client, aside, progress)

@@ -68,8 +68,8 @@ class ReplicationPolicy:
     :param external_authority: the store of an external table is a directory below ``external_base``:
         ``s3a://a/x`` becomes ``<external_base>/a/x``, and a local file's store is ``file``. Required where
         external tables of one policy lie in several stores.
-    :param functions_root: URI of the directory that receives the jars of permanent functions
-        (``hive.repl.replica.functions.root.dir``); ``<dump_root>/functions`` by default.
+    :param functions_root: URI of the directory that receives the jars of permanent functions, in a directory
+        per policy (``hive.repl.replica.functions.root.dir``); ``<dump_root>/functions`` by default.
     :param open_txn_timeout_s: seconds the bootstrap waits for transactions open at its start before it aborts
         them (``hive.repl.bootstrap.dump.open.txn.timeout``; Hive's default is one hour); text as Hive writes
         it (``30s``, ``1h``) is understood.
@@ -154,7 +154,12 @@ class ReplicationPolicy:
 
     @property
     def functions_directory(self) -> str:
-        """URI of the directory that receives the jars of functions."""
+        """URI of the directory that receives the jars of this policy's functions, and of no other's."""
+        return f"{self.root_of_functions}/{self.name}"
+
+    @property
+    def root_of_functions(self) -> str:
+        """URI of the directory that receives the jars of functions of several policies."""
         return (self.functions_root or f"{self.dump_root}/functions").rstrip("/")
 
     @property
@@ -219,7 +224,7 @@ class ReplicationPolicy:
             source_database=self.target_database,
             target_database=self.source_database,
             external_base=self.external_prefix or (self.external_base and external_root),
-            external_prefix=None if _is_root(self.external_base) else self.external_base,
+            external_prefix=None if is_store_root(self.external_base) else self.external_base,
             table_names={target: source for source, target in self.table_names.items()},
             # What the policy leaves out stays where it is: among it views that cannot be rewritten.
             into_existing=bool(self.include_tables or self.exclude_tables or self.table_names),
@@ -231,6 +236,10 @@ class ReplicationPolicy:
         del values["storage_options"]
         values["allowed_source_roots"] = list(self.allowed_source_roots)
         return values
+
+    def as_dumped(self) -> dict[str, Any]:
+        """Return the policy for the manifest of a dump: its fields, and where functions go by them."""
+        return {**self.to_json(), "functions_directory": self.functions_directory}
 
     @classmethod
     def from_options(cls, *, options: Mapping[str, str], **fields: Any) -> ReplicationPolicy:
@@ -264,7 +273,7 @@ def _source_roots(policy: str, given: Sequence[str]) -> tuple[str, ...]:
     return checked_roots(roots, f"allowed_source_roots of policy {policy!r}")
 
 
-def _is_root(uri: str | None) -> bool:
+def is_store_root(uri: str | None) -> bool:
     """Whether a URI is the root of its store: there, a prefix leaves nothing out."""
     return uri is not None and bool(_STORE_ROOT.fullmatch(uri))
 

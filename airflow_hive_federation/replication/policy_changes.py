@@ -30,7 +30,7 @@ class PolicyChanges:
 def policy_changes(before: Mapping[str, Any], policy: ReplicationPolicy) -> PolicyChanges:
     """Compare.
 
-    :param before: the policy in the manifest of the target's dump (:meth:`ReplicationPolicy.to_json`).
+    :param before: the policy in the manifest of the target's dump (:meth:`ReplicationPolicy.as_dumped`).
     :raises ConfigurationError: the policy names another source database than the target was made of.
     """
     was = before["source_database"]
@@ -98,4 +98,6 @@ def _place(uri: str | None) -> str:
 
 
 def _functions(before: Mapping[str, Any]) -> str:
-    return _place(before.get("functions_root") or f"{_place(before['dump_root'])}/functions")
+    # Dumps of versions whose policies shared one directory do not name it.
+    root = before.get("functions_root") or f"{_place(before['dump_root'])}/functions"
+    return _place(before.get("functions_directory") or root)

@@ -94,7 +94,11 @@ class CopyWork:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The job's arguments."""
-    parser.add_argument("--plan", required=True, help="URI of the copy plan: a .jsonl file, or a directory")
+    parser.add_argument(
+        "--plan",
+        required=True,
+        help="URI of the copy plan: a .jsonl file (#sha256=<digest> binds it), or a directory",
+    )
     parser.add_argument("--outcomes", required=True, help="URI of the directory for outcomes")
     parser.add_argument("--bandwidth", type=int, help="cap of the whole job in bytes per second")
     parser.add_argument("--parallel", type=int, help="files copied at once at most")
@@ -169,6 +173,7 @@ def copy_plan(
     :raises StorageError: files cannot be read or written. All others were copied, except on a full disk.
     :raises CycleLostError: another cycle has begun; what was not copied by then is not.
     :raises ConfigurationError: two items of the plan have one target, or a store's driver cannot preserve.
+    :raises DumpCorruptError: the plan is damaged, or has not the digest of its URI; nothing is copied.
     :raises SparkJobError: Spark failed.
     """
     begun_at = time.monotonic()

@@ -1,7 +1,8 @@
 """The job that runs one statement of SQL on the tables of a metastore.
 
 The statement comes in a file, for process lists show command lines. The metastore is the one that the
-properties of the job name (``spark.hadoop.hive.metastore.uris``).
+properties of the job name (``spark.hadoop.hive.metastore.uris``). Transactional tables are read as the file
+describes them, and are refused otherwise.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from airflow_hive_federation.storage.filesystem import reading
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the job's arguments."""
-    parser.add_argument("--statement", required=True, help='URI of a JSON file: {"database": …, "sql": …}')
+    parser.add_argument(
+        "--statement", required=True, help='URI of a JSON file: {"database": …, "sql": …, "acid": […]}'
+    )
     parser.add_argument("--max-rows", type=int, default=0, help="rows of a query that are returned at most")
 
 
@@ -28,18 +31,22 @@ def run(_spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None
     """
     from pyspark.sql import SparkSession
 
+    from airflow_hive_federation.acid.guard import guarded
+    from airflow_hive_federation.spark.acid_tables import acid_frames, sql_with_frames
+
     with reading(args.statement, options) as file:
         try:
             statement = bounded_json.loads(file.read())
             database, sql = str(statement["database"]), str(statement["sql"])
+            acid = list(statement.get("acid", ()))
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigurationError(
                 f"{args.statement} holds no statement: {error}.", remedy="Run the task again."
             ) from error
     # On the context that runs already; its properties name the metastore.
-    session = SparkSession.builder.enableHiveSupport().getOrCreate()
+    session = guarded(SparkSession.builder.enableHiveSupport().getOrCreate())
     session.catalog.setCurrentDatabase(database)
-    answer = session.sql(sql)
+    answer = sql_with_frames(session, sql, acid_frames(session, acid, options), database)
     rows = answer.limit(args.max_rows).collect() if args.max_rows and answer.columns else []
     return {
         "columns": list(answer.columns),

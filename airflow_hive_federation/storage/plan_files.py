@@ -2,12 +2,17 @@
 
 A plan is one file (``copy_plan.jsonl``) or a directory of parts (``copy_plan/part-*.jsonl``); outcomes are a
 directory of parts. A part is written whole or not at all, so a part that can be seen can be believed.
+
+A load binds the plan that it hands to another process: ``copy_plan.jsonl#sha256=<digest>`` is read only with
+the bytes that were written. Without the digest, a plan that is changed in between places files where it says.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import MISSING, asdict, fields
 from typing import Any, TypeVar
 
@@ -28,6 +33,9 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "str | None": (str, type(None)),
 }
 
+#: End of the URI of a plan that is bound to its digest.
+_BOUND = re.compile(r"#sha256=([0-9a-f]{64})")
+
 #: Lines put together before they are handed to the file system.
 _LINES_PER_WRITE = 1000
 
@@ -43,12 +51,24 @@ def write_plan(uri: str, items: Iterable[CopyItem], *, options: Mapping[str, Any
     return write_records(uri, items, options=options)
 
 
+def write_bound_plan(
+    uri: str, items: Iterable[CopyItem], *, options: Mapping[str, Any] | None = None
+) -> tuple[str, int]:
+    """Write a copy plan as :func:`write_plan` does; return its URI with its digest, and the count."""
+    digest = hashlib.sha256()
+    count = _write(uri, items, digest.update, options)
+    return f"{uri}#sha256={digest.hexdigest()}", count
+
+
 def read_plan(uri: str, *, options: Mapping[str, Any] | None = None) -> Iterator[CopyItem]:
     """Read a copy plan: a file, or a directory of ``part-*.jsonl`` in the order of their names.
 
+    :param uri: as :func:`write_bound_plan` returns it, or the plain URI of a plan that is believed.
     :raises FileVanishedError: there is no plan.
-    :raises DumpCorruptError: a line is no copy item.
+    :raises DumpCorruptError: a line is no copy item; or, at the end, the plan has another digest.
     """
+    if bound := _BOUND.search(uri):
+        return _read_bound(uri[: bound.start()], bound[1], options)
     if uri.endswith(".jsonl"):
         return read_records(uri, CopyItem, options=options)
     return _read_parts(uri, CopyItem, "part-", options)
@@ -77,28 +97,19 @@ def write_records(uri: str, records: Iterable[Any], *, options: Mapping[str, Any
 
     Where the store has such modes, only the owner may read them: they tell names of other people's data.
     """
-    count = 0
-
-    def chunks() -> Iterator[bytes]:
-        nonlocal count
-        lines: list[str] = []
-        for record in records:
-            count += 1
-            lines.append(json.dumps(asdict(record), sort_keys=True, ensure_ascii=False))
-            if len(lines) == _LINES_PER_WRITE:
-                yield _joined(lines)
-                lines = []
-        yield _joined(lines)
-
-    write_atomically(uri, chunks(), options, private=True)
-    return count
+    return _write(uri, records, lambda _: None, options)
 
 
 def read_records(
-    uri: str, kind: type[Record], *, options: Mapping[str, Any] | None = None
+    uri: str,
+    kind: type[Record],
+    *,
+    options: Mapping[str, Any] | None = None,
+    see: Callable[[bytes], object] = lambda _: None,
 ) -> Iterator[Record]:
     """Read dataclass instances that :func:`write_records` wrote, a line at a time.
 
+    :param see: receives each line before its record is returned.
     :raises FileVanishedError: the file does not exist.
     :raises DumpCorruptError: a line is not JSON, has not the fields of ``kind``, or has a URI with a name
         ``.`` or ``..``.
@@ -107,6 +118,7 @@ def read_records(
     needed = {field.name for field in fields(kind) if field.default is MISSING}  # type: ignore[arg-type]
     with storage_errors(uri), reading(uri, options) as lines:
         for number, line in enumerate(lines, 1):
+            see(line)
             try:
                 yield kind(**_checked(bounded_json.loads(line), known, needed))
             except (ValueError, ConfigurationError) as error:
@@ -129,6 +141,45 @@ def read_record_parts(
     except FileVanishedError as error:
         if error.facts.get("path") != uri:
             raise
+
+
+def _write(
+    uri: str,
+    records: Iterable[Any],
+    see: Callable[[bytes], object],
+    options: Mapping[str, Any] | None,
+) -> int:
+    count = 0
+
+    def chunks() -> Iterator[bytes]:
+        nonlocal count
+        lines: list[str] = []
+        for record in records:
+            count += 1
+            lines.append(json.dumps(asdict(record), sort_keys=True, ensure_ascii=False))
+            if len(lines) == _LINES_PER_WRITE:
+                yield _joined(lines)
+                lines = []
+        yield _joined(lines)
+
+    def seen() -> Iterator[bytes]:
+        for chunk in chunks():
+            see(chunk)
+            yield chunk
+
+    write_atomically(uri, seen(), options, private=True)
+    return count
+
+
+def _read_bound(uri: str, expected: str, options: Mapping[str, Any] | None) -> Iterator[CopyItem]:
+    digest = hashlib.sha256()
+    yield from read_records(uri, CopyItem, options=options, see=digest.update)
+    if digest.hexdigest() != expected:
+        raise DumpCorruptError(
+            f"{uri} is not the copy plan that the load has written: its digest is another one.",
+            remedy="Find out who else may write below dump_root, and load again, which writes the plan anew.",
+            path=uri,
+        )
 
 
 def _read_parts(

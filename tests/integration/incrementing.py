@@ -27,6 +27,7 @@ from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
 
 def run_copy(plan: str, outcomes: str) -> None:
     """The copy job without Spark, which has tests of its own."""
+    assert "#sha256=" in plan, "the load hands over its plan with the digest"
     settings = CopySettings(rewrite=rewrite_file, fence=fence_of(plan))
     items = list(read_plan(plan))
     # As the job does with what a killed run has left.

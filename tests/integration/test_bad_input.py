@@ -8,6 +8,7 @@ at the first start (test_embedded_metastore).
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -83,6 +84,24 @@ def published(case: Case) -> bool:
 def open_on(metastore: EmbeddedMetastore) -> set[int]:
     with connected(metastore) as client:
         return set(open_transactions(client.get_open_txns()))
+
+
+def test_a_copy_plan_that_was_changed_before_the_job_reads_it(case: Case, tmp_path: Path) -> None:
+    dump = case.dump()
+    plan, outside = Path(local_path(dump) or "") / "load/copy_plan.jsonl", tmp_path / "outside"
+
+    def change(step: str) -> None:
+        if step == "copy":
+            first, *rest = plan.read_text(encoding="utf-8").splitlines()
+            changed = json.dumps({**json.loads(first), "target": f"file:{outside}"})
+            plan.write_text("\n".join([changed, *rest, ""]), encoding="utf-8")
+
+    with pytest.raises(DumpCorruptError, match="not the copy plan that the load has written"):
+        load(case, dump, change)
+    assert not outside.exists()
+    assert not published(case)
+    load(case, dump)
+    assert published(case)
 
 
 def test_a_dump_on_a_full_disk(case: Case, tmp_path: Path) -> None:

@@ -19,7 +19,11 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import CopyRefusedError, CopySourceChangedError, UnknownClusterError
 from airflow_hive_federation.metastore import MetastoreClient
-from airflow_hive_federation.operators.clusters import AssignClusterOperator, CopyToClusterOperator
+from airflow_hive_federation.operators.clusters import (
+    AssignClusterOperator,
+    ChangePrimaryOperator,
+    CopyToClusterOperator,
+)
 from airflow_hive_federation.spark.copy_files import copy_plan
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_plan
@@ -58,7 +62,6 @@ def tables(hive_sql_source: HiveSql) -> None:
         f"INSERT INTO {DATABASE}.plain VALUES (1), (2)",
         f"CREATE EXTERNAL TABLE {DATABASE}.parted (id INT) PARTITIONED BY (p STRING) STORED AS ORC",
         f"INSERT INTO {DATABASE}.parted VALUES (1, 'a'), (2, 'b:c'), (3, 'd')",
-        f"CREATE TABLE {DATABASE}.acid (id INT) STORED AS ORC TBLPROPERTIES ('transactional' = 'true')",
         f"CREATE VIEW {DATABASE}.seen AS SELECT id FROM {DATABASE}.plain",
     ):
         hive_sql_source.execute(statement)
@@ -246,7 +249,6 @@ def test_a_damaged_copy_is_made_anew_elsewhere(
 @pytest.mark.parametrize(
     ("table", "cluster", "why"),
     [
-        ("acid", "C2", "ACID table"),
         ("seen", "C2", "it is a view"),
         ("plain", "C1", "C1 is its primary cluster"),
     ],
@@ -306,10 +308,24 @@ def test_operators_and_commands(
     path.write_text(json.dumps(document))
     common = ["--metastore", source.uri, "--clusters", str(path)]
     assert main(["cluster", "assign", "--database", DATABASE, *common]) == 0
-    assert "0 tables assigned to C1; 3 unchanged" in capsys.readouterr().out
+    assert "0 tables assigned to C1; 2 unchanged" in capsys.readouterr().out
     assert main(["cluster", "copy", f"{DATABASE}.plain", "C2", "--json", *common]) == 0
     assert f'"{DATABASE}.plain"' in capsys.readouterr().out
     assert main(["cluster", "drop-copy", f"{DATABASE}.plain", "C2", *common]) == 0
     assert "1 copies dropped" in capsys.readouterr().out
-    assert main(["cluster", "copy", f"{DATABASE}.acid", "C2", *common]) == 1
+    assert main(["cluster", "move-copy", f"{DATABASE}.plain", "C2", "C1", *common]) == 0
+    assert "0 copies moved from C2 to C1" in capsys.readouterr().out
+    assert main(["cluster", "set-primary", f"{DATABASE}.plain", "C1", "--drop-former", *common]) == 0
+    assert "primary C1 (0 locations changed, 0 directories removed)" in capsys.readouterr().out
+    assert main(["cluster", "set-primary", f"{DATABASE}.plain", "C2", *common]) == 1
+    assert "PrimaryRefusedError" in capsys.readouterr().err
+    assert main(["cluster", "sweep", "C2", "--json", *common]) == 0
+    assert '"left": {}' in capsys.readouterr().out
+    move = CopyToClusterOperator(task_id="move", move_from="C2", **{**where, "cluster": "C1"})
+    assert move.execute(context)["moved"] == []
+    change = ChangePrimaryOperator(
+        task_id="primary", metastore_conn_id="here", table=f"{DATABASE}.plain", cluster="C1"
+    )
+    assert change.execute(context)["moved"] == []
+    assert main(["cluster", "copy", f"{DATABASE}.seen", "C2", *common]) == 1
     assert "CopyRefusedError" in capsys.readouterr().err

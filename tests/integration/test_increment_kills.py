@@ -196,7 +196,7 @@ class Case:
                         self.target.external_warehouse,
                     )
                     for path in sorted(root.rglob("*"))
-                    if path.is_file() and not path.name.endswith(".crc")
+                    if path.is_file() and path.suffix != ".crc" and path.parent.name != "_targets"
                 },
             }
 

@@ -126,7 +126,7 @@ class Case:
             str(path): path.read_bytes()
             for root in roots
             for path in sorted(root.rglob("*"))
-            if path.is_file() and not path.name.endswith(".crc")
+            if path.is_file() and path.suffix != ".crc" and path.parent.name != "_targets"
         }
         return {
             "database": database,

@@ -138,7 +138,8 @@ class Site:
 
     def copied(self) -> list[str]:
         """Names of files of the external table's replica."""
-        return sorted(one.name for one in self.base.rglob("*") if one.is_file() and one.suffix != ".crc")
+        files = [one for one in self.base.rglob("*") if one.is_file() and one.parent.name != "_targets"]
+        return sorted(one.name for one in files if one.suffix != ".crc")
 
     def verify(self) -> VerificationReport:
         with self.sides() as (one, other):

@@ -59,12 +59,12 @@ def ours(sql: str) -> set[str] | None:
 
 def theirs(spark: Any, sql: str) -> set[str] | None:
     """The tables that Spark's parser finds; ``None`` if it refuses the statement."""
-    from pyspark.errors import IllegalArgumentException, ParseException
+    from pyspark.errors import PySparkException
 
     parser = spark._jsparkSession.sessionState().sqlParser()
     try:
         tree = parser.parsePlan(_EXPLAIN.sub("", sql)).treeString()
-    except (ParseException, IllegalArgumentException):
+    except PySparkException:
         return None
     names = set()
     for match in _RELATION.finditer(tree):

@@ -86,7 +86,7 @@ def test_a_jar_is_copied_from_where_a_policy_allows_it(case: Case, tmp_path: Pat
         with connected(case.source) as client:
             client.drop_function(DATABASE, "f")
     assert published(case)
-    assert (tmp_path / f"dumps/functions/{DATABASE}/f/udf.jar").read_bytes() == b"jar"
+    assert (tmp_path / f"dumps/functions/{case.policy.name}/{DATABASE}/f/udf.jar").read_bytes() == b"jar"
 
 
 def test_a_dump_that_lists_files_of_elsewhere_is_not_loaded(case: Case, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -70,7 +71,8 @@ def roots(one: Cycles) -> tuple[str, ...]:
 
 
 def copied(directory: Path) -> list[str]:
-    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+    files = (path.relative_to(directory) for path in directory.rglob("*") if path.is_file())
+    return sorted(str(path) for path in files if path.parts[0] != "_targets")
 
 
 def test_a_bootstrap_over_anothers_directory_is_refused(pair: list[Cycles], tmp_path: Path) -> None:
@@ -119,6 +121,29 @@ def test_an_increment_over_anothers_directory_is_refused(pair: list[Cycles], tmp
     second.load(dump.dump)
     assert roots(second) == (f"file:{base}",)
     assert copied(base) == ["b", "events/a", "own/o"]
+
+
+def test_a_target_of_another_metastore_keeps_its_directories(pair: list[Cycles], tmp_path: Path) -> None:
+    one = pair[0]
+    lake, base = tmp_path / "lake", Path(f"{tmp_path}/base{tmp_path}/lake")
+    add(one, "own", lake / "own", "o")
+    one.bootstrap()
+    (claim,) = (tmp_path / "base" / "_targets").iterdir()
+    values = json.loads(claim.read_text(encoding="utf-8"))
+    assert (values["database"], values["roots"]) == (one.policy.target_database, [f"file:{base}/own"])
+    theirs = {**values, "metastore": "other", "roots": [f"file:{base}/events"]}
+    (claim.parent / "other@bazaar.json").write_text(json.dumps(theirs), encoding="utf-8")
+    add(one, "late", lake / "events" / "late", "l")
+    for attempt in (lambda: plan_cycle(one.source, one.target, one.policy), one.cycle):
+        with pytest.raises(
+            LocationConflictError, match=r"another metastore \(id other\) would share or nest"
+        ):
+            attempt()
+    assert copied(base) == ["own/o"]
+    drop(one, "late")
+    add(one, "late", lake / "other", "l")
+    one.cycle()
+    assert copied(base) == ["other/l", "own/o"]
 
 
 def test_a_claim_of_a_run_that_was_killed_is_compared_anew(

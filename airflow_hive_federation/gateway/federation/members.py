@@ -7,7 +7,11 @@ from dataclasses import replace
 from airflow_hive_federation.catalog.breaker import CircuitBreaker
 from airflow_hive_federation.errors import HiveFederationError, MetastoreTimeoutError
 from airflow_hive_federation.gateway.dispatch import Call, Metastore
+from airflow_hive_federation.gateway.handler import Status, status_of
 from airflow_hive_federation.gateway.messages import Emit
+
+#: The caller gave up, or all connections were in use: nobody learns whether the metastore answers.
+_SAYS_NOTHING = frozenset({Status.CANCELLED, Status.EXHAUSTED})
 
 
 class Member:
@@ -49,24 +53,31 @@ class Member:
                 method=call.method,
             ) from error
         passing = _Passing(emit)
-        late: HiveFederationError | None = None
-        with self._breaker.guard():
-            try:
-                self.target.relay(inner, passing)
-            except HiveFederationError as error:
-                # A caller that waits shorter than it should, or reads slowly, must not open the circuit for
-                # others.
-                if not passing.began and (patience >= most or not isinstance(error, MetastoreTimeoutError)):
+        try:
+            with self._breaker.guard():
+                try:
+                    self.target.relay(inner, passing)
+                except HiveFederationError as error:
+                    # A caller that waits shorter than it should, or reads slowly, must not open the circuit
+                    # for others.
+                    hasty = isinstance(error, MetastoreTimeoutError) and patience < most
+                    if passing.began or hasty or status_of(error) in _SAYS_NOTHING:
+                        raise _Undecided(error) from error
                     raise
-                late = error
-        if late is not None:
-            raise late
+        except _Undecided as undecided:
+            raise undecided.error from undecided.error.__cause__
 
     def ask(self, call: Call, timeout_s: float | None = None) -> bytes:
         """Return the whole answer to a call; raises as :meth:`relay`."""
         parts: list[bytes] = []
         self.relay(call, parts.append, timeout_s)
         return b"".join(parts)
+
+
+class _Undecided(Exception):  # noqa: N818 - passes by the breaker, which counts errors of the metastore
+    def __init__(self, error: HiveFederationError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class _Passing:

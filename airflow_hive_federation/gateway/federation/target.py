@@ -127,6 +127,11 @@ class Federation:
         """All upstreams."""
         return tuple(one for member in self.members.values() for one in member.target.upstreams)
 
+    @property
+    def missing_parts(self) -> Mapping[str, float]:
+        """How many answers were given without the part of a metastore, by its name."""
+        return self.missing.counts
+
     def relay(self, call: Call, emit: Emit) -> None:
         """See :meth:`.Target.relay`.
 

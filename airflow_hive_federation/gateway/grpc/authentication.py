@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
 
 from airflow_hive_federation.errors import ConfigurationError, GatewayError
@@ -126,6 +127,7 @@ def make_authenticator(settings: GrpcFrontSettings) -> Authenticator:
     )
 
 
+@lru_cache(maxsize=4096)
 def is_local(peer: str) -> bool:
     """Tell whether a peer, as gRPC names it, is of this machine."""
     kind, _, address = peer.partition(":")

@@ -1,7 +1,7 @@
 """What all services of the gRPC front share: who calls, until when, and how a refusal is sent.
 
-A service wraps each of its methods in :meth:`Calls.answer`, or in :meth:`Calls.stream` if it answers in
-pieces.
+A service wraps each of its methods in :meth:`Calls.answer`, in :meth:`Calls.stream` if it answers in pieces,
+or in :meth:`Calls.converse` if it answers one question after the other.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import grpc
 
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.gateway.grpc.authentication import Authenticator, Evidence
+from airflow_hive_federation.gateway.grpc.conversations import Conversations
 from airflow_hive_federation.gateway.grpc.settings import GrpcFrontSettings
 from airflow_hive_federation.gateway.handler import (
     Caller,
@@ -28,7 +29,8 @@ from airflow_hive_federation.gateway.handler import (
     refused,
     status_of,
 )
-from airflow_hive_federation.metastore.grpc_wire import STATUS_KEY
+from airflow_hive_federation.metastore.grpc_wire import NO_MORE_CONVERSATIONS, STATUS_KEY, Answer, Question
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +51,10 @@ CODES = {
 }
 #: Pieces that wait for a slow client; the producer waits, too, when there are so many.
 _PIECES_AHEAD = 4
-#: Longest text of a status: HTTP/2 headers of many clients end at 8 kB.
+#: Longest text of a status, in bytes as they are sent: HTTP/2 headers of many clients end at 8 kB.
 _LONGEST_TEXT = 3000
+#: Text of the status of a call that failed by a defect.
+_DEFECT = "The gateway failed; its log says why."
 #: Seconds after which a producer looks whether its client has gone.
 _LOOK_S = 0.2
 
@@ -81,6 +85,7 @@ class Calls:
         self.settings = settings
         self._authenticator = authenticator
         self._slots = threading.BoundedSemaphore(settings.max_concurrent_calls)
+        self.conversations = Conversations(settings.max_conversations)
         self._producers = ThreadPoolExecutor(settings.max_concurrent_calls, thread_name_prefix="grpc-pieces")
 
     def answer(self, context: grpc.ServicerContext, work: Callable[[Call], T]) -> T:
@@ -126,8 +131,68 @@ class Calls:
             elif failure is not None and context.is_active():
                 _end_with_defect(context, failure)
 
+    def converse(
+        self,
+        context: grpc.ServicerContext,
+        questions: Iterator[bytes],
+        work: Callable[[bytes, Call], bytes],
+    ) -> Iterator[bytes]:
+        """Yield the answer, or the refusal, of each question of a stream, until the client ends it.
+
+        Each question is let in as a call of its own: who asks is looked at again, and it counts among the
+        calls at work.
+
+        :param questions: messages of the stream, as grpcio has them.
+        :param work: is given a Thrift message and its call, and answers it; what it raises is a
+            :class:`.HiveFederationError`.
+        """
+        conversation = self.conversations.open(context)
+        if conversation is None:
+            context.set_trailing_metadata(((STATUS_KEY, NO_MORE_CONVERSATIONS),))
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "There is no room for another conversation.")
+            raise AssertionError("unreachable")
+        with conversation:
+            evidence = _evidence(context)
+            for data in questions:
+                if (cancellation := conversation.begin()) is None:
+                    # The message that came last of all is not looked at, which its status says.
+                    return
+                answer = self._answered(data, evidence, cancellation, work).to_bytes()
+                conversation.answer()
+                yield answer
+                if not conversation.rest():
+                    return
+
+    def _answered(
+        self,
+        data: bytes,
+        evidence: Evidence,
+        cancellation: Cancellation,
+        work: Callable[[bytes, Call], bytes],
+    ) -> Answer:
+        if not self._slots.acquire(blocking=False):
+            return _refusal(_too_many())
+        try:
+            question = Question.from_bytes(data)
+            caller = self._authenticator.authenticate(evidence)
+            limit = self.settings.call_timeout_s
+            seconds = min(question.timeout_ms / 1000, limit) if question.timeout_ms else limit
+            call = Call(caller=caller, deadline=Deadline(seconds), cancellation=cancellation)
+            return Answer(work(question.message, call))
+        except HiveFederationError as error:
+            return _refusal(error)
+        except MalformedMessage as error:
+            return _refusal(refused(Status.INVALID, f"The message is no question: {error}."))
+        except Exception as error:
+            log.error("a call failed for a reason that is no refusal", exc_info=error)
+            code = grpc.StatusCode.INTERNAL.value[0]
+            return Answer(code=code, status=str(Status.OUTCOME_UNKNOWN), text=_DEFECT)
+        finally:
+            self._slots.release()
+
     def close(self) -> None:
         """Wait for the producers; their calls have ended."""
+        self.conversations.close()
         self._producers.shutdown(wait=True, cancel_futures=True)
 
     def _begin(self, context: grpc.ServicerContext) -> Call:
@@ -151,17 +216,23 @@ class _Slot:
 
     def __enter__(self) -> None:
         if not self._slots.acquire(blocking=False):
-            end_with(
-                self._context,
-                refused(
-                    Status.EXHAUSTED,
-                    "The gateway is at work on as many calls as it may be.",
-                    remedy="Try again, or raise metastore.grpc.max.concurrent.calls.",
-                ),
-            )
+            end_with(self._context, _too_many())
 
     def __exit__(self, *_: object) -> None:
         self._slots.release()
+
+
+def _too_many() -> HiveFederationError:
+    return refused(
+        Status.EXHAUSTED,
+        "The gateway is at work on as many calls as it may be.",
+        remedy="Try again, or raise metastore.grpc.max.concurrent.calls.",
+    )
+
+
+def _refusal(error: HiveFederationError) -> Answer:
+    status = status_of(error)
+    return Answer(code=CODES[status].value[0], status=str(status), text=_text(str(error)))
 
 
 _END = object()
@@ -216,12 +287,18 @@ def end_with(context: grpc.ServicerContext, error: HiveFederationError) -> NoRet
 def _end_with_defect(context: grpc.ServicerContext, error: BaseException) -> NoReturn:
     log.error("a call failed for a reason that is no refusal", exc_info=error)
     context.set_trailing_metadata(((STATUS_KEY, str(Status.OUTCOME_UNKNOWN)),))
-    context.abort(grpc.StatusCode.INTERNAL, "The gateway failed; its log says why.")
+    context.abort(grpc.StatusCode.INTERNAL, _DEFECT)
     raise AssertionError("unreachable")
 
 
 def _text(text: str) -> str:
-    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
+    room = _LONGEST_TEXT
+    for end, letter in enumerate(text):
+        # gRPC sends other letters as ``%XX``, byte by byte.
+        room -= 1 if " " <= letter <= "~" and letter != "%" else 3 * len(letter.encode(errors="replace"))
+        if room < 0:
+            return f"{text[:end]}…"
+    return text
 
 
 def _evidence(context: grpc.ServicerContext) -> Evidence:

@@ -6,7 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import grpc
-from google.protobuf.descriptor_pb2 import FileDescriptorProto, MethodDescriptorProto, ServiceDescriptorProto
+from google.protobuf.descriptor_pb2 import (
+    DescriptorProto,
+    FieldDescriptorProto,
+    FileDescriptorProto,
+    MethodDescriptorProto,
+    ServiceDescriptorProto,
+)
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.wrappers_pb2 import BytesValue
 
@@ -22,18 +28,45 @@ from airflow_hive_federation.gateway.messages import (
     STOP,
     STRING,
     Head,
+    end_of,
     field_bytes,
     head_bytes,
-    read_fields,
     read_head,
     text_bytes,
 )
-from airflow_hive_federation.metastore.grpc_wire import CALL, CALL_IN_PIECES, PACKAGE, SERVICE, unwrap, wrap
+from airflow_hive_federation.metastore.grpc_wire import (
+    CALL,
+    CALL_IN_PIECES,
+    CONVERSE,
+    PACKAGE,
+    SERVICE,
+    unwrap,
+    wrap,
+)
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 
 #: Refusals that a Thrift client understands as they are; the others are of the way, not of the call.
 _ANSWERS = frozenset({Status.UNKNOWN_METHOD, Status.DENIED, Status.FAILED})
 _GREETING = "set_ugi"
+
+
+_Field = FieldDescriptorProto
+_QUESTION = DescriptorProto(
+    name="Question",
+    field=[
+        _Field(name="message", number=1, type=_Field.TYPE_BYTES, label=_Field.LABEL_OPTIONAL),
+        _Field(name="timeout_ms", number=2, type=_Field.TYPE_UINT64, label=_Field.LABEL_OPTIONAL),
+    ],
+)
+_ANSWER = DescriptorProto(
+    name="Answer",
+    field=[
+        _Field(name="message", number=1, type=_Field.TYPE_BYTES, label=_Field.LABEL_OPTIONAL),
+        _Field(name="code", number=2, type=_Field.TYPE_UINT32, label=_Field.LABEL_OPTIONAL),
+        _Field(name="status", number=3, type=_Field.TYPE_STRING, label=_Field.LABEL_OPTIONAL),
+        _Field(name="text", number=4, type=_Field.TYPE_STRING, label=_Field.LABEL_OPTIONAL),
+    ],
+)
 
 
 class RawService:
@@ -45,16 +78,20 @@ class RawService:
         """Return what serves the service's paths."""
 
         def call(request: bytes, context: grpc.ServicerContext) -> bytes:
-            return calls.answer(context, lambda under_way: wrap(_answer(calls, request, under_way)))
+            return calls.answer(context, lambda under_way: wrap(_answer(calls, _value(request), under_way)))
 
         def call_in_pieces(request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
             return calls.stream(context, lambda under_way, emit: _relay(calls, request, under_way, emit))
+
+        def converse(questions: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+            return calls.converse(context, questions, lambda message, call: _answer(calls, message, call))
 
         return grpc.method_handlers_generic_handler(
             SERVICE,
             {
                 CALL: grpc.unary_unary_rpc_method_handler(call),
                 CALL_IN_PIECES: grpc.unary_stream_rpc_method_handler(call_in_pieces),
+                CONVERSE: grpc.stream_stream_rpc_method_handler(converse),
             },
         )
 
@@ -63,25 +100,33 @@ class RawService:
         wrappers = FileDescriptorProto()
         BytesValue.DESCRIPTOR.file.CopyToProto(wrappers)
         pool.AddSerializedFile(wrappers.SerializeToString())
-        kind = ".google.protobuf.BytesValue"
+        kind, question, answer = ".google.protobuf.BytesValue", f".{PACKAGE}.Question", f".{PACKAGE}.Answer"
         methods = [
             MethodDescriptorProto(name=CALL, input_type=kind, output_type=kind),
             MethodDescriptorProto(
                 name=CALL_IN_PIECES, input_type=kind, output_type=kind, server_streaming=True
+            ),
+            MethodDescriptorProto(
+                name=CONVERSE,
+                input_type=question,
+                output_type=answer,
+                client_streaming=True,
+                server_streaming=True,
             ),
         ]
         file = FileDescriptorProto(
             name="airflow_hive_federation/gateway/v1/thrift.proto",
             package=PACKAGE,
             dependency=[wrappers.name],
+            message_type=[_QUESTION, _ANSWER],
             service=[ServiceDescriptorProto(name=SERVICE.rpartition(".")[2], method=methods)],
             syntax="proto3",
         )
         pool.AddSerializedFile(file.SerializeToString())
 
 
-def _answer(calls: Calls, request: bytes, call: Call) -> bytes:
-    head, message = _read(request)
+def _answer(calls: Calls, message: bytes, call: Call) -> bytes:
+    head = _read(message)
     if head.method == _GREETING:
         return _greet(head, message, call)
     try:
@@ -95,7 +140,8 @@ def _answer(calls: Calls, request: bytes, call: Call) -> bytes:
 
 
 def _relay(calls: Calls, request: bytes, call: Call, emit: Any) -> None:
-    head, message = _read(request)
+    message = _value(request)
+    head = _read(message)
     begun = False
 
     def pass_on(piece: bytes) -> None:
@@ -113,21 +159,28 @@ def _relay(calls: Calls, request: bytes, call: Call, emit: Any) -> None:
         emit(wrap(refusal(head.method, head.sequence_id, error)))
 
 
-def _read(request: bytes) -> tuple[Head, bytes]:
-    """Take the Thrift message out; it has to be one call and nothing else."""
+def _value(request: bytes) -> bytes:
     try:
-        message = unwrap(request)
+        return unwrap(request)
+    except MalformedMessage as error:
+        raise _no_call(error) from error
+
+
+def _read(message: bytes) -> Head:
+    """Read the head of a Thrift message, which has to be one call and nothing else."""
+    try:
         head = read_head(message)
         if head.kind != CALL_KIND:
             raise MalformedMessage("it is no call")
-        end = head.body
-        for field in read_fields(message, head.body):
-            end = field.end
-        if end + 1 != len(message):
+        if end_of(message, head.body) != len(message):
             raise MalformedMessage("something follows it")
     except MalformedMessage as error:
-        raise refused(Status.INVALID, f"The call is no Thrift message: {error}.") from error
-    return head, message
+        raise _no_call(error) from error
+    return head
+
+
+def _no_call(error: MalformedMessage) -> HiveFederationError:
+    return refused(Status.INVALID, f"The call is no Thrift message: {error}.")
 
 
 def _greet(head: Head, message: bytes, call: Call) -> bytes:

@@ -68,7 +68,8 @@ class GrpcFront:
         self.settings = settings
         self._calls = Calls(handler, authenticator or make_authenticator(settings), settings)
         self._threads = ThreadPoolExecutor(
-            settings.max_concurrent_calls + _SPARE_THREADS, thread_name_prefix="grpc-front"
+            settings.max_concurrent_calls + settings.max_conversations + _SPARE_THREADS,
+            thread_name_prefix="grpc-front",
         )
         self._health = health.HealthServicer()
         self._server = self._make_server([RawService(), *services])
@@ -90,7 +91,9 @@ class GrpcFront:
         """
         self._health.enter_graceful_shutdown()
         grace = self.settings.drain_timeout_s if drain_timeout_s is None else drain_timeout_s
-        self._server.stop(grace).wait()
+        stopped = self._server.stop(grace)
+        self._calls.conversations.drain(grace)
+        stopped.wait()
         self._threads.shutdown(wait=True)
         self._calls.close()
 
@@ -108,7 +111,7 @@ class GrpcFront:
             self._threads,
             handlers=[service.handler(self._calls) for service in services],
             options=_options(self.settings),
-            maximum_concurrent_rpcs=self.settings.max_concurrent_calls * _WAITING + _SPARE_THREADS,
+            maximum_concurrent_rpcs=_most_at_a_time(self.settings),
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         for name in ("", *names):
@@ -136,6 +139,10 @@ class GrpcFront:
             raise ConfigurationError(
                 f"The gRPC front cannot listen at {address}: {error}", remedy="Take another address or port."
             ) from error
+
+
+def _most_at_a_time(settings: GrpcFrontSettings) -> int:
+    return settings.max_concurrent_calls * _WAITING + settings.max_conversations + _SPARE_THREADS
 
 
 def server_class(path: str | None) -> Any:

@@ -22,6 +22,9 @@ NUMBERS = {
     "metastore.grpc.max.concurrent.calls": "max_concurrent_calls",
 }
 
+#: Clients that may be connected and mostly silent, per call that may be at work.
+_CONVERSATIONS_PER_CALL = 4
+
 
 @dataclass(frozen=True, kw_only=True)
 class GrpcFrontSettings:
@@ -71,6 +74,11 @@ class GrpcFrontSettings:
                 raise ConfigurationError(
                     f"{name} of the gRPC front is {getattr(self, name)}.", remedy="Give a number above 0."
                 )
+
+    @property
+    def max_conversations(self) -> int:
+        """How many streams of calls may be open; each keeps a thread."""
+        return self.max_concurrent_calls * _CONVERSATIONS_PER_CALL
 
     def with_properties(self, properties: Mapping[str, str]) -> GrpcFrontSettings:
         """Return these settings with those of the design in their place, as ``hive-site.xml`` has them.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from airflow_hive_federation.errors import MetastoreError
 from airflow_hive_federation.gateway.grpc.calls import Call
 from airflow_hive_federation.gateway.handler import Handler
-from airflow_hive_federation.gateway.services.exchange import ask
-from airflow_hive_federation.metastore.calls.partitions import PartitionCalls
+from airflow_hive_federation.gateway.services.exchange import arguments_of, ask, reply_to, texts_of
+from airflow_hive_federation.metastore.calls.partitions import ALL, PartitionCalls
 from airflow_hive_federation.metastore.calls.transactions import TransactionCalls
 from airflow_hive_federation.metastore.compat import FALLBACKS, is_too_old
 from airflow_hive_federation.metastore.settings import MetastoreSettings
@@ -37,6 +38,16 @@ class Behind(PartitionCalls, TransactionCalls):
             if not is_too_old(method, error):
                 raise
         return FALLBACKS[method](self._asked, args)
+
+    def partition_names(self, database: str, table: str) -> Sequence[str]:
+        """Return the names of all partitions of a table, packed: a hundred thousand take a few megabytes."""
+        method = "get_partition_names"
+        arguments = arguments_of(method, self._database_name(database), table, ALL)
+        reply = reply_to(self._handler, self.under_way, method, arguments)
+        try:
+            return texts_of(method, reply)
+        except Fault as fault:
+            raise translate(fault, method, "the metastore") from fault
 
     def _asked(self, method: str, args: tuple[Any, ...]) -> Any:
         try:

@@ -8,7 +8,7 @@ from typing import Any
 from airflow_hive_federation.gateway.handler import Status, refused
 from airflow_hive_federation.gateway.services.behind import Behind
 from airflow_hive_federation.gateway.services.pieces import Pieces
-from airflow_hive_federation.metastore.grpc_streams import length_delimited, number_field
+from airflow_hive_federation.metastore.grpc_wire import length_delimited, number_field
 from airflow_hive_federation.metastore.idl import types
 
 EVENTS_A_CALL = 1000

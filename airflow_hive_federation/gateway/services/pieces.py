@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from airflow_hive_federation.gateway.services.codec import codec
-from airflow_hive_federation.metastore.grpc_streams import THRIFT_NUMBER, length_delimited
+from airflow_hive_federation.metastore.grpc_streams import THRIFT_NUMBER
+from airflow_hive_federation.metastore.grpc_wire import length_delimited
 from airflow_hive_federation.metastore.protocol import encode
 from airflow_hive_federation.metastore.struct import Struct
 

@@ -28,7 +28,7 @@ from airflow_hive_federation.gateway.services.unary import Paths
 from airflow_hive_federation.metastore.calls.base import batches
 from airflow_hive_federation.metastore.calls.objects import TABLES_A_CALL
 from airflow_hive_federation.metastore.calls.partition_pages import Page, pages
-from airflow_hive_federation.metastore.grpc_streams import length_delimited
+from airflow_hive_federation.metastore.grpc_wire import length_delimited
 from airflow_hive_federation.metastore.struct import Fault
 
 #: Partitions of the first question, so that the first piece comes soon, and of the others.
@@ -68,7 +68,7 @@ def _partitions(behind: Behind, query: Any, out: Pieces) -> None:
 
 def _pages(behind: Behind, database: str, table: str, names: list[str] | None) -> Iterator[Page]:
     everything = names is None
-    wanted = behind.list_partition_names(database, table) if names is None else names
+    wanted = behind.partition_names(database, table) if names is None else names
     if everything and len(wanted) <= PAGE:
         if wanted:
             yield Page(names=wanted, everything=True)

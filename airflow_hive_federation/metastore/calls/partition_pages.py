@@ -8,9 +8,11 @@ key, it compares each partition with two values, once a page.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby, islice
+from typing import Any
 
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION, unescape
 
@@ -49,44 +51,92 @@ def page_size(columns: int, *, with_column_stats: bool = False) -> int:
 
 
 def pages(keys: Sequence[tuple[str, str]], names: Sequence[str], size: int) -> Iterator[Page]:
-    """Divide partitions into pages.
+    """Divide partitions into pages; beside the names, a number is kept for each.
 
     :param keys: names and types of the partition keys.
     :param names: the partitions' names.
     :param size: partitions a page; one has more if more share the key's value.
     """
-    by_value, others = _by_value(keys, names)
-    if by_value is not None:
-        key, is_number, values = by_value
-        ordered = sorted(values, key=int) if is_number else sorted(values)
-        first, some = 0, list[str]()
-        for place, value in enumerate(ordered):
-            some += values[value]
-            following = ordered[place + 1 : place + 2]
-            if not following or len(some) + len(values[following[0]]) > size:
-                low, high = (one if is_number else f"'{one}'" for one in (ordered[first], value))
-                yield Page(names=some, condition=f"{key} >= {low} and {key} <= {high}")
-                first, some = place + 1, []
+    key = _best_key(keys, names)
+    others: Sequence[int] = range(len(names))
+    if key is not None:
+        usable, others = key.divided(names)
+        some, low, high = list[str](), "", ""
+        for value, group in key.groups(names, usable):
+            if some and len(some) + len(group) > size:
+                yield key.page(some, low, high)
+                some = []
+            low, high = (low if some else value), value
+            some += group
+        yield key.page(some, low, high)
     for start in range(0, len(others), size):
-        yield Page(names=others[start : start + size])
+        yield Page(names=[names[index] for index in others[start : start + size]])
 
 
-def _by_value(
-    keys: Sequence[tuple[str, str]], names: Sequence[str]
-) -> tuple[tuple[str, bool, dict[str, list[str]]] | None, list[str]]:
-    """The key that tells most partitions apart, and partitions by its value; those without a usable one."""
-    best: tuple[str, bool, dict[str, list[str]]] | None = None
-    for place, (key, kind) in enumerate(keys):
-        if kind in _WHOLE_NUMBERS | _TEXTS and _PLAIN_KEY.fullmatch(key):
-            usable = _WHOLE_NUMBER if kind in _WHOLE_NUMBERS else _PLAIN_TEXT
-            found: defaultdict[str, list[str]] = defaultdict(list)
-            for name in names:
-                value = unescape(name.split("/")[place].partition("=")[2])
-                if value != DEFAULT_PARTITION and usable.fullmatch(value):
-                    found[value].append(name)
-            if found and (best is None or len(found) > len(best[2])):
-                best = key, kind in _WHOLE_NUMBERS, found
-    if best is None:
-        return None, list(names)
-    told = {name for some in best[2].values() for name in some}
-    return best, [name for name in names if name not in told]
+@dataclass(frozen=True)
+class _Key:
+    """A partition key whose values a condition can name, apart from a few.
+
+    :param place: among the table's partition keys.
+    """
+
+    name: str
+    place: int
+    is_number: bool
+
+    def value(self, name: str) -> str | None:
+        """The value in a partition's name; ``None`` if no condition can name it."""
+        value = unescape(name.split("/")[self.place].partition("=")[2])
+        usable = _WHOLE_NUMBER if self.is_number else _PLAIN_TEXT
+        return value if value != DEFAULT_PARTITION and usable.fullmatch(value) else None
+
+    def divided(self, names: Sequence[str]) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the positions of names in the order of their values, and of those no condition can name."""
+        usable, others = array("I"), array("I")
+        ordered, last = True, None
+        for at, name in enumerate(names):
+            if (value := self.value(name)) is None:
+                others.append(at)
+                continue
+            usable.append(at)
+            rank: Any = int(value) if self.is_number else value
+            # The metastore's answer is in the order of names, which mostly is this one, too.
+            ordered = ordered and (last is None or last <= rank)
+            last = rank
+        if not ordered:
+            usable = array("I", sorted(usable, key=lambda at: self._rank(names[at])))
+        return usable, others
+
+    def groups(self, names: Sequence[str], ordered: Sequence[int]) -> Iterator[tuple[str, list[str]]]:
+        """Yield each value with the names that have it.
+
+        :param ordered: positions in the order of values.
+        """
+        for _, some in groupby((names[at] for at in ordered), self._rank):
+            group = list(some)
+            yield self.value(group[0]) or "", group
+
+    def _rank(self, name: str) -> Any:
+        value = self.value(name) or ""
+        return int(value) if self.is_number else value
+
+    def page(self, names: list[str], low: str, high: str) -> Page:
+        """The page of the names between two values."""
+        first, last = (value if self.is_number else f"'{value}'" for value in (low, high))
+        return Page(names=names, condition=f"{self.name} >= {first} and {self.name} <= {last}")
+
+
+def _best_key(keys: Sequence[tuple[str, str]], names: Sequence[str]) -> _Key | None:
+    """The key that tells most partitions apart."""
+    candidates = [
+        _Key(key, place, kind in _WHOLE_NUMBERS)
+        for place, (key, kind) in enumerate(keys)
+        if kind in _WHOLE_NUMBERS | _TEXTS and _PLAIN_KEY.fullmatch(key)
+    ]
+    best, most = None, 0
+    for key in candidates:
+        values = (value for name in names if (value := key.value(name)) is not None)
+        count = len(set(values)) if len(candidates) > 1 else sum(1 for _ in islice(values, 1))
+        if count > most:
+            best, most = key, count
+    return best

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from itertools import groupby
 from typing import cast
 
@@ -60,12 +61,12 @@ class PartitionCalls(StatisticsCalls):
                 batch=batch,
             )
             return
-        seen: set[str] = set()
+        seen = _Seen()
         if not with_column_stats:
             try:
                 query = partitions_query(self.settings.catalog, database, table)
                 for one in self._streamed(PARTITIONS, types.Partition, query):
-                    seen.add(_identity(one))
+                    seen.add(one)
                     yield one
                 return
             except NotStreamed as error:
@@ -74,7 +75,7 @@ class PartitionCalls(StatisticsCalls):
             found = self.read_page(database, table, page)
             if with_column_stats:
                 self._attach_column_stats(database, table, found, valid_write_ids)
-            yield from (one for one in found if _identity(one) not in seen)
+            yield from (one for one in found if not seen.has(one))
 
     def partition_pages(
         self, database: str, table: str, *, with_column_stats: bool = False
@@ -327,8 +328,28 @@ class PartitionCalls(StatisticsCalls):
                     raise
 
 
-def _identity(partition: types.Partition) -> str:
-    return "\0".join(partition.values or ())
+class _Seen:
+    """Partitions of a stream so far, for the case that it breaks: sixteen bytes each."""
+
+    _BYTES = 16
+
+    def __init__(self) -> None:
+        self._digests = bytearray()
+        self._found: frozenset[bytes] | None = None
+
+    def add(self, partition: types.Partition) -> None:
+        """Remember a partition; not after one was looked for."""
+        self._digests += self._digest(partition)
+
+    def has(self, partition: types.Partition) -> bool:
+        """Whether a partition is one of them."""
+        if self._found is None:
+            places = range(0, len(self._digests), self._BYTES)
+            self._found = frozenset(bytes(self._digests[at : at + self._BYTES]) for at in places)
+        return bool(self._found) and self._digest(partition) in self._found
+
+    def _digest(self, partition: types.Partition) -> bytes:
+        return blake2b("\0".join(partition.values or ()).encode(), digest_size=self._BYTES).digest()
 
 
 def _key_names(names: Sequence[str]) -> list[str]:

@@ -106,7 +106,7 @@ def dump_bootstrap(
         directory.finish_dump(
             {
                 "kind": "BOOTSTRAP",
-                "policy": policy.to_json(),
+                "policy": policy.as_dumped(),
                 "event_id": start.event_id,
                 "last_event": noted,
                 "adopted": [facts["name"] for facts in totals["tables"]] if adopted else [],

@@ -134,7 +134,7 @@ def dump_increment(
         facts = dump.write(threads)
         manifest = {
             "kind": KIND,
-            "policy": policy.to_json(),
+            "policy": policy.as_dumped(),
             "from_id": folded.from_id,
             "event_id": folded.to_id,
             "previous": position.dump,

@@ -67,7 +67,7 @@ from airflow_hive_federation.replication.verification.differences import (
 )
 from airflow_hive_federation.storage.durable import sync_directories
 from airflow_hive_federation.storage.filesystem import canonical, join, open_filesystem, storage_errors
-from airflow_hive_federation.storage.plan_files import read_plan, write_plan
+from airflow_hive_federation.storage.plan_files import read_plan, write_bound_plan
 from airflow_hive_federation.storage.publishing import remove_file
 
 if TYPE_CHECKING:
@@ -239,14 +239,14 @@ class _Load:
         self._on_step("copy_plan")
         if not self._policy.into_existing:
             self._refuse_foreign_files()
-        count = write_plan(
+        plan, count = write_bound_plan(
             self._copy_plan, self._places.each_once(self._copy_items()), options=self._policy.storage_options
         )
         self._on_step("copy")
         if not count:
             return
         try:
-            run_copy(self._copy_plan, f"{self._directory.uri}/load/outcomes")
+            run_copy(plan, f"{self._directory.uri}/load/outcomes")
         except FileVanishedError as error:
             raise DumpIncompleteError(
                 f"Dump {self._directory.uri} is out of date: {error.message}",

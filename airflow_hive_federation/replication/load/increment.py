@@ -70,7 +70,7 @@ from airflow_hive_federation.replication.target.foreign_writes import ForeignWri
 from airflow_hive_federation.replication.target.position import read_position, refuse_later_writes
 from airflow_hive_federation.replication.verification.mends import Mend
 from airflow_hive_federation.storage.filesystem import canonical
-from airflow_hive_federation.storage.plan_files import write_plan
+from airflow_hive_federation.storage.plan_files import write_bound_plan
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
@@ -225,7 +225,7 @@ class _Load:
         self._places.spare_shared(self._copies)
         plan = f"{self._directory.uri}/load/copy_plan.jsonl"
         items = self._places.each_once(self._copy_items())
-        count = write_plan(plan, items, options=self._policy.storage_options)
+        plan, count = write_bound_plan(plan, items, options=self._policy.storage_options)
         self._on_step("copy")
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="prepare") as beside:
             # The copy job in this thread, where Airflow's context is; it asks nothing of the target.

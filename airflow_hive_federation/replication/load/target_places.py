@@ -27,6 +27,8 @@ from airflow_hive_federation.replication.target.database import (
     claim_roots,
     with_claimed,
 )
+from airflow_hive_federation.replication.target.dumps_owner import metastore_id
+from airflow_hive_federation.replication.target.external_claims import check_external_claims, claim_external
 from airflow_hive_federation.storage.filesystem import canonical, join
 
 if TYPE_CHECKING:
@@ -59,12 +61,14 @@ class TargetPlaces:
         self._external = [claim for claim in self._claims if claim.table in tables]
 
     def claim(self, client: MetastoreClient, *, anew: bool = False) -> None:
-        """Record the directories of external tables on the target, before anything is written there.
+        """Record the directories of external tables for the target, before anything is written there.
 
         :param client: client of the target.
         :param anew: the target database has just been made.
-        :raises LocationConflictError: another database of the target has directories that collide.
+        :raises LocationConflictError: another database of the target, or a target of another metastore, has
+            directories that collide.
         """
+        claim_external(metastore_id(client), self._layout.policy, self._external)
         claim_roots(client, self._layout, self._external, anew=anew)
 
     def check_others(self, client: MetastoreClient) -> None:
@@ -73,6 +77,7 @@ class TargetPlaces:
         :param client: client of the target.
         :raises LocationConflictError: they collide.
         """
+        check_external_claims(metastore_id(client), self._layout.policy, self._external)
         check_other_roots(client, self._layout, self._external)
 
     def recorded(self, parameters: dict[str, str]) -> dict[str, str]:

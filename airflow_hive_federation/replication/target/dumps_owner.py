@@ -1,10 +1,11 @@
-"""Claims a policy's directory of dumps for the targets of one metastore.
+"""Claims a policy's directories of dumps and functions for the targets of one metastore.
 
 Two targets of different metastores know nothing of each other. With one policy name and one ``dump_root``
 they would take each other's dumps for their own: a load looks into the dumps beside its own for what earlier
 loads of the policy have placed, sweeps what those have left, and removes dumps that are needed no more. So
 the directory carries the identity of the metastore whose targets use it, and cycles of another one are
-refused.
+refused. The same goes for the jars of functions where they have a root of their own: another target would
+overwrite them.
 
 A cycle writes its claim before it looks for others, and takes it back if it is refused. Of two cycles that
 begin at one moment, at least one sees the other. A claim that was compared stays, and is not compared again:
@@ -36,14 +37,21 @@ CLAIMS = "_targets"
 
 
 def claim_dumps(metastore: str, policy: ReplicationPolicy) -> None:
-    """Make sure that a policy's directory of dumps belongs to targets of one metastore, and to no others.
+    """Make sure that a policy's directories of dumps and functions belong to targets of one metastore.
 
     :param metastore: the target's :func:`metastore_id`.
-    :raises LocationConflictError: targets of another metastore use the directory; nothing is claimed.
-    :raises StorageError: the directory cannot be read or written.
+    :raises LocationConflictError: targets of another metastore use a directory; it is not claimed.
+    :raises StorageError: a directory cannot be read or written.
     """
+    _claim(metastore, policy, join(policy.directory, CLAIMS))
+    if (
+        policy.functions_root
+    ):  # else they lie below the directory of dumps, of which there is one by that name
+        _claim(metastore, policy, join(policy.root_of_functions, f"{CLAIMS}/{policy.name}"))
+
+
+def _claim(metastore: str, policy: ReplicationPolicy, claims: str) -> None:
     options = policy.storage_options
-    claims = join(policy.directory, CLAIMS)
     name = f"{quote(metastore, safe='')}.json"
     own = join(claims, name)
     claim = {"metastore": metastore, "database": policy.target_database}
@@ -72,18 +80,21 @@ def metastore_id(client: MetastoreClient) -> str:
 
 def _conflict(policy: ReplicationPolicy, claim: str) -> LocationConflictError:
     other = _read(claim, policy)
+    of_dumps = claim.startswith(f"{policy.directory}/")
+    held, root = ("dumps", "dump_root") if of_dumps else ("functions", "functions_root")
+    directory = policy.directory if of_dumps else policy.functions_directory
     return LocationConflictError(
-        f"Directory {policy.directory} holds the dumps of policy {policy.name!r} for database "
+        f"Directory {directory} holds the {held} of policy {policy.name!r} for database "
         f"{other.get('database', '(unknown)')} of another metastore (id "
         f"{other.get('metastore', 'unknown')}): {claim} says so. Two targets "
-        "would take each other's dumps for their own.",
-        remedy="Give one of the two policies another name or dump_root. If the other metastore is gone for "
+        f"would take each other's {held} for their own.",
+        remedy=f"Give one of the two policies another name or {root}. If the other metastore is gone for "
         "good, or was made anew, remove that file.",
         policy=policy.name,
         other=policy.name,
         database=policy.target_database,
         tables=[],
-        paths=[policy.directory],
+        paths=[directory],
     )
 
 

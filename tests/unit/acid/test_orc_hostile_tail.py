@@ -19,7 +19,7 @@ from pyarrow import orc
 
 from airflow_hive_federation.acid.footers import row_columns
 from airflow_hive_federation.acid.orc.chunks import MAX_CHUNK_BYTES, decompressed
-from airflow_hive_federation.acid.orc.protobuf import BYTES, VARINT, Field, message_of
+from airflow_hive_federation.acid.orc.protobuf import BYTES, VARINT, Field, fields_of, message_of
 from airflow_hive_federation.acid.orc.tail import read_tail
 from airflow_hive_federation.errors import AcidFormatError
 
@@ -129,6 +129,49 @@ def hostile() -> dict[str, bytes]:
 def test_is_refused(what: str) -> None:
     with pytest.raises(AcidFormatError, match="delta_1/bucket_0"):
         read_tail(io.BytesIO(hostile()[what]), "delta_1/bucket_0")
+
+
+@pytest.mark.parametrize(
+    ("codec", "body"),
+    [
+        (ZLIB, deflated(bytes(MAX_CHUNK_BYTES + 1))),
+        (ZSTD, zstd_stream(bytes(MAX_CHUNK_BYTES + 1))),
+        (SNAPPY, b"\x81\x80\x80\x80\x01" + b"\0" * 50),
+        (LZ4, lz4_block(MAX_CHUNK_BYTES)),
+    ],
+)
+def test_a_chunk_is_measured_before_it_is_kept(codec: int, body: bytes) -> None:
+    with pytest.raises(ValueError, match=f"a chunk holds more than {MAX_CHUNK_BYTES} bytes"):
+        decompressed(chunk(body), codec)
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        (b"\x0b\0\0\0\0", "unknown wire type 3"),
+        (b"\x0a\x02x", "a field is longer than its message"),
+        (b"\x0d\0\0\0", "a field is longer than its message"),
+    ],
+)
+def test_a_message_that_is_not_whole(message: bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        fields_of(message)
+
+
+@pytest.mark.parametrize("length", [1000, (64 << 20) + 1])
+def test_a_footer_that_no_file_has_is_not_read(length: int, tmp_path: Path) -> None:
+    """Longer than the file, or than any footer is; the second file has a hole of that size."""
+    tail = with_tail(b"", 0, length=length)
+    path = tmp_path / "bucket_0"
+    with path.open("wb") as file:
+        file.truncate(min(length, length >> 20 << 20))
+        file.seek(0, io.SEEK_END)
+        file.write(b"\0" * (length > 1000) + tail[3:])
+    with (
+        path.open("rb") as file,
+        pytest.raises(AcidFormatError, match=f"a footer of {length} bytes in a file"),
+    ):
+        read_tail(file, "bucket_0")
 
 
 def test_takes_little_memory() -> None:

@@ -42,6 +42,12 @@ class Overtaken:
     def get_table(self, _database: str, _name: str) -> types.Table:
         return table(**{PRIMARY: "C2"})
 
+    def lock(self, _components: Any) -> types.LockResponse:
+        return types.LockResponse(lockid=1, state=types.LockState.ACQUIRED)
+
+    def unlock(self, lock_id: int) -> None:
+        assert lock_id == 1
+
     def alter_table(self, *_: Any, **__: Any) -> None:
         raise MetastoreServerError("the table has been modified")
 

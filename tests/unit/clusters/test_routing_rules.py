@@ -218,7 +218,7 @@ def test_tables_without_metadata_are_refused_where_no_default_is_assumed(catalog
 
 def test_a_cluster_that_is_not_configured_any_more(catalog: Catalog) -> None:
     clusters = Clusters(names=("C1", "C2"), default="C1")
-    with pytest.raises(RoutingError, match="C3 is not configured"):
+    with pytest.raises(RoutingError, match=r"C3, the cluster of default\.c, is not configured"):
         route("SELECT * FROM c", catalog, clusters)
 
 
@@ -346,6 +346,22 @@ def test_strings_are_part_of_the_template(catalog: Catalog) -> None:
     sql = "SELECT * FROM b JOIN logs ON b.k = logs.k WHERE ds = '2026-03-0{}'"
     assert router.decide(sql.format(5), catalog).cluster == "C2"
     assert router.decide(sql.format(1), catalog).cluster is None
+
+
+@pytest.mark.parametrize("first", [r"2026-03-05", r"2026\-03-05"])
+def test_a_string_with_an_escape_is_never_the_same_as_one_without(catalog: Catalog, first: str) -> None:
+    router = Router(CLUSTERS)
+    # The kind of comma is that of no other test: templates are shared by the whole process.
+    sql = f"SELECT b.k ,logs.k ,'{len(first)}' FROM b JOIN logs ON b.k = logs.k WHERE ds = '{{}}'"
+    both = {"2026-03-05": "C2", r"2026\-03-05": None}
+    for day in (first, *both):
+        assert router.decide(sql.format(day), catalog).cluster == both[day]
+
+
+def test_the_name_of_a_cluster_is_part_of_the_template(catalog: Catalog) -> None:
+    router = Router(CLUSTERS)
+    assert router.decide("USE CLUSTER C2", catalog).cluster == "C2"
+    assert router.decide("USE CLUSTER c2", catalog).rule is Rule.UNKNOWN_CLUSTER
 
 
 def test_the_number_of_kept_decisions_is_bounded(catalog: Catalog) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -40,6 +41,10 @@ class Tables:
     def __init__(self, *tables: types.Table) -> None:
         self.tables = {str(one.tableName): one for one in tables}
         self.asked = 0
+
+    def call(self, method: str, *arguments: str) -> str:
+        assert method == "get_config_value"
+        return ""  # It keeps no events.
 
     def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
         self.asked += 1
@@ -98,9 +103,17 @@ def test_a_copy_is_used_while_files_are_those_that_were_copied(
     assert router(tables).route(JOIN, Session()).cluster == "C2"
 
 
-def test_a_statement_is_asked_about_in_few_calls(tables: Tables) -> None:
-    router(tables).route(JOIN, Session())
-    assert tables.asked <= 2
+def test_all_tables_of_a_statement_are_asked_for_at_once(tables: Tables) -> None:
+    tables.tables["v"] = types.Table(
+        dbName="default",
+        tableName="v",
+        tableType="VIRTUAL_VIEW",
+        viewExpandedText="SELECT t1.a FROM default.t1 JOIN default.t2 ON t1.a = t2.a",
+    )
+    for sql, calls in ((JOIN, 1), (f"INSERT INTO made {JOIN}", 1), ("SELECT * FROM v", 2)):
+        tables.asked = 0
+        assert router(tables, check_files=False).route(sql, Session()).cluster == "C2"
+        assert tables.asked == calls, sql
 
 
 def test_use_cluster_counts_for_what_follows(tables: Tables) -> None:
@@ -148,6 +161,6 @@ def test_a_statement_is_written_for_its_job_and_removed(tables: Tables, tmp_path
     (routed,) = router(tables, registry=registry).script("select * from t1", Session())
     with routed.written(registry.cluster("C1")) as uri:
         path = Path(uri.removeprefix("file:"))
-        assert path.read_text() == '{"database": "default", "sql": "select * from t1"}'
+        assert json.loads(path.read_text()) == {"database": "default", "sql": "select * from t1", "acid": []}
         assert path.stat().st_mode & 0o077 == 0
     assert not path.parent.exists()

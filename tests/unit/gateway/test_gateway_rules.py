@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.errors import GatewayError
+from airflow_hive_federation.gateway.answers import LISTINGS
 from airflow_hive_federation.gateway.handler import Caller
 from airflow_hive_federation.gateway.methods import ACCESS, INDEXES, OF_NO_DATABASE, Access
 from airflow_hive_federation.gateway.names import Reference, references, renamed
@@ -194,7 +195,7 @@ def test_rules_decide_by_class_and_database() -> None:
         ("create_table", bob, [ref("public", "t")]),
         ("alter_table", ann, [ref("sales_eu", "t"), ref("public", "t")]),
         ("grant_role", ann, []),
-        ("show_locks", ann, []),
+        ("get_open_txns_info", ann, []),
         ("shutdown", ops, []),
         ("grant_role", Caller(user="o", groups=("ops",), authentication="asserted"), []),
     ):
@@ -255,6 +256,103 @@ def test_lists_show_what_the_caller_may_see(peer: Peers, gateway: Gateways, raw:
     answer = one.ask("get_next_notification", rqst=types.NotificationEventRequest(lastEvent=0))
     assert [event.eventId for event in answer["success"].events] == [0]
     assert "may not read secret" in one.ask("get_all_tables", db_name="secret")["o1"].message
+
+
+def locks(dbname: str, tablename: str | None) -> types.ShowLocksResponseElement:
+    return types.ShowLocksResponseElement(
+        lockid=1, dbname=dbname, tablename=tablename, state=1, type=1, lastheartbeat=1, user="u", hostname="h"
+    )
+
+
+def key(parent: str, child: str) -> types.SQLForeignKey:
+    return types.SQLForeignKey(
+        pktable_db="sales", pktable_name=parent, fktable_db="sales", fktable_name=child
+    )
+
+
+def compaction(dbname: str, tablename: str) -> types.ShowCompactResponseElement:
+    return types.ShowCompactResponseElement(
+        dbname=dbname, tablename=tablename, type=types.CompactionType.MAJOR, state="working"
+    )
+
+
+#: Calls that name a database, or none at all, and whose answers name tables: what the metastore answers, and
+#: what is left of it.
+TABLES_IN_ANSWERS: dict[str, tuple[Any, Any, Any]] = {
+    "show_locks": (
+        types.ShowLocksRequest(dbname="sales"),
+        types.ShowLocksResponse(
+            locks=[locks("sales", "open_a"), locks("Sales", "b"), locks("sales", None), locks("secret", "t")]
+        ),
+        types.ShowLocksResponse(locks=[locks("sales", "open_a"), locks("sales", None)]),
+    ),
+    "show_compact": (
+        types.ShowCompactRequest(dbName="sales", tbName="b"),
+        types.ShowCompactResponse(
+            compacts=[compaction("sales", "open_a"), compaction("sales", "b"), compaction("secret", "t")]
+        ),
+        types.ShowCompactResponse(compacts=[compaction("sales", "open_a")]),
+    ),
+    "get_all_write_event_info": (
+        types.GetAllWriteEventInfoRequest(txnId=1),
+        [
+            types.WriteEventInfo(writeId=1, database=database, table=table, files="f")
+            for database, table in (("sales", "open_a"), ("sales", "b"), ("secret", "t"))
+        ],
+        [types.WriteEventInfo(writeId=1, database="sales", table="open_a", files="f")],
+    ),
+    "get_foreign_keys": (
+        types.ForeignKeysRequest(parent_db_name="sales", parent_tbl_name="open_a"),
+        types.ForeignKeysResponse(foreignKeys=[key("open_a", "open_b"), key("open_a", "b")]),
+        types.ForeignKeysResponse(foreignKeys=[key("open_a", "open_b")]),
+    ),
+    "get_all_table_constraints": (
+        types.AllTableConstraintsRequest(dbName="sales", tblName="open_a", catName="hive"),
+        types.AllTableConstraintsResponse(
+            allTableConstraints=types.SQLAllTableConstraints(
+                primaryKeys=[types.SQLPrimaryKey(table_db="sales", table_name="open_a", column_name="c")],
+                foreignKeys=[key("b", "open_a"), key("open_b", "open_a")],
+            )
+        ),
+        types.AllTableConstraintsResponse(
+            allTableConstraints=types.SQLAllTableConstraints(
+                primaryKeys=[types.SQLPrimaryKey(table_db="sales", table_name="open_a", column_name="c")],
+                foreignKeys=[key("open_b", "open_a")],
+            )
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("method", TABLES_IN_ANSWERS)
+def test_answers_name_no_hidden_tables(peer: Peers, gateway: Gateways, raw: Raws, method: str) -> None:
+    asked, given, shown = TABLES_IN_ANSWERS[method]
+    served = Thrift(lambda *_: given)
+    (field,) = (one[1] for one in message_types(method)[0].thrift_spec.values())
+    hiding = Exposure(("sales", "public"), ("*.open_*",))
+    limited = Rules((Rule(databases=("sales",)),), Exposure(tables=("*.open_*",)))
+    for rules in (Rules(exposure=hiding), limited):
+        assert raw(gateway(peer(served).uri, rules=rules)).ask(method, **{field: asked}) == {"success": shown}
+    # Who may see everything gets the answer as it is.
+    assert raw(gateway(peer(served).uri)).ask(method, **{field: asked}) == {"success": given}
+
+
+def test_no_answer_of_a_list_of_tables_is_overlooked() -> None:
+    """Each answer that names tables is filtered, or its call has to name them, and is checked by them."""
+    for method, access in ACCESS.items():
+        result = message_types(method)[1].thrift_spec.get(0)
+        if access is not Access.READ or method in LISTINGS or result is None:
+            continue
+        sample = _value(result[0], result[2] if len(result) == 4 else None, 0)
+        answer = message_types(method)[1](success=sample)
+        tables = {table for _, table in _references_of(answer, message_types(method)[1]) if table}
+        asks = {table for one in _samples(method) for _, table in named(method, *one) if table}
+        # The one that names none is for callers who may see everything.
+        assert not tables or asks or method == "get_all_materialized_view_objects_for_rewriting", method
+
+
+def _references_of(value: Any, kind: Any) -> list[tuple[str, str | None]]:
+    return [(one.database, one.table) for one in references(encode(value), 0, kind)]
 
 
 def test_aliases_are_the_clients_names(peer: Peers, gateway: Gateways, raw: Raws, client: Clients) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
 import threading
 import time
@@ -14,9 +16,10 @@ import pytest
 from airflow_hive_federation.gateway.certificates import ServerTls
 from airflow_hive_federation.gateway.handler import Cancellation
 from airflow_hive_federation.gateway.hangups import Hangups
+from airflow_hive_federation.gateway.thrift_connection import Gone, ThriftConnection
 from airflow_hive_federation.metastore import TlsSettings
 from tests.unit.gateway.certificate_files import Authority
-from tests.unit.gateway.gateways import Gateways, Peers, Raws, call_bytes, outcome
+from tests.unit.gateway.gateways import Gateways, Peers, RawClient, Raws, call_bytes, outcome
 from tests.unit.metastore.metastore_peers import Thrift
 
 
@@ -131,24 +134,109 @@ def test_calls_that_outlast_the_drain_are_cancelled(peer: Peers, gateway: Gatewa
     assert served.left.acquire(timeout=20)
 
 
-def test_a_call_that_has_ended_is_not_cancelled_and_one_that_has_not_is() -> None:
+def test_the_call_of_a_client_that_leaves_is_cancelled() -> None:
     hangups = Hangups()
     ours, theirs = socket.socketpair()
-    done, under_way, cancelled = Cancellation(), Cancellation(), threading.Event()
-    with hangups.watching(ours, done):
-        pass
+    under_way, cancelled = Cancellation(), threading.Event()
     under_way.on_cancel(cancelled.set)
     with hangups.watching(ours, under_way):
         # What it sent ahead does not hide that it has left.
         theirs.sendall(b"more")
         theirs.close()
         assert cancelled.wait(20)
-    assert not done.cancelled
-    before = threading.active_count()
     hangups.close()
-    hangups.close()
-    assert threading.active_count() == before - 1
-    # Nobody looks any more, and nothing fails.
-    with hangups.watching(ours, Cancellation()):
-        pass
     ours.close()
+
+
+def test_an_event_of_a_call_that_has_ended_cancels_no_other() -> None:
+    """The kernel gives the number of a closed connection to the next one."""
+    hangups = Hangups()
+    ours, theirs = socket.socketpair()
+    done, under_way = Cancellation(), Cancellation()
+    with hangups.watching(ours, done):
+        pass
+    # As the thread does with an event that it got before the call had ended.
+    hangups._look_at(ours.fileno())
+    with hangups.watching(ours, under_way):
+        hangups._look_at(ours.fileno())
+        assert not under_way.cancelled
+        theirs.close()
+        hangups._look_at(ours.fileno())
+        assert under_way.cancelled
+    assert not done.cancelled
+    hangups.close()
+    ours.close()
+
+
+def test_it_ends_once_and_leaves_nothing() -> None:
+    hangups = Hangups()
+    pipe = (hangups._wake_read, hangups._wake_write)
+    hangups.close()
+    assert not hangups._thread.is_alive()
+    assert hangups._epoll.closed
+    for fd in pipe:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(fd)
+    hangups.close()
+    ours, theirs = socket.socketpair()
+    call = Cancellation()
+    with hangups.watching(ours, call):
+        theirs.close()
+    ours.close()
+    assert not call.cancelled
+
+
+def test_a_connection_that_is_closed_already_is_not_watched() -> None:
+    hangups = Hangups()
+    ours, theirs = socket.socketpair()
+    ours.close()
+    with hangups.watching(ours, Cancellation()):
+        assert hangups._calls == {}
+    hangups.close()
+    theirs.close()
+
+
+def test_a_drain_that_begins_behind_a_call_does_not_cancel_it(peer: Peers, gateway: Gateways) -> None:
+    """It ends this side's reading, which looks to the kernel as if the client had left."""
+    run = gateway("thrift://x:1")
+    hangups = run.front._hangups
+
+    def answer(_method: str, _args: Any) -> Any:
+        # The thread has looked at all that happened when it has cancelled this.
+        ours, theirs = socket.socketpair()
+        other, cancelled = Cancellation(), threading.Event()
+        other.on_cancel(cancelled.set)
+        with hangups.watching(ours, other):
+            theirs.close()
+            assert cancelled.wait(20)
+        ours.close()
+        return ["a"]
+
+    handler = gateway(peer(Thrift(answer)).uri).handler
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname(), timeout=20)
+        theirs, _ = listener.accept()
+    connection = ThriftConnection(
+        handler, run.front.settings, theirs, "127.0.0.1", believed=True, hangups=hangups
+    )
+    read = connection._message
+
+    def read_and_drain() -> Any:
+        message = read()
+        connection.drain()
+        return message
+
+    connection._message = read_and_drain  # type: ignore[method-assign]
+    thread = threading.Thread(target=_serve, args=(connection,))
+    thread.start()
+    client = RawClient(("", 0), ours)
+    assert client.ask("get_all_databases") == {"success": ["a"]}
+    thread.join(20)
+    assert not thread.is_alive()
+    ours.close()
+    theirs.close()
+
+
+def _serve(connection: ThriftConnection) -> None:
+    with contextlib.suppress(OSError, Gone):
+        connection.serve(None)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from airflow_hive_federation.ingest.json_records import StrictJsonWriter
 from airflow_hive_federation.model.types import Column, parse_type
+from tests.examples import seeds
 
 TYPES = ["boolean", "tinyint", "smallint", "int", "bigint", "double", "string", "varchar(3)", "char(3)"]
 VALUES = [
@@ -88,39 +91,76 @@ def made_record(chance: random.Random, columns: int) -> bytes:
     return record.encode() + (b"\xff" if chance.random() < 0.02 else b"")
 
 
-def differences(seed: int, batches: int) -> list[str]:
-    """Batches of which Arrow's reader makes other rows than are made one by one."""
+def batches(seed: int, count: int) -> Iterator[tuple[list[str], list[bytes]]]:
+    """Random batches of one table: the types of its columns, and records."""
     chance = random.Random(seed)
     types = [chance.choice(TYPES) for _ in range(chance.randrange(1, 4))]
+    for _ in range(count):
+        yield types, [made_record(chance, len(types)) for _ in range(chance.choice([1, 1, 2, 3]))]
+
+
+def differs(types: Sequence[str], records: Sequence[bytes]) -> bool:
+    """Whether Arrow's reader makes other rows of a batch than are made one by one."""
     by = writer(types)
-    found = []
-    for _ in range(batches):
-        records = [made_record(chance, len(types)) for _ in range(chance.choice([1, 1, 2, 3]))]
-        at_once, each = by._at_once(records), by._each(records)
-        # As text: not a number equals itself, and -0 is not 0.
-        if at_once is not None and (each.bad or repr(at_once.to_pylist()) != repr(each.rows.to_pylist())):
-            found.append(f"seed {seed}, {types}: {records}")
-    return found
+    at_once, each = by._at_once(records), by._each(records)
+    # As text: not a number equals itself, and -0 is not 0.
+    return at_once is not None and bool(each.bad or repr(at_once.to_pylist()) != repr(each.rows.to_pylist()))
 
 
-def main(first: int, seeds: int) -> None:
+def differs_apart(types: Sequence[str], records: Sequence[bytes]) -> bool:
+    """As :func:`differs`, in a process of its own: a batch that ends it differs, too."""
+    child = os.fork()
+    if not child:
+        code = 2
+        try:
+            code = int(differs(types, records))
+        finally:
+            os._exit(code)
+    return os.waitpid(child, 0)[1] != 0
+
+
+def main(first: int, count: int, per_seed: int, apart: int) -> None:
     """What the child process of the test runs."""
-    found = [one for seed in range(first, first + seeds) for one in differences(seed, 100)]
+    asks = differs_apart if apart else differs
+    if apart:
+        pa.array([1])  # it imports pandas, once for all processes
+    found = [
+        f"seed {seed}, {types}: {records}"
+        for seed in range(first, first + count)
+        for types, records in batches(seed, per_seed)
+        if asks(types, records)
+    ]
     sys.stdout.write(json.dumps(found))
 
 
-def test_both_ways_make_the_same_rows() -> None:
-    # In a process of its own: some of these ended it.
-    call = "from tests.unit.ingest.test_json_records import main; main(0, 60)"
-    done = subprocess.run(
-        [sys.executable, "-c", call],
+def in_a_process(call: str) -> subprocess.CompletedProcess[str]:
+    # (Python 3.12 warns of a fork beside threads, which Arrow has; none is used before it.)
+    return subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", call],
         capture_output=True,
         text=True,
         check=False,
         cwd=Path(__file__).parents[3],
     )
-    assert (done.returncode, done.stderr[-2000:]) == (0, "")
-    assert json.loads(done.stdout) == []
+
+
+def test_both_ways_make_the_same_rows() -> None:
+    """Some batches ended the process, so it is their own: one per batch where more examples are asked for."""
+    asked = len(seeds(60))
+    for arguments in [(0, asked, 100, 0), (1_000_000, asked, 1, 1)][: 1 + (asked > 60)]:
+        call = f"from tests.unit.ingest.test_json_records import main; main{arguments}"
+        done = in_a_process(call)
+        assert (done.returncode, done.stderr[-2000:]) == (0, "")
+        assert json.loads(done.stdout) == []
+
+
+def test_a_process_that_a_batch_ends_is_a_difference() -> None:
+    call = (
+        "import os; from tests.unit.ingest import test_json_records as module\n"
+        "for outcome in (lambda *_: False, lambda *_: True, lambda *_: os.abort()):\n"
+        "    module.differs = outcome; print(module.differs_apart(['string'], []))"
+    )
+    assert in_a_process(call).stdout.split() == ["False", "True", "True"]
 
 
 @pytest.mark.parametrize(

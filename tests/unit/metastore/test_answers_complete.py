@@ -6,13 +6,16 @@ import socket
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from airflow_hive_federation.errors import MetastoreProtocolError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.metastore.connection import _outcome
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.protocol import encode
 from tests.unit.metastore.metastore_peers import Peer
 from tests.unit.metastore.test_message_bounds import LIST, STOP, STRING, STRUCT, field, listing, text
@@ -165,6 +168,12 @@ LENGTH = f"Content-Length: {len(WHOLE)}"
 def test_http(reply: bytes, match: str) -> None:
     with http(reply) as uri:
         refused(uri, lambda client: client.get_all_databases(), match, max_answer_bytes=5000)
+
+
+def test_what_a_channel_still_holds_follows_the_answer() -> None:
+    channel: Any = SimpleNamespace(has_more=lambda: True)
+    with pytest.raises(MalformedMessage, match="something follows the answer"):
+        _outcome("get_all_databases", types.Database(), channel)
 
 
 def test_http_answers_one_after_the_other() -> None:

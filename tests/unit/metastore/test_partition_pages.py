@@ -51,6 +51,11 @@ def test_more_than_a_page_of_one_value_stay_together() -> None:
     ]
 
 
+def test_equal_numbers_are_in_one_page_however_they_are_written() -> None:
+    first, _ = pages([("n", "int")], ["n=-0", "n=0", "n=1"], 2)
+    assert first == Page(names=["n=-0", "n=0"], condition="n >= -0 and n <= -0")
+
+
 @pytest.mark.parametrize("value", [DEFAULT_PARTITION, "it's", 'say "x"', "back\\slash", "tab\t"])
 def test_values_that_no_condition_can_name_go_by_name(value: str) -> None:
     names = [partition_name(["a"], [one]) for one in ("x", value, "y")]

@@ -10,7 +10,7 @@ import tracemalloc
 import pytest
 
 from airflow_hive_federation.errors import MetastoreAuthenticationError, MetastoreProtocolError
-from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings, PlainSettings
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings, PlainSettings, sasl
 from airflow_hive_federation.metastore.sasl import SaslChannel
 from airflow_hive_federation.metastore.settings import Endpoint
 from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol
@@ -67,6 +67,42 @@ def test_a_negotiation(what: str) -> None:
     with pytest.raises(ForeignProtocol) as caught:
         channel(NEGOTIATIONS[what])
     assert PASSWORD not in str(caught.value)
+
+
+def test_a_server_that_ends_before_it_has_shown_who_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Mutual:
+        """A mechanism that waits for the server's proof, as Kerberos does."""
+
+        name, complete = "MUTUAL", False
+
+        def __init__(self, _: object) -> None: ...
+
+        def step(self, challenge: bytes) -> bytes:
+            return challenge
+
+    monkeypatch.setattr(sasl, "_Plain", Mutual)
+    with pytest.raises(ForeignProtocol, match="before it had shown who it is"):
+        channel(message(2, b"who are you"), COMPLETE)
+
+
+@pytest.mark.parametrize(
+    ("offer", "match"),
+    [
+        (b"", "not four bytes"),
+        (b"\x01\0\0", "not four bytes"),
+        (b"\x08\0\0\0", r"no protection that is known \(8\)"),
+    ],
+)
+def test_an_offer_of_kerberos_that_is_none(offer: bytes, match: str) -> None:
+    mechanism = sasl._Kerberos.__new__(sasl._Kerberos)
+    with pytest.raises(ForeignProtocol, match=match):
+        mechanism._agreed(offer)
+
+
+def test_sasl_is_for_those_who_have_something_to_show() -> None:
+    nobody = MetastoreSettings(uris=("thrift://127.0.0.1",))
+    with pytest.raises(ValueError, match="SASL needs an authentication"):
+        SaslChannel(Server(), ENDPOINT, nobody, Deadline(60))  # type: ignore[arg-type]
 
 
 def test_challenges_are_counted() -> None:

@@ -91,7 +91,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
                 "kind": "INCREMENT",
                 "event_id": 8,
                 "previous": "file:/dumps/p/6-7-8",
-                "policy": policy.to_json(),
+                "policy": policy.as_dumped(),
                 "tables": [],
             }
         )
@@ -269,6 +269,20 @@ def test_of_claims_that_meet_at_least_one_is_refused(site: Site, monkeypatch: py
     with pytest.raises(LocationConflictError, match="id unknown"):
         claim_dumps("two", site.policy)
     claim_dumps("one", site.policy)
+
+
+def test_a_root_of_functions_is_that_of_one_metastore(site: Site, tmp_path: Path) -> None:
+    """Of policies with one name and one ``functions_root``, each would overwrite the other's jars."""
+    policies = [
+        replace(site.policy, dump_root=f"file:{tmp_path}/{side}", functions_root=f"file:{tmp_path}/jars/")
+        for side in ("here", "there")
+    ]
+    claim_dumps("one", policies[0])
+    with pytest.raises(LocationConflictError, match=r"functions of policy 'p' .* \(id one\)") as caught:
+        claim_dumps("two", policies[1])
+    assert caught.value.facts["paths"] == [f"file:{tmp_path}/jars/p"]
+    assert "functions_root" in caught.value.remedy
+    claim_dumps("two", replace(policies[1], name="q"))
 
 
 def killed(*_: object, **__: object) -> None:

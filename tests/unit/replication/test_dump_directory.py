@@ -19,6 +19,7 @@ def dump(tmp_path: Path) -> DumpDirectory:
     directory = DumpDirectory(f"file:{tmp_path}/dump")
     directory.write_json("database.json", {"name": "d"})
     directory.write_lines("events.jsonl", ({"n": n, "text": "zeile\u2028\u0085ende"} for n in range(3)))
+    directory.write_text("_notes", "document d\n")
     directory.finish_dump({"event_id": 7})
     return DumpDirectory(directory.uri)
 
@@ -39,9 +40,10 @@ def test_an_unfinished_dump_is_refused(tmp_path: Path) -> None:
 def read_everything(dump: DumpDirectory) -> None:
     dump.read_json("database.json")
     list(dump.read_lines("events.jsonl"))
+    dump.read_text("_notes")
 
 
-@pytest.mark.parametrize("name", ["database.json", "events.jsonl", "_manifest.json"])
+@pytest.mark.parametrize("name", ["database.json", "_notes", "events.jsonl", "_manifest.json"])
 @pytest.mark.parametrize("damage", ["truncate", "change", "remove"])
 def test_a_damaged_file_is_named(dump: DumpDirectory, tmp_path: Path, name: str, damage: str) -> None:
     path = tmp_path / "dump" / name

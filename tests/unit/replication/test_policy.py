@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,7 +30,9 @@ def test_names_are_lower_case_and_the_target_is_named_like_the_source() -> None:
     policy = ReplicationPolicy(name="p", source_database="Sales", dump_root="file:/dumps/")
     assert (policy.source_database, policy.target_database) == ("sales", "sales")
     assert policy.directory == "file:/dumps/p"
-    assert policy.functions_directory == "file:/dumps/functions"
+    assert policy.functions_directory == "file:/dumps/functions/p"
+    other = replace(policy, name="q", functions_root="s3://jars/")
+    assert other.functions_directory == "s3://jars/q"
 
 
 def test_settings_under_hives_names() -> None:

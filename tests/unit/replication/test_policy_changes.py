@@ -14,7 +14,7 @@ from airflow_hive_federation.replication.policy_changes import PolicyChanges, po
 POLICY = ReplicationPolicy(
     name="shop", source_database="shop", dump_root="/dumps", external_base="s3://bucket/base"
 )
-BEFORE = POLICY.to_json()
+BEFORE = POLICY.as_dumped()
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,12 @@ def test_a_dump_is_not_loaded_by_a_policy_that_puts_things_elsewhere(
     refuse_changed("/dumps/shop/7-8-9", manifest, allowed)
     with pytest.raises(ConfigurationError, match=f"since dump /dumps/shop/7-8-9 was written: {named}"):
         refuse_changed("/dumps/shop/7-8-9", manifest, replace(POLICY, **fields))  # type: ignore[arg-type]
+
+
+def test_functions_of_earlier_versions_move_to_the_directory_of_their_policy() -> None:
+    """Jars of all policies shared a directory then, and manifests did not name it."""
+    before = {name: value for name, value in BEFORE.items() if name != "functions_directory"}
+    assert policy_changes(before, POLICY) == PolicyChanges(functions_root=True)
 
 
 def test_dumps_of_before_there_were_patterns() -> None:

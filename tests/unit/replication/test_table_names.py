@@ -137,5 +137,5 @@ def test_what_does_not_translate_names_is_not_asked() -> None:
 def test_names_that_stand_for_other_tables_now(
     before: dict[str, str], now: dict[str, str], renamed: set[str]
 ) -> None:
-    was = replace(POLICY, table_names=before).to_json()
+    was = replace(POLICY, table_names=before).as_dumped()
     assert policy_changes(was, replace(POLICY, table_names=now)).renamed == renamed

@@ -161,9 +161,15 @@ def test_a_load_owns_the_directories_of_its_target_alone(
     dump = write_dump(f"file:{tmp_path}/dumps/shop/1-2-3", {"t|file:/lake/t": {}})
     places = TargetPlaces(dump, layout)
     assert places.owns(f"file:{tmp_path}/base/t/p=1/f")
-    for neighbour in ("base/t2/f", "base/f", "warehouse/shop.db2/t/f", "dumps/shop/1-2-3/f"):
+    for neighbour in (
+        "base/t2/f",
+        "base/f",
+        "warehouse/shop.db2/t/f",
+        "dumps/shop/1-2-3/f",
+        "dumps/functions/q/shop/f",
+    ):
         assert not places.owns(f"file:{tmp_path}/{neighbour}")
-    for shared in ("warehouse/shop.db/given_up/f", "dumps/functions/shop/f.jar"):
+    for shared in ("warehouse/shop.db/given_up/f", "dumps/functions/shop/shop/f.jar"):
         assert places.owns(f"file:{tmp_path}/{shared}") is not adopting
     everything = replace(layout.policy, target_database="default")
     places = TargetPlaces(dump, TargetLayout(policy=everything, managed=f"file:{tmp_path}/warehouse"))

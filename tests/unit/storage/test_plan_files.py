@@ -6,7 +6,13 @@ import pytest
 
 from airflow_hive_federation.errors import DumpCorruptError, FileVanishedError
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
-from airflow_hive_federation.storage.plan_files import read_outcomes, read_plan, write_outcomes, write_plan
+from airflow_hive_federation.storage.plan_files import (
+    read_outcomes,
+    read_plan,
+    write_bound_plan,
+    write_outcomes,
+    write_plan,
+)
 
 ITEMS = [
     CopyItem(source="file:/s/é", target="file:/t/é", size_bytes=1),
@@ -56,6 +62,26 @@ def test_damaged_line_is_named(line: bytes, tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes() + line)
     with pytest.raises(DumpCorruptError, match=r"copy_plan\.jsonl:2"):
         list(read_plan(str(path)))
+
+
+def test_a_bound_plan_is_read_only_as_it_was_written(tmp_path: Path) -> None:
+    bound, count = write_bound_plan(f"{tmp_path}/copy_plan.jsonl", iter(ITEMS))
+    assert (count, list(read_plan(bound))) == (len(ITEMS), ITEMS)
+    path = tmp_path / "copy_plan.jsonl"
+    written = path.read_text()
+    for changed in (
+        written.replace(ITEMS[0].target, f"{ITEMS[0].target}2"),
+        written.partition("\n")[2],
+        written + written.partition("\n")[0] + "\n",
+        "",
+    ):
+        assert changed != written
+        path.write_text(changed)
+        with pytest.raises(DumpCorruptError, match="not the copy plan that the load has written") as caught:
+            list(read_plan(bound))
+        assert caught.value.facts["path"] == f"{tmp_path}/copy_plan.jsonl"
+    path.write_text(written)
+    assert list(read_plan(bound)) == ITEMS
 
 
 def test_later_outcomes_hold_and_unfinished_ones_are_not_read(tmp_path: Path) -> None:

@@ -1,0 +1,105 @@
+"""``hive-federation cluster advise``: the copies that past statements would have needed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.cli.connecting import End
+    from airflow_hive_federation.clusters.advising import AdviceOfHistory
+    from airflow_hive_federation.clusters.registry import ClusterRegistry
+    from airflow_hive_federation.metastore import MetastoreClient
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGTPE])(i?))?B?", re.IGNORECASE)
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+
+
+def add_parser(actions: Any) -> argparse.ArgumentParser:
+    """Add the action to ``hive-federation cluster``; return its parser."""
+    parser: argparse.ArgumentParser = actions.add_parser(
+        "advise",
+        help="say which copies would save bytes between clusters, from past statements",
+        description="Read the statements that RoutedSqlOperator recorded, and print the copies that would "
+        "save more bytes between clusters than they take. Nothing is copied.",
+    )
+    parser.add_argument("--days", type=_days, default=7, help="look at the last DAYS days (default: 7)")
+    parser.add_argument(
+        "--budget",
+        type=size_bytes,
+        metavar="SIZE",
+        help="copy at most so much in such a time: 10TB, 500GiB, or bytes (default: no limit)",
+    )
+    parser.add_argument("--svg", metavar="FILE", help="write a picture, too; - is standard output")
+    parser.add_argument(
+        "--history",
+        metavar="DIRECTORY",
+        help="URI or path of the history (default: _hive_federation/history below the root of the default "
+        "cluster)",
+    )
+    return parser
+
+
+def run(args: argparse.Namespace, client: MetastoreClient, registry: ClusterRegistry, end: End) -> int:
+    """Print the advice."""
+    from airflow_hive_federation.clusters.advice_report import as_json
+    from airflow_hive_federation.clusters.advice_svg import as_svg
+    from airflow_hive_federation.clusters.advising import advise_from_history
+
+    found = advise_from_history(
+        client,
+        registry,
+        directory=args.history,
+        days=args.days,
+        budget_bytes=args.budget,
+        options=end.storage_options,
+    )
+    if args.svg == "-":
+        print(as_svg(found.advice), end="")
+    elif args.json:
+        print(json.dumps({"history": found.directory, **as_json(found.advice)}, indent=1))
+    else:
+        print(_words(found, registry))
+    if args.svg not in {None, "-"}:
+        from airflow_hive_federation.storage.publishing import write_atomically
+
+        write_atomically(args.svg, [as_svg(found.advice).encode()])
+    for line in found.damaged:
+        print(f"left out: {line}", file=sys.stderr)
+    return 0
+
+
+def size_bytes(text: str) -> int:
+    """The bytes of ``10TB`` (powers of 1000), ``10TiB`` (of 1024) or ``10``.
+
+    :raises argparse.ArgumentTypeError: it is no size.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size: write 10TB, 500GiB, or a number of bytes")
+    base = 1024 if found[3] else 1000
+    return int(float(found[1]) * base ** _POWERS[(found[2] or "").upper()])
+
+
+def _days(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of days: write 1 or more")
+    return int(text)
+
+
+def _words(found: AdviceOfHistory, registry: ClusterRegistry) -> str:
+    from airflow_hive_federation.clusters.advice_report import in_words
+
+    if len(registry.clusters) == 1:
+        only = registry.default_cluster().name
+        return f"{only} is the only cluster: every statement runs there, without copies."
+    if not found.advice.runs:
+        days = "the last day" if found.advice.days == 1 else f"the last {found.advice.days} days"
+        return (
+            f"No statement of {days} is recorded in {found.directory}.\n"
+            "RoutedSqlOperator records the statements that it routes, and those that no cluster can run."
+        )
+    return in_words(found.advice)

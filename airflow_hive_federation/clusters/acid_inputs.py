@@ -1,0 +1,125 @@
+"""The transactional tables that a routed statement reads: where, and by which snapshot.
+
+Spark's own reader takes the files of a transactional table for rows, deleted and aborted ones included. So a
+statement comes to its job with a description of each such table: per partition the directory of a copy with
+the write ids that it was made with, or the primary's with those of now. A reader's transaction keeps the
+primary's files while the job runs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from airflow_hive_federation.acid.moments import Snapshot, take_snapshots
+from airflow_hive_federation.acid.transactions import Transaction
+from airflow_hive_federation.clusters.acid_snapshots import is_current, is_transactional
+from airflow_hive_federation.clusters.altering import full_name, object_name
+from airflow_hive_federation.clusters.metadata import Secondary, content_mark, read_metadata
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.model.write_ids import ValidTxns
+from airflow_hive_federation.storage.listing import list_many
+
+Described = types.Table | types.Partition
+
+
+@contextmanager
+def acid_inputs(
+    client: MetastoreClient,
+    names: Iterable[str],
+    cluster: str,
+    *,
+    options: Mapping[str, Any] | None = None,
+) -> Iterator[list[dict[str, Any]]]:
+    """Describe the transactional tables among the inputs of a statement, and keep their files.
+
+    All are read as of one moment. A copy that lacks rows of that moment, or some of its files, is not read:
+    the primary is, from another site.
+
+    :param names: ``database.table`` of all tables that are read.
+    :param cluster: the cluster that runs the statement.
+    :param options: storage options of all clusters.
+    :return: JSON values, as :mod:`airflow_hive_federation.spark.acid_tables` reads them.
+    :raises LockTimeoutError: a table is locked against readers for too long.
+    :raises TransactionAbortedError: at the end, if files may have been removed before they were read.
+    :raises ClusterMetadataError: cluster metadata is damaged.
+    """
+    tables = [one for one in _described(client, names) if is_transactional(one)]
+    if not tables:
+        yield []
+        return
+    found = {full_name(one).lower(): one for one in tables}
+    with Transaction(client, read_only=True) as transaction:
+        transaction.lock_to_read(found)
+        transaction.keep_files(found)
+        snapshots = take_snapshots(client, list(found))
+        # What was read before the lock was granted may have been altered meanwhile.
+        yield [
+            _described_input(client, table, snapshots[full_name(table).lower()], cluster, options)
+            for table in _described(client, found)
+        ]
+
+
+def _described(client: MetastoreClient, names: Iterable[str]) -> list[types.Table]:
+    by_database: defaultdict[str, set[str]] = defaultdict(set)
+    for name in names:
+        database, _, table = name.lower().partition(".")
+        by_database[database].add(table)
+    return [
+        one for database, some in by_database.items() for one in client.get_tables(database, sorted(some))
+    ]
+
+
+def _described_input(
+    client: MetastoreClient,
+    table: types.Table,
+    snapshot: Snapshot,
+    cluster: str,
+    options: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    objects: Sequence[Described] = [table]
+    if table.partitionKeys:
+        objects = list(client.iter_partitions(table.dbName or "", table.tableName or ""))
+    copies = _whole(
+        [(one, copy) for one in objects if (copy := _current(table, one, snapshot, cluster))], options
+    )
+    reads: defaultdict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    if not objects:
+        reads[snapshot.write_ids.text(), snapshot.txns.text()] = []
+    for one in objects:
+        copy = copies.get(id(one))
+        place = str(one.sd and one.sd.location)
+        write_ids, txns = snapshot.write_ids, snapshot.txns
+        if copy is not None and copy.snapshot is not None:
+            # All directories of a copy were visible when it was made.
+            place, write_ids, txns = copy.location, copy.snapshot, ValidTxns.everything()
+        values = list(one.values or ()) if isinstance(one, types.Partition) else []
+        storage = to_json(one.sd) if isinstance(one, types.Partition) and one.sd is not None else None
+        reads[write_ids.text(), txns.text()].append({"location": place, "values": values, "storage": storage})
+    return {
+        "table": to_json(table),
+        "reads": [
+            {"write_ids": write_ids, "txns": txns, "places": places}
+            for (write_ids, txns), places in reads.items()
+        ],
+    }
+
+
+def _current(table: types.Table, one: Described, snapshot: Snapshot, cluster: str) -> Secondary | None:
+    partition = one if isinstance(one, types.Partition) else None
+    copy = read_metadata(one.parameters, object_name(table, partition)).secondaries.get(cluster)
+    return copy if copy is not None and is_current(one, copy, snapshot.write_ids) else None
+
+
+def _whole(
+    copies: Sequence[tuple[Described, Secondary]], options: Mapping[str, Any] | None
+) -> dict[int, Secondary]:
+    """The copies that have all their files, by identity of the object."""
+    there = list_many([copy.location for _, copy in copies], options=options, missing_ok=True)
+    return {
+        id(one): copy for one, copy in copies if content_mark(there[copy.location]) == copy.source.content
+    }

@@ -1,0 +1,134 @@
+"""Snapshots of transactional tables: the rows that a copy holds, and whether the primary has others by now.
+
+A copy of a transactional table is of the write ids that were valid when it was made. It stays that of the
+primary's rows until another write id becomes valid: a compaction moves rows into other files, and changes
+none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_hive_federation.acid.history import check_history
+from airflow_hive_federation.acid.markers import chosen
+from airflow_hive_federation.acid.moments import Snapshot
+from airflow_hive_federation.acid.names import DirectoryKind
+from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
+from airflow_hive_federation.clusters.metadata import Secondary, place_mark
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.model.write_ids import RangeState, ValidWriteIds
+
+
+def is_transactional(table: types.Table) -> bool:
+    """Return whether a table is transactional, full ACID or insert-only."""
+    return _parameter(table, "transactional") == "true"
+
+
+def is_insert_only(table: types.Table) -> bool:
+    """Return whether a table is transactional and holds plain files, whose rows have no write ids."""
+    return is_transactional(table) and _parameter(table, "transactional_properties") == "insert_only"
+
+
+def _parameter(table: types.Table, name: str) -> str:
+    found = {key.lower(): value.lower() for key, value in (table.parameters or {}).items()}
+    return found.get(name, "")
+
+
+def has_news(copy: ValidWriteIds, now: ValidWriteIds) -> bool:
+    """Return whether a write id is valid now that a copy does not show.
+
+    :param copy: the write ids that the copy shows.
+    :param now: the table's valid write ids.
+    """
+    # Numbers of another table mean nothing. The high watermark may sink: aborted ids are forgotten.
+    return copy.table != now.table or _news_between(copy, now, 0, now.high_watermark)
+
+
+def shows_news(copy: ValidWriteIds, now: ValidWriteIds, state: AcidState) -> bool:
+    """Return whether a directory may hold rows of a write id that is valid now and that a copy does not show.
+
+    Other partitions are written, too. A compacted directory names a range of write ids, and may hold each.
+
+    :param state: the snapshot of the directory, by ``now``.
+    """
+    return copy.table != now.table or any(
+        _news_between(copy, now, *_range_of(one)) for one in state.directories
+    )
+
+
+def _range_of(directory: AcidDirectory) -> tuple[int, int]:
+    name = directory.name
+    return (0 if name.kind is DirectoryKind.BASE else name.min_write_id), name.max_write_id
+
+
+def _news_between(copy: ValidWriteIds, now: ValidWriteIds, low: int, high: int) -> bool:
+    if any(low <= an_id <= high and now.is_valid(an_id) for an_id in copy.open_ids):
+        return True
+    above = max(low, copy.high_watermark + 1)
+    return above <= high and now.range_state(above, high) is not RangeState.NONE
+
+
+def brought_up(copy: ValidWriteIds, now: ValidWriteIds) -> ValidWriteIds:
+    """The write ids of ``now``, for a copy whose rows are those of ``now``.
+
+    Ids that were aborted stay so: the metastore forgets them when a compaction has removed their rows from
+    the primary, and the copy still holds these.
+    """
+    aborted = tuple(sorted({*copy.aborted_ids, *now.aborted_ids} - {*now.open_ids}))
+    top = max(copy.high_watermark, now.high_watermark)
+    return replace(now, high_watermark=top, aborted_ids=aborted)
+
+
+def is_current(described: types.Table | types.Partition, copy: Secondary, now: ValidWriteIds) -> bool:
+    """Return whether a copy of a transactional table or partition shows the rows that it has now.
+
+    :param now: the table's valid write ids.
+    """
+    return (
+        copy.snapshot is not None
+        and copy.source.metadata == place_mark(described)
+        and not has_news(copy.snapshot, now)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcidFiles:
+    """The files that a reader of a snapshot opens.
+
+    :param state: the snapshot of the directory.
+    :param files: files to copy, marks of directories included.
+    :param problem: the reason why they cannot be copied, as a clause; empty if they can.
+    """
+
+    state: AcidState
+    files: Sequence[FileEntry]
+    problem: str = ""
+
+
+def acid_files(
+    location: str,
+    listing: Sequence[FileEntry],
+    snapshot: Snapshot,
+    *,
+    insert_only: bool,
+    options: Mapping[str, Any] | None,
+) -> AcidFiles:
+    """Choose the files of a table or partition that a reader of a snapshot opens.
+
+    :param listing: all that lies below its directory, empty directories included.
+    :raises AcidFormatError: the directory breaks Hive's layout, or the cleaner was there.
+    """
+    state = chosen(location, listing, snapshot.write_ids, snapshot.txns, options)
+    check_history(location, state, snapshot.write_ids)
+    problem = ""
+    if state.side_files:
+        problem = f"a streaming writer is at work in {min(state.side_files)}"
+    mixed = next(
+        (one.path for one in state.directories if one.mixed and not one.name.visibility_txn_id), None
+    )
+    if insert_only and mixed is not None:
+        problem = f"{mixed} mixes committed with other write ids, and its files do not tell rows apart"
+    return AcidFiles(state=state, files=state.files(markers=True), problem=problem)

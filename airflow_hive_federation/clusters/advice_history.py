@@ -1,0 +1,208 @@
+"""The history of routed statements: JSON lines, in files below a cluster's root or another directory.
+
+Every writer has a file of its own, in a directory of the day on which it began, so that writers never meet.
+A file is written anew, under a hidden name, with each statement: object stores know no appending. Days that
+are older than :data:`KEPT_DAYS` are removed by the next writer of a day.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from airflow_hive_federation.clusters.advice_records import StatementRecord, record_from_json, record_of
+from airflow_hive_federation.clusters.placement import Session
+from airflow_hive_federation.clusters.registry import ClusterRegistry
+from airflow_hive_federation.clusters.routing_decision import Decision
+from airflow_hive_federation.clusters.running import LiveRouter
+from airflow_hive_federation.errors import FileVanishedError, RoutingError, StorageError
+from airflow_hive_federation.storage.filesystem import join, open_filesystem, reading, storage_errors
+from airflow_hive_federation.storage.listing import list_directory
+from airflow_hive_federation.storage.publishing import write_atomically
+
+log = logging.getLogger(__name__)
+
+#: Days of history that are kept.
+KEPT_DAYS = 30
+#: Statements of one writer that are recorded.
+MAX_RECORDS = 1000
+#: Bytes of one line that are read.
+MAX_LINE = 1 << 20
+_THREADS = 8
+_SUFFIX = ".jsonl"
+
+
+def history_directory(registry: ClusterRegistry, directory: str | None = None) -> str:
+    """The directory of the history: the one that is named, or one below the root of the default cluster.
+
+    :raises UnknownClusterError: none is named, and no cluster is configured.
+    """
+    return directory or join(registry.default_cluster().root, "_hive_federation", "history")
+
+
+@dataclass(kw_only=True)
+class HistoryWriter:
+    """Writes the records of one run.
+
+    :param directory: URI of the history's directory.
+    :param run: the run that the records belong to; that of a task's first try for its retries.
+    :param source: the task, or the program.
+    :param now: the present time, in UTC.
+    """
+
+    directory: str
+    run: str
+    source: str
+    options: Mapping[str, Any] | None = field(default=None, repr=False)
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    _lines: list[bytes] = field(default_factory=list, repr=False)
+    _uri: str = ""
+    _failed: bool = False
+
+    def note(self, text: str, session: Session, decision: Decision) -> None:
+        """Record a statement. A history that cannot be written stops no statement: the log has the reason."""
+        if self._failed or len(self._lines) >= MAX_RECORDS:
+            return
+        now = self.now()
+        # The day is the router's, which is that of this machine.
+        day = now.astimezone().date()
+        record = record_of(text, session, decision, time=now, day=day, run=self.run, source=self.source)
+        if record is None:
+            return
+        self._lines.append(json.dumps(record.to_json(), ensure_ascii=False).encode() + b"\n")
+        try:
+            if not self._uri:
+                self._begin(now)
+            write_atomically(self._uri, self._lines, self.options)
+        except StorageError as error:
+            self._failed = True
+            log.warning("The history of routed statements is not written: %s", error)
+
+    def _begin(self, now: datetime) -> None:
+        today = now.date()
+        if today.isoformat() not in _days(self.directory, self.options):
+            remove_old_history(self.directory, today - timedelta(days=KEPT_DAYS), self.options)
+        self._uri = join(self.directory, today.isoformat(), f"{uuid.uuid4().hex}{_SUFFIX}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordingRouter(LiveRouter):
+    """A router that records what it decides.
+
+    :param history: takes the records; nothing is recorded if it is ``None``.
+    """
+
+    history: HistoryWriter | None = None
+
+    def route(self, text: str, session: Session) -> Decision:
+        """See :meth:`.LiveRouter.route`."""
+        try:
+            decision = super().route(text, session)
+        except RoutingError as error:
+            refused = error.facts.get("decision")
+            if self.history is not None and isinstance(refused, Decision):
+                self.history.note(text, session, refused)
+            raise
+        if self.history is not None:
+            self.history.note(text, session, decision)
+        return decision
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """Records of a period.
+
+    :param records: in no order.
+    :param damaged: lines that are no records, as ``file:line: reason``.
+    """
+
+    records: tuple[StatementRecord, ...] = ()
+    damaged: tuple[str, ...] = ()
+
+
+def read_history(directory: str, since: datetime, options: Mapping[str, Any] | None = None) -> History:
+    """Read the records of a history from a moment on; a directory that does not exist has none.
+
+    :param directory: its URI.
+    :param options: storage options.
+    :raises StorageError: a directory or file cannot be read.
+    """
+    # A writer's file lies in the directory of the day on which it began.
+    first = (since.astimezone(UTC) - timedelta(days=1)).date().isoformat()
+    days = [day for day in _days(directory, options) if day >= first]
+    uris = [
+        join(directory, day, name)
+        for day in sorted(days)
+        for name in sorted(list_directory(join(directory, day), options=options))
+        if name.endswith(_SUFFIX) and not name.startswith((".", "_"))
+    ]
+    records: list[StatementRecord] = []
+    damaged: list[str] = []
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for uri, lines in zip(uris, pool.map(lambda uri: _lines_of(uri, options), uris), strict=True):
+            for number, line in enumerate(lines, 1):
+                try:
+                    record = record_from_json(line)
+                except ValueError as error:
+                    damaged.append(f"{uri}:{number}: {error}")
+                    continue
+                if record.time >= since:
+                    records.append(record)
+    return History(records=tuple(records), damaged=tuple(damaged))
+
+
+def remove_old_history(directory: str, before: date, options: Mapping[str, Any] | None = None) -> list[str]:
+    """Remove the directories of days before a day; return them. Nothing else is ever removed there.
+
+    :param directory: URI of the history's directory.
+    :raises StorageError: one cannot be removed.
+    """
+    removed = []
+    for day in sorted(_days(directory, options)):
+        if day < before.isoformat():
+            uri = join(directory, day)
+            filesystem, path = open_filesystem(uri, options)
+            try:
+                with storage_errors(uri):
+                    filesystem.rm(path, recursive=True)
+            except FileVanishedError:
+                continue  # another writer has removed it
+            removed.append(uri)
+    return removed
+
+
+def _days(directory: str, options: Mapping[str, Any] | None) -> Iterator[str]:
+    filesystem, path = open_filesystem(directory, options)
+    try:
+        with storage_errors(directory):
+            filesystem.invalidate_cache(path)
+            names = [str(one).rstrip("/").rpartition("/")[2] for one in filesystem.ls(path, detail=False)]
+    except FileVanishedError:
+        return
+    for name in names:
+        try:
+            if date.fromisoformat(name).isoformat() == name:
+                yield name
+        except ValueError:
+            continue
+
+
+def _lines_of(uri: str, options: Mapping[str, Any] | None) -> list[bytes]:
+    try:
+        with reading(uri, options) as file:
+            return _lines(file)
+    except FileVanishedError:
+        return []  # a writer has removed an old day
+
+
+def _lines(file: Any) -> list[bytes]:
+    found: list[bytes] = []
+    while len(found) < MAX_RECORDS and (line := file.readline(MAX_LINE)):
+        found.append(line)
+    return found

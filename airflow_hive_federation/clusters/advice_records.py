@@ -1,0 +1,259 @@
+"""Records of statements that were routed: the history that placement advice is made of. Pure.
+
+A record names the tables and partitions that a statement read, and the clusters that could run it. It holds
+no literal of the statement: strings and numbers are replaced, and comments are left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
+
+from airflow_hive_federation.clusters.placement import Session
+from airflow_hive_federation.clusters.routing_decision import Decision, InputUse
+from airflow_hive_federation.clusters.statements import Statement, UnreadableError
+from airflow_hive_federation.clusters.statements_grammar import analyse
+from airflow_hive_federation.clusters.statements_tokens import tokens_of
+from airflow_hive_federation.model import bounded_json
+
+FORMAT = 1
+#: Characters of a template that are kept; its digest tells longer ones apart.
+MAX_TEMPLATE = 1000
+#: Tables of one statement that are recorded; a statement that reads more has no record.
+MAX_TABLES = 200
+_LITERALS = frozenset(
+    {
+        TokenType.STRING,
+        TokenType.NUMBER,
+        TokenType.NATIONAL_STRING,
+        TokenType.RAW_STRING,
+        TokenType.HEX_STRING,
+        TokenType.BIT_STRING,
+        TokenType.BYTE_STRING,
+        TokenType.HEREDOC_STRING,
+        TokenType.UNICODE_STRING,
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableRead:
+    """The part of a table that a statement read.
+
+    :param table: ``database.table``.
+    :param bytes: its size; ``None`` if it was unknown.
+    :param partitions: the number of partitions; ``None`` if the table has none.
+    :param values: the values of all of them; empty if they were many.
+    :param spans: each partition key with its least and greatest value.
+    """
+
+    table: str
+    bytes: int | None = None
+    partitions: int | None = None
+    values: tuple[tuple[str, ...], ...] = ()
+    spans: tuple[tuple[str, str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StatementRecord:
+    """A statement that was routed, or refused.
+
+    :param template: the statement without literals and comments, cut to :data:`MAX_TEMPLATE` characters.
+    :param digest: of the whole template.
+    :param time: when it was routed, in UTC.
+    :param day: the day that ``current_date`` meant.
+    :param run: the run that it belongs to; a retry has that of the first try.
+    :param source: the task, or the program.
+    :param cluster: the cluster that ran it; ``None`` if it was refused.
+    :param candidates: clusters that run it once they have copies of all that it reads.
+    """
+
+    template: str
+    digest: str
+    time: datetime
+    day: date
+    run: str
+    source: str
+    cluster: str | None
+    candidates: tuple[str, ...]
+    reads: tuple[TableRead, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            **asdict(self),
+            "format": FORMAT,
+            "time": self.time.astimezone(UTC).isoformat(timespec="seconds"),
+            "day": self.day.isoformat(),
+        }
+
+
+def template_of(text: str) -> str:
+    """The statement with ``?`` for each literal, or list of literals; without layout, comments and case.
+
+    :raises UnreadableError: the statement has no tokens.
+    """
+    words: list[str] = []
+    for token in tokens_of(text):
+        if token.token_type is TokenType.SEMICOLON:
+            continue
+        if token.token_type not in _LITERALS:
+            quoted = token.token_type is TokenType.IDENTIFIER
+            words.append(f"`{token.text}`" if quoted else token.text.lower())
+        elif words[-2:] == ["?", ","]:
+            # A list of literals is of any length, so the lists of two runs are the same.
+            words.pop()
+        elif words[-1:] != ["?"]:
+            words.append("?")
+    return " ".join(words)
+
+
+def record_of(
+    text: str,
+    session: Session,
+    decision: Decision,
+    *,
+    time: datetime,
+    day: date,
+    run: str,
+    source: str,
+) -> StatementRecord | None:
+    """Make the record of a statement; ``None`` if it reads no table that a copy could be of.
+
+    :param text: the statement as it was written.
+    """
+    if not isinstance(analyse(text), Statement):
+        return None
+    inputs = [one for one in decision.inputs if one.groups and one.unplaced == ""]
+    # A temporary table is of its session, and of no use to copy.
+    named = [one for one in inputs if not _is_temporary(one, session)]
+    if not named or len(named) > MAX_TABLES:
+        return None
+    try:
+        template = template_of(text)
+    except UnreadableError:
+        return None
+    return StatementRecord(
+        template=template[:MAX_TEMPLATE],
+        digest=hashlib.sha256(template.encode("utf-8", "surrogateescape")).hexdigest()[:16],
+        time=time.astimezone(UTC).replace(microsecond=0),
+        day=day,
+        run=run,
+        source=source,
+        cluster=decision.cluster,
+        candidates=_candidates(decision),
+        reads=tuple(_table_read(one, session) for one in named),
+    )
+
+
+def record_from_json(line: str | bytes) -> StatementRecord:
+    """Read a record.
+
+    :raises ValueError: it is none, or one of a later version.
+    """
+    found = bounded_json.loads(line)
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise ValueError("it is no record of this format")
+    try:
+        return StatementRecord(
+            template=_text(found["template"]),
+            digest=_text(found["digest"]),
+            time=_time(found["time"]),
+            day=date.fromisoformat(found["day"]),
+            run=_text(found["run"]),
+            source=_text(found["source"]),
+            cluster=None if found["cluster"] is None else _text(found["cluster"]),
+            candidates=tuple(map(_text, found["candidates"])),
+            reads=tuple(map(_read_from_json, found["reads"])),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"it lacks or misuses a key ({error})") from error
+
+
+def partition_day(text: str) -> date | None:
+    """The day that a partition's value stands for: ``2026-01-31`` or ``20260131``; ``None`` for others."""
+    if len(text) not in {8, 10} or not text.replace("-", "").isdecimal() or not text.isascii():
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _is_temporary(use: InputUse, session: Session) -> bool:
+    return use.table.database is None and use.table.name in session.temporary
+
+
+def _candidates(decision: Decision) -> tuple[str, ...]:
+    if decision.cluster is not None:
+        return (decision.cluster,)
+    found = []
+    for attempt in decision.attempts:
+        of_inputs = sum(len(one.problems(attempt.cluster)) for one in decision.inputs)
+        # Outputs of other clusters, and clusters that are not configured, are no matter of copies.
+        if len(attempt.problems) == of_inputs:
+            found.append(attempt.cluster)
+    return tuple(found)
+
+
+def _table_read(use: InputUse, session: Session) -> TableRead:
+    groups = use.groups
+    sizes = [group.bytes for group in groups]
+    values = tuple(one for group in groups for one in group.values)
+    partitions = None if use.total is None else sum(group.partitions or 0 for group in groups)
+    spans: dict[str, tuple[str, str]] = {}
+    for group in groups:
+        for key, least, greatest in group.spans:
+            low, high = spans.get(key, (least, greatest))
+            spans[key] = min(low, least), max(high, greatest)
+    return TableRead(
+        table=f"{use.table.database or session.database}.{use.table.name}",
+        bytes=None if None in sizes else sum(size for size in sizes if size is not None),
+        partitions=partitions,
+        values=values if len(values) == partitions else (),
+        spans=tuple((key, *span) for key, span in spans.items()),
+    )
+
+
+def _read_from_json(found: Mapping[str, Any]) -> TableRead:
+    spans = []
+    for key, least, greatest in found["spans"]:
+        spans.append((_text(key), _text(least), _text(greatest)))
+    table = _text(found["table"])
+    if table.count(".") != 1:
+        raise ValueError(f"{table!r} is no name of a table")
+    return TableRead(
+        table=table,
+        bytes=_number(found["bytes"]),
+        partitions=_number(found["partitions"]),
+        values=tuple(_texts(one) for one in found["values"]),
+        spans=tuple(spans),
+    )
+
+
+def _texts(found: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(map(_text, found))
+
+
+def _text(found: Any) -> str:
+    if not isinstance(found, str):
+        raise TypeError(f"{found!r} is no text")
+    return found
+
+
+def _number(found: Any) -> int | None:
+    if found is not None and (not isinstance(found, int) or isinstance(found, bool) or found < 0):
+        raise TypeError(f"{found!r} is no number")
+    return found
+
+
+def _time(found: Any) -> datetime:
+    time = datetime.fromisoformat(_text(found))
+    if time.tzinfo is None:
+        raise ValueError(f"{found!r} has no time zone")
+    return time

@@ -1,0 +1,176 @@
+"""Advice on copies in words and as JSON. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from airflow_hive_federation.clusters.advice_result import Advice, CopyAdvice, LeftOut
+from airflow_hive_federation.clusters.keep_rules import KeepRule
+from airflow_hive_federation.model.partitions import partition_name
+
+#: Groups that are left out and named.
+MAX_LEFT_OUT = 10
+_SHOWN = 100
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def rule_of(copy: CopyAdvice) -> str | None:
+    """The rule that keeps a copy current; ``None`` for single partitions, which are copied once."""
+    if copy.partitions:
+        return None
+    return str(KeepRule(table=copy.table, cluster=copy.cluster, days=copy.days, key=_key_to_name(copy)))
+
+
+def partition_names(copy: CopyAdvice) -> list[str]:
+    """The names of single partitions."""
+    return [partition_name(copy.keys, values) for values in copy.partitions]
+
+
+def title_of(copy: CopyAdvice) -> str:
+    """The copy in words."""
+    if (rule := rule_of(copy)) is not None:
+        return rule
+    names = partition_names(copy)
+    more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+    return f"{names[0]}{more} of {copy.table} in {copy.cluster}"
+
+
+def reason_of(copy: CopyAdvice) -> str:
+    """The reason for a copy, as a sentence."""
+    kept = f", and {in_units(copy.kept_bytes)} to keep it current" if copy.kept_bytes else ""
+    runs = f"{_count(copy.runs, 'run')} of {_count(copy.statements, 'statement')}"
+    read = f"would read {in_units(copy.saved_bytes)} from {copy.source}"
+    return f"{runs} {read}; the copy takes {in_units(copy.copied_bytes)}{kept}."
+
+
+def in_words(advice: Advice) -> str:
+    """The advice as a table of several lines."""
+    return "\n".join(_lines(advice))
+
+
+def as_json(advice: Advice) -> dict[str, Any]:
+    """The advice as JSON's types."""
+    return {
+        "days": advice.days,
+        "budget_bytes": advice.budget_bytes,
+        "statements": advice.statements,
+        "runs": advice.runs,
+        "refused": advice.refused,
+        "crossing_bytes": advice.crossing_bytes,
+        "saved_bytes": advice.saved_bytes,
+        "copied_bytes": advice.copied_bytes,
+        "copies": [
+            {
+                "table": one.table,
+                "cluster": one.cluster,
+                "from": one.source,
+                "rule": rule_of(one),
+                "days": one.days,
+                "key": one.key,
+                "partitions": partition_names(one),
+                "copied_bytes": one.copied_bytes,
+                "kept_bytes": one.kept_bytes,
+                "saved_bytes": one.saved_bytes,
+                "saved_per_byte": round(one.rate, 2),
+                "statements": one.statements,
+                "runs": one.runs,
+                "reason": reason_of(one),
+            }
+            for one in advice.copies
+        ],
+        "left_out": [
+            {
+                "statement": one.template,
+                "source": one.source,
+                "runs": one.runs,
+                "crossing_bytes": one.crossing_bytes,
+                "reason": one.why,
+            }
+            for one in advice.left_out
+        ],
+    }
+
+
+def in_units(size: int) -> str:
+    """Bytes for a reader: ``1.5 GiB``."""
+    amount, unit = float(size), 0
+    while amount >= 1024 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{amount:.1f} {_UNITS[unit]}" if unit else f"{size} B"
+
+
+def summary_of(advice: Advice) -> str:
+    """The history in one sentence."""
+    return (
+        f"{_count(advice.runs, 'run')} of {_count(advice.statements, 'statement')} in "
+        f"{_count(advice.days, 'day')}, {advice.refused:,} of them refused; they would read "
+        f"{in_units(advice.crossing_bytes)} from other clusters."
+    )
+
+
+def _lines(advice: Advice) -> Iterator[str]:
+    yield summary_of(advice)
+    if advice.copies:
+        yield ""
+        yield from _table(advice.copies)
+        yield ""
+        yield (
+            f"These copies take {in_units(advice.copied_bytes)} and save {in_units(advice.saved_bytes)} in "
+            f"{_count(advice.days, 'day')}."
+        )
+        yield from _next_steps(advice.copies)
+    else:
+        yield "No copy would save more bytes than it takes."
+    if advice.left_out:
+        yield ""
+        yield "Not helped:"
+        for one in advice.left_out[:MAX_LEFT_OUT]:
+            yield from _left_out(one)
+        if (more := len(advice.left_out) - MAX_LEFT_OUT) > 0:
+            yield f"  and {_count(more, 'statement')} more, which --json lists"
+
+
+def _table(copies: Sequence[CopyAdvice]) -> Iterator[str]:
+    rows = [("COPY", "TAKES", "TO KEEP", "SAVES", "PER BYTE", "READ BY")]
+    rows += [
+        (
+            title_of(one),
+            in_units(one.copied_bytes),
+            in_units(one.kept_bytes),
+            in_units(one.saved_bytes),
+            f"{one.rate:.1f}",
+            f"{_count(one.runs, 'run')} of {_count(one.statements, 'statement')}",
+        )
+        for one in copies
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = [row[0].ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(row[1:5], widths[1:5], strict=True)]
+        yield "  ".join((*cells, row[5]))
+
+
+def _next_steps(copies: Sequence[CopyAdvice]) -> Iterator[str]:
+    if any(rule_of(one) is not None for one in copies):
+        yield "Lines of this form are rules of the DAG keep_secondaries_current: last … days of, all of."
+    for one in copies:
+        if one.partitions:
+            names = " ".join(f"--partition '{name}'" for name in partition_names(one)[:3])
+            dots = " …" if len(one.partitions) > 3 else ""
+            yield f"hive-federation cluster copy {one.table} {one.cluster} {names}{dots}"
+
+
+def _left_out(one: LeftOut) -> Iterator[str]:
+    size = "" if one.crossing_bytes is None else f" ({in_units(one.crossing_bytes)})"
+    yield f"  {_count(one.runs, 'run')} of {one.source}{size}: {one.why}"
+    yield f"    {one.template[:_SHOWN]}{'…' if len(one.template) > _SHOWN else ''}"
+
+
+def _key_to_name(copy: CopyAdvice) -> str | None:
+    """The key of a window, where the table has others beside it."""
+    return copy.key if len(copy.keys) > 1 else None
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

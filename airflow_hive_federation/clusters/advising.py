@@ -1,0 +1,99 @@
+"""Reads a history and the tables that it names, and says which copies would help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow_hive_federation.clusters.advice import advise
+from airflow_hive_federation.clusters.advice_history import History, history_directory, read_history
+from airflow_hive_federation.clusters.advice_result import Advice
+from airflow_hive_federation.clusters.catalog import MetastoreFacts, clusters_of
+from airflow_hive_federation.clusters.copies_objects import copyable
+from airflow_hive_federation.clusters.registry import ClusterRegistry
+from airflow_hive_federation.clusters.routing_inputs import primary_of
+from airflow_hive_federation.errors import ConfigurationError, CopyRefusedError
+from airflow_hive_federation.metastore import MetastoreClient
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdviceOfHistory:
+    """Advice, and the history that it is made from.
+
+    :param directory: URI of the history.
+    :param damaged: lines of it that are no records.
+    """
+
+    advice: Advice
+    directory: str
+    damaged: tuple[str, ...] = ()
+
+
+def advise_from_history(
+    client: MetastoreClient,
+    registry: ClusterRegistry,
+    *,
+    directory: str | None = None,
+    days: int = 7,
+    budget_bytes: int | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> AdviceOfHistory:
+    """Say which copies would have saved bytes across sites in the last days.
+
+    :param directory: URI of the history; the one below the root of the default cluster if ``None``.
+    :param budget_bytes: bytes that may be copied in such a period; ``None`` is without limit.
+    :param options: storage options of the history.
+    :raises ConfigurationError: days or budget are out of range.
+    :raises UnknownClusterError: no cluster is configured.
+    :raises ClusterMetadataError: cluster metadata of a table in the history is damaged.
+    :raises StorageError: the history cannot be read.
+    :raises MetastoreError: the metastore does not answer.
+    """
+    if days < 1 or (budget_bytes is not None and budget_bytes < 0):
+        raise ConfigurationError(
+            f"There is no advice for {days} days and {budget_bytes} bytes.",
+            remedy="Look at one day or more, and allow no byte or more.",
+        )
+    place = history_directory(registry, directory)
+    now = datetime.now(UTC)
+    history = read_history(place, now - timedelta(days=days), options)
+    facts = MetastoreFacts(client, registry)
+    advice = advise(
+        history.records,
+        facts,
+        clusters_of(registry),
+        today=now.astimezone().date(),
+        days=days,
+        budget_bytes=budget_bytes,
+        refused=_refused(client, registry, facts, history),
+    )
+    return AdviceOfHistory(advice=advice, directory=place, damaged=history.damaged)
+
+
+def _refused(
+    client: MetastoreClient, registry: ClusterRegistry, facts: MetastoreFacts, history: History
+) -> dict[str, str]:
+    """Tables of a history that cannot be copied, with the reason."""
+    names = sorted({read.table for record in history.records for read in record.reads})
+    facts.prefetch(_pair(name) for name in names)
+    clusters = clusters_of(registry)
+    refused = {}
+    for name in names:
+        table = facts.table(*_pair(name))
+        if table is None:
+            continue
+        other = next((one for one in registry if one.name != primary_of(table, clusters)), None)
+        if other is None:
+            continue
+        try:
+            copyable(client, registry, name, other)
+        except CopyRefusedError as error:
+            refused[name] = error.message.partition(": ")[2].rstrip(".") or error.message
+    return refused
+
+
+def _pair(name: str) -> tuple[str, str]:
+    database, _, table = name.partition(".")
+    return database, table

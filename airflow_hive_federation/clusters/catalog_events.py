@@ -1,0 +1,91 @@
+"""The tables that a metastore's notification events name, for those who keep what they have read of them."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import cached_property
+
+from airflow_hive_federation.errors import MetastoreServerError, UnsupportedMethodError
+from airflow_hive_federation.metastore import MetastoreClient
+
+log = logging.getLogger(__name__)
+
+#: Events of other listeners are written after the change that they are about, or are lost.
+_LISTENERS = "hive.metastore.transactional.event.listeners"
+_LISTENER = "DbNotificationListener"
+#: Beyond that, reading all tables again costs less.
+_MANY = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """The changes since the last look.
+
+    :param tables: databases and tables that events name, in lower case, with the last event of each. A table
+        that was renamed is named by its new name only.
+    :param databases: databases of events that name no table.
+    """
+
+    tables: dict[tuple[str, str], int]
+    databases: frozenset[str]
+
+    def __bool__(self) -> bool:
+        return bool(self.tables or self.databases)
+
+
+class EventLog:
+    """The notification events of a metastore, from the first look on."""
+
+    def __init__(self, client: MetastoreClient) -> None:
+        self._client = client
+        self._last: int | None = None
+
+    @property
+    def is_followed(self) -> bool:
+        """The next call of :meth:`changes` may know the changes since the last one."""
+        return self._last is not None
+
+    def changes(self) -> Changes | None:
+        """The changes since the last call, but for those of transactions, which name no table.
+
+        :return: ``None`` if they are not known: at the first call, if the metastore keeps no events with each
+            change or does not let us see them, and if events are gone.
+        :raises MetastoreError: the metastore does not answer.
+        """
+        if not self._is_kept:
+            return None
+        try:
+            now = self._client.get_current_notification_event_id()
+            before, self._last = self._last, now
+            if before is None:
+                return None
+            return self._between(before, now)
+        except (MetastoreServerError, UnsupportedMethodError) as error:
+            log.info("Nothing is kept between statements: the metastore shows us no events: %s", error)
+            self._last = None
+            return None
+
+    def _between(self, before: int, now: int) -> Changes | None:
+        if not 0 <= now - before <= _MANY:
+            return None
+        tables: dict[tuple[str, str], int] = {}
+        databases: set[str] = set()
+        expected = before
+        if now > before:
+            for event in self._client.iter_notification_events(before, up_to=now):
+                expected += 1
+                if event.eventId != expected:
+                    return None
+                database, table = (event.dbName or "").lower(), (event.tableName or "").lower()
+                if database and table:
+                    tables[database, table] = expected
+                elif database:
+                    databases.add(database)
+        if expected != now:
+            return None
+        return Changes(tables=tables, databases=frozenset(databases))
+
+    @cached_property
+    def _is_kept(self) -> bool:
+        return _LISTENER in (self._client.call("get_config_value", _LISTENERS, "") or "")

@@ -1,0 +1,218 @@
+"""Keeps copies in a secondary cluster current, by the metastore's notification events.
+
+The position, the last event that the copies contain, is a parameter of the table. It moves when all copies of
+a run are published, so a run that was interrupted is taken up by the next one. Everything is compared anew if
+there is no position, if events are missing, if the rule is another one, and once a day: Spark writes files of
+its own tables without an event.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from airflow_hive_federation.catalog.hive import identity_of, keeps_events
+from airflow_hive_federation.clusters.altering import alter_table, full_name
+from airflow_hive_federation.clusters.copies import CopyReport, RunCopy, copy_to_cluster
+from airflow_hive_federation.clusters.copies_objects import split_name
+from airflow_hive_federation.clusters.keep_rules import KeepRule
+from airflow_hive_federation.clusters.keeping_events import Changes, changes_of
+from airflow_hive_federation.clusters.registry import ClusterRegistry
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model import bounded_json
+
+log = logging.getLogger(__name__)
+
+#: Parameter of the table, with the name of the cluster behind it.
+POSITION = "hive.cluster.kept."
+COMPARE_AFTER = timedelta(hours=24)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeepReport:
+    """The result of a run.
+
+    :param rule: the rule.
+    :param because: the reason why everything was compared; empty if events said where to look.
+    :param event: the last event that the copies contain; ``None`` if the metastore keeps none.
+    :param looked_at: the number of objects that were compared with their copies.
+    :param copied: objects of which a new copy was published.
+    """
+
+    rule: str
+    because: str = ""
+    event: int | None = None
+    looked_at: int = 0
+    copied: list[str] = field(default_factory=list)
+    files: int = 0
+    size_bytes: int = 0
+    removed: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Position:
+    """The state that the copies of a rule are in.
+
+    :param event: the last event that they contain.
+    :param metastore: the metastore whose event it is.
+    :param rule: digest of the rule.
+    :param compared: when everything was compared.
+    """
+
+    event: int
+    metastore: str
+    rule: str
+    compared: datetime
+
+    def __str__(self) -> str:
+        compared = self.compared.isoformat(timespec="seconds")
+        return json.dumps({**asdict(self), "compared": compared}, sort_keys=True)
+
+
+def keep_current(
+    client: MetastoreClient,
+    registry: ClusterRegistry,
+    rule: KeepRule,
+    run_copy: RunCopy,
+    *,
+    today: date | None = None,
+    compare_after: timedelta = COMPARE_AFTER,
+    options: Mapping[str, Any] | None = None,
+) -> KeepReport:
+    """Copy what has changed of a table since the last run, as far as a rule means it.
+
+    :param run_copy: carries out the copy plan.
+    :param today: the day that a window is counted from; this machine's by default.
+    :param compare_after: the time after which everything is compared, whatever the events say.
+    :param options: storage options of both clusters.
+    :raises ConfigurationError: the rule does not fit the table.
+    :raises CopyRefusedError: the table cannot be copied there.
+    :raises CopySourceChangedError: objects changed meanwhile; the next run copies them.
+    :raises UnknownClusterError: there is no such cluster.
+    :raises StorageError: files cannot be listed, read or written.
+    """
+    cluster = registry.cluster(rule.cluster).name
+    now = datetime.now(UTC)
+    table = client.get_table(*split_name(rule.table))
+    # Before anything is listed: what changes meanwhile is of a later event.
+    last = client.get_current_notification_event_id() if keeps_events(client) else None
+    home = identity_of(client) or ""
+    before = _position(table, cluster)
+    because = _reason_to_compare(before, last, home, rule, now - compare_after)
+    changes = None
+    if before is not None and last is not None and not because:
+        changes = _changes(client, table, before.event, last)
+        because = changes.anew
+    if because:
+        log.info("%s: everything is compared, because %s", rule, because)
+        changes = None
+    report = CopyReport(table=rule.table, cluster=cluster)
+    names = _chosen(client, rule, table, changes, today or now.astimezone().date())
+    if names is None or names:
+        report = copy_to_cluster(
+            client, registry, rule.table, cluster, run_copy, partitions=names, options=options
+        )
+    if last is not None:
+        compared = before.compared if before is not None and not because else now
+        position = _Position(event=last, metastore=home, rule=rule.digest, compared=compared)
+        _move(client, table, cluster, before, position)
+    return KeepReport(
+        rule=str(rule),
+        because=because,
+        event=last,
+        looked_at=len(report.copied) + len(report.current),
+        copied=report.copied,
+        files=report.files,
+        size_bytes=report.size_bytes,
+        removed=report.removed,
+    )
+
+
+def _chosen(
+    client: MetastoreClient, rule: KeepRule, table: types.Table, changes: Changes | None, today: date
+) -> list[str] | None:
+    """The partitions to compare: those of the rule, and of them those that changed; ``None`` is the table.
+
+    :param changes: ``None`` if everything is compared.
+    """
+    if changes is not None and not changes:
+        return []
+    if not table.partitionKeys and rule.days is None:
+        return None
+    keys = _keys(table)
+    there = client.list_partition_names(table.dbName or "", table.tableName or "") if keys else []
+    names = rule.chosen(there, keys, today)
+    return names if changes is None else [name for name in names if name in changes.names]
+
+
+def _changes(client: MetastoreClient, table: types.Table, after: int, last: int) -> Changes:
+    return changes_of(
+        client.iter_notification_events(after, up_to=last),
+        str(table.dbName).lower(),
+        str(table.tableName).lower(),
+        _keys(table),
+        after=after,
+        up_to=last,
+        transactional=(table.parameters or {}).get("transactional", "").lower() == "true",
+    )
+
+
+def _reason_to_compare(
+    before: _Position | None, last: int | None, home: str, rule: KeepRule, since: datetime
+) -> str:
+    """The reason why events do not say where to look, as a clause; empty if they do."""
+    if last is None:
+        return "the metastore keeps no notification events"
+    if before is None:
+        return "the copies have no position yet"
+    reasons = {
+        "the position is of another metastore": before.metastore != home,
+        "the position is of another rule": before.rule != rule.digest,
+        f"the metastore went back to event {last}": before.event > last,
+        f"the last comparison was at {before.compared.isoformat(timespec='seconds')}": before.compared
+        < since,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def _move(
+    client: MetastoreClient, table: types.Table, cluster: str, before: _Position | None, after: _Position
+) -> None:
+    # The event after the position is that of the position itself, which would be noted for ever.
+    if before is not None and before.event + 1 >= after.event and before.compared == after.compared:
+        return
+
+    def noted(now: types.Table) -> types.Table:
+        now.parameters = {**(now.parameters or {}), POSITION + cluster: str(after)}
+        return now
+
+    alter_table(client, full_name(table), noted)
+
+
+def _position(table: types.Table, cluster: str) -> _Position | None:
+    """The position of the copies; ``None`` if there is none that can be read, and all is compared then."""
+    text = (table.parameters or {}).get(POSITION + cluster)
+    if text is None:
+        return None
+    try:
+        found = bounded_json.loads(text)
+        compared = datetime.fromisoformat(found["compared"])
+        event, metastore, rule = found["event"], found["metastore"], found["rule"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    if not isinstance(event, int) or compared.tzinfo is None:
+        return None
+    return _Position(event=event, metastore=str(metastore), rule=str(rule), compared=compared)
+
+
+def _keys(table: types.Table) -> list[str]:
+    return [str(key.name).lower() for key in table.partitionKeys or ()]

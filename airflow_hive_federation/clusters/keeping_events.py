@@ -1,0 +1,139 @@
+"""The partitions of a table that notification events name. Pure.
+
+An event only says where to look; a copy is made of what is there now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_hive_federation.model import events, thrift_json
+from airflow_hive_federation.model.partitions import partition_name
+
+
+@dataclass(kw_only=True)
+class Changes:
+    """The changes of one table.
+
+    :param names: partitions that were added or written; of a table without partitions, an empty name.
+    :param anew: the reason to compare everything, as a clause; empty if the names are all.
+    :param last: the last event.
+    """
+
+    names: set[str] = field(default_factory=set)
+    anew: str = ""
+    last: int
+
+    def __bool__(self) -> bool:
+        return bool(self.names or self.anew)
+
+
+def changes_of(
+    raw_events: Iterable[Any],
+    database: str,
+    table: str,
+    keys: Sequence[str],
+    *,
+    after: int,
+    up_to: int,
+    transactional: bool = False,
+) -> Changes:
+    """Fold the events of a metastore into what changed of one table.
+
+    :param raw_events: wire ``NotificationEvent`` objects of all databases, in order.
+    :param keys: the partition keys of the table.
+    :param after: the event that had been seen; ids have no gaps, so a missing one was cleaned away.
+    :param up_to: the last event there is.
+    :param transactional: the table's rows change when transactions are committed.
+    """
+    changes = Changes(last=after)
+    for raw in raw_events:
+        if int(raw.eventId) != changes.last + 1:
+            break
+        changes.last += 1
+        event = events.read_event(raw)
+        try:
+            if transactional:
+                _refuse_transaction(event)
+            changes.names |= _names(event, raw, (database, table), keys)
+        except _CannotTell as error:
+            changes.anew = changes.anew or f"event {raw.eventId} ({raw.eventType}) {error}"
+    if changes.last != up_to:
+        changes.anew = f"the metastore has no event {changes.last + 1} any more"
+    return changes
+
+
+class _CannotTell(Exception):  # noqa: N818 - internal signal
+    pass
+
+
+def _refuse_transaction(event: events.Event) -> None:
+    # The event of a commit names no table, and the write ids may have been allocated before the last run.
+    committed = isinstance(event, events.TxnEnded) and event.committed
+    if committed or (isinstance(event, events.UnreadableEvent) and event.ends_transaction):
+        raise _CannotTell("ends a transaction, and names no table")
+
+
+def _names(event: events.Event, raw: Any, name: tuple[str, str], keys: Sequence[str]) -> set[str]:
+    if isinstance(event, events.UnreadableEvent):
+        return _of_unreadable(event, name)
+    if isinstance(event, events.UnknownEvent) and event.database in {"", name[0]}:
+        raise _CannotTell("is not known")
+    if not isinstance(event, events.TableEvent) or (event.database, event.table) != name:
+        return set()
+    if isinstance(event, events.PartitionsChanged):
+        return _of_partitions(raw, keys)
+    if isinstance(event, _WITHOUT_FILES) or (keys and _of_definition(event)):
+        return set()
+    if isinstance(event, events.Inserted) and keys:
+        return _of_insert(raw, keys)
+    if keys:
+        raise _CannotTell("does not name partitions")
+    return {""}
+
+
+def _of_definition(event: events.TableEvent) -> bool:
+    """Whether an event is of an alteration that leaves the partitions of a table as they are."""
+    return isinstance(event, events.TableAltered) and not event.renamed and not event.truncated
+
+
+#: They leave the files as they are.
+_WITHOUT_FILES = (events.WriteIdsAllocated, events.StatisticsChanged, events.ConstraintsChanged)
+
+
+def _of_unreadable(event: events.UnreadableEvent, name: tuple[str, str]) -> set[str]:
+    if event.of_transaction:
+        return set()
+    ours = event.database in {"", name[0]} and event.table in {"", name[1]}
+    # An event of another table may have renamed it into this one.
+    if ours or event.event_type == "ALTER_TABLE":
+        raise _CannotTell(f"cannot be read ({event.reason})")
+    return set()
+
+
+def _of_partitions(raw: Any, keys: Sequence[str]) -> set[str]:
+    # JSONAddPartitionMessage, JSONDropPartitionMessage and JSONAlterPartitionsMessage have a list;
+    # JSONAlterPartitionMessage has the one.
+    try:
+        message = events.decode_message(raw.message, raw.messageFormat)
+        values = message.get("partitions") or [message["keyValues"]]
+        return {_name(one, keys) for one in values}
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise _CannotTell(f"does not name its partitions ({error})") from error
+
+
+def _of_insert(raw: Any, keys: Sequence[str]) -> set[str]:
+    try:
+        message = events.decode_message(raw.message, raw.messageFormat)
+        # Field 1 of the IDL's Partition is its values: their type, their number, and themselves.
+        values = thrift_json.loads(message["ptnObjJson"])["1"]["lst"][2:]
+        return {partition_name(keys, values)}
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise _CannotTell(f"does not name its partition ({error})") from error
+
+
+def _name(values: Mapping[str, Any], keys: Sequence[str]) -> str:
+    by_key = {str(key).lower(): str(value) for key, value in values.items()}
+    return partition_name(keys, [by_key[key.lower()] for key in keys])

@@ -1,0 +1,344 @@
+"""Makes a secondary cluster the primary of a table.
+
+The data of each object is there already, in a fresh copy: ``sd.location`` becomes that of the copy, and the
+former primary becomes a copy, or is removed. An unpartitioned table changes by one step of the metastore's.
+Partitions change one batch after the other, after a note in the table's parameters; the primary of the table
+changes last. At each moment ``sd.location`` is where an object is read and written, and the next run ends
+what a killed one began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NoReturn
+
+from airflow_hive_federation.acid.transactions import Transaction
+from airflow_hive_federation.clusters.acid_snapshots import is_transactional
+from airflow_hive_federation.clusters.altering import (
+    alter_partitions,
+    alter_table,
+    full_name,
+    partitions_by_name,
+    relocate,
+)
+from airflow_hive_federation.clusters.assignment import reason_to_skip
+from airflow_hive_federation.clusters.copies import home_of
+from airflow_hive_federation.clusters.copies_objects import CopyObject, copy_objects, split_name
+from airflow_hive_federation.clusters.locking import copies_lock, exclusive
+from airflow_hive_federation.clusters.metadata import (
+    ClusterMetadata,
+    Secondary,
+    content_mark,
+    read_metadata,
+    source_mark,
+    write_metadata,
+)
+from airflow_hive_federation.clusters.notes import Kind, Note, notes_of, remove_noted, take_note
+from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
+from airflow_hive_federation.clusters.sweeping import named_directories
+from airflow_hive_federation.errors import PrimaryRefusedError
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.partitions import partition_name
+from airflow_hive_federation.storage.filesystem import canonical, is_below
+from airflow_hive_federation.storage.listing import list_many
+
+Described = types.Table | types.Partition
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrimaryReport:
+    """The result of a change of the primary.
+
+    :param table: ``database.table``.
+    :param cluster: its primary cluster now.
+    :param former: its primary cluster before; the same if there was nothing to change.
+    :param moved: objects (the table, or partitions by name) whose location changed in this run.
+    :param removed: directories of the former primary whose files were removed.
+    """
+
+    table: str
+    cluster: str
+    former: str
+    moved: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return asdict(self)
+
+
+def change_primary(
+    client: MetastoreClient,
+    registry: ClusterRegistry,
+    table: str,
+    cluster: str,
+    *,
+    keep_former: bool = True,
+    options: Mapping[str, Any] | None = None,
+) -> PrimaryReport:
+    """Make a cluster with fresh copies of a table, and of all its partitions, its primary.
+
+    Hive's statements, and copies of the table, are kept out by locks. Writers that take none, such as Spark,
+    have to be stopped: what one writes in this moment is left in the former place, and reported.
+
+    :param table: ``database.table``.
+    :param keep_former: the former primary becomes a secondary; otherwise its files are removed.
+    :param options: storage options of both clusters.
+    :raises PrimaryRefusedError: a copy is missing, stale or lacks files; somebody uses the table; or it is
+        transactional. Nothing has changed.
+    :raises UnknownClusterError: there is no such cluster.
+    :raises MetastoreError: the metastore refuses; run it again.
+    :raises StorageError: files cannot be listed or removed; run it again.
+    """
+    place = registry.cluster(cluster)
+    name = ".".join(split_name(table))
+    with _locked(client, name) as transaction:
+        described = client.get_table(*split_name(table))
+        present = read_metadata(described.parameters, name)
+        former = present.primary or registry.default_cluster().name
+        _refuse_kind(described, present, place, registry, former)
+        change = _Change(
+            client=client,
+            transaction=transaction,
+            place=place,
+            former=former,
+            keep_former=keep_former,
+            options=options,
+        )
+        moved = [] if former == place.name else change.run(described, registry)
+        return PrimaryReport(
+            table=name,
+            cluster=place.name,
+            former=former,
+            moved=moved,
+            removed=_remove_former(client, registry, name, place, options),
+        )
+
+
+@contextmanager
+def _locked(client: MetastoreClient, name: str) -> Iterator[Transaction]:
+    """Hold a table alone, readers included.
+
+    :raises PrimaryRefusedError: somebody else uses it, or makes copies of it.
+    """
+    with Transaction(client) as transaction:
+        answer = client.lock([exclusive(copies_lock(name)), exclusive(name)], txn_id=transaction.id)
+        if answer.state != types.LockState.ACQUIRED:
+            raise PrimaryRefusedError(
+                f"The primary of {name} cannot be changed: somebody reads, writes or copies it.",
+                remedy="SHOW LOCKS tells who. Run it again when they have ended.",
+                table=name,
+                partition=None,
+            )
+        yield transaction
+
+
+def _refuse_kind(
+    table: types.Table, present: ClusterMetadata, place: Cluster, registry: ClusterRegistry, former: str
+) -> None:
+    """Refuse tables that cannot change, whatever copies they have."""
+    name = full_name(table)
+    if why := reason_to_skip(table):
+        _refuse(name, place, why, "Choose a table that holds data.")
+    if is_transactional(table):
+        _refuse(
+            name,
+            place,
+            "it is transactional: a copy holds a snapshot, and not what is open or aborted",
+            "Make a table in that cluster from it (CREATE TABLE ... AS SELECT).",
+        )
+    if former not in registry.clusters:
+        _refuse(
+            name,
+            place,
+            f"its primary cluster, {former}, is not configured",
+            "Add that cluster to the registry until the table has left it.",
+        )
+    if present.next_primary not in {None, place.name}:
+        _refuse(
+            name,
+            place,
+            f"cluster {present.next_primary} is being made its primary",
+            f"Make {present.next_primary} the primary first: some partitions may be there.",
+        )
+
+
+def _refuse(table: str, place: Cluster, why: str, remedy: str, partition: str = "") -> NoReturn:
+    what = f"{table}/{partition}" if partition else table
+    raise PrimaryRefusedError(
+        f"Cluster {place.name} cannot become the primary of {table}: {what}: {why}."
+        if partition
+        else f"Cluster {place.name} cannot become the primary of {table}: {why}.",
+        remedy=remedy,
+        table=table,
+        partition=partition or None,
+        cluster=place.name,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Change:
+    """A change of one table's primary, under its lock.
+
+    :param transaction: holds the lock.
+    """
+
+    client: MetastoreClient
+    transaction: Transaction
+    place: Cluster
+    former: str
+    keep_former: bool
+    options: Mapping[str, Any] | None
+
+    def run(self, table: types.Table, registry: ClusterRegistry) -> list[str]:
+        """Change all objects, and the table last; return those that were changed."""
+        parts = partitions_by_name(self.client, table) if table.partitionKeys else {}
+        objects = copy_objects(table, parts, self.options)
+        pending = [one for one in objects if not self._is_there(one.location)]
+        self._check(table, pending)
+        self._note(table, pending, registry)
+        if not table.partitionKeys:
+            self._move_table(table, pending)
+        else:
+            self._move_partitions(table, pending)
+        self._check_left_alone(table, pending)
+        return [one.partition or full_name(table) for one in pending]
+
+    def _is_there(self, location: str) -> bool:
+        return is_below(location, self.place.root)
+
+    def _check(self, table: types.Table, pending: Sequence[CopyObject]) -> None:
+        """Refuse unless each object has a copy that is whole and fresh."""
+        copies = [one.metadata.secondaries.get(self.place.name) for one in pending]
+        places = [copy.location for copy in copies if copy is not None]
+        there = list_many(places, options=self.options, missing_ok=True)
+        for one, copy in zip(pending, copies, strict=True):
+            why = ""
+            if copy is None:
+                why = f"it has no copy in {self.place.name}"
+            elif not one.has_current(copy):
+                why = f"its copy in {self.place.name} is stale"
+            elif content_mark(there[copy.location]) != copy.source.content:
+                why = f"its copy in {self.place.name} lacks files"
+            if why:
+                remedy = f"Copy it to {self.place.name}, and run this again."
+                _refuse(full_name(table), self.place, why, remedy, one.partition)
+
+    def _note(self, table: types.Table, pending: Sequence[CopyObject], registry: ClusterRegistry) -> None:
+        """Note in the former cluster that these files are to go when no metadata names their directory."""
+        home = registry.cluster(self.former)
+        for one in pending:
+            if is_below(one.location, home.root):
+                files = {file.path: (file.size_bytes, file.modified_ns) for file in one.files}
+                directory = canonical(one.location)
+                note = Note(
+                    kind=Kind.FORMER_PRIMARY, directory=directory, table=full_name(table), files=files
+                )
+                take_note(home, note, self.options)
+
+    def _move_table(self, table: types.Table, pending: Sequence[CopyObject]) -> None:
+        seen = {canonical(one.location): one for one in pending}
+
+        def moved(now: types.Table) -> types.Table | None:
+            one = seen.get(canonical(str(now.sd and now.sd.location)))
+            if one is not None:
+                self._refuse_changed(table, one, now)
+                self._move(now, one)
+            parameters = read_metadata(now.parameters, full_name(now))
+            self._set(now, replace(parameters, primary=self.place.name, next_primary=None))
+            return now
+
+        alter_table(self.client, full_name(table), moved)
+
+    def _move_partitions(self, table: types.Table, pending: Sequence[CopyObject]) -> None:
+        name = full_name(table)
+        keys = [key.name or "" for key in table.partitionKeys or ()]
+        by_name = {one.partition: one for one in pending}
+
+        def noted(now: types.Table) -> types.Table | None:
+            present = read_metadata(now.parameters, name)
+            if present.next_primary == self.place.name:
+                return None
+            self._set(now, replace(present, next_primary=self.place.name))
+            return now
+
+        def moved(now: types.Partition) -> types.Partition | None:
+            one = by_name[partition_name(keys, now.values or [])]
+            self._refuse_changed(table, one, now)
+            self._move(now, one)
+            return now
+
+        def ended(now: types.Table) -> types.Table | None:
+            self.transaction.check()
+            relocate(now, home_of(self.place, now))
+            present = read_metadata(now.parameters, name)
+            self._set(now, replace(present, primary=self.place.name, next_primary=None))
+            return now
+
+        alter_table(self.client, name, noted)
+        alter_partitions(self.client, table, list(by_name), moved, locked=True)
+        alter_table(self.client, name, ended)
+
+    def _refuse_changed(self, table: types.Table, one: CopyObject, now: Described) -> None:
+        self.transaction.check()
+        copies = read_metadata(now.parameters, full_name(table)).secondaries
+        same_copy = copies.get(self.place.name) == one.metadata.secondaries[self.place.name]
+        if not one.is_unchanged(now) or not same_copy:
+            why, remedy = "it has just been altered", f"Copy it to {self.place.name}, and run this again."
+            _refuse(full_name(table), self.place, why, remedy, one.partition)
+
+    def _move(self, now: Described, one: CopyObject) -> None:
+        """Exchange the places of an object and of its copy."""
+        copy = one.metadata.secondaries[self.place.name]
+        former = str(now.sd and now.sd.location)
+        relocate(now, copy.location)
+        metadata = read_metadata(now.parameters, one.partition).with_secondary(self.place.name, None)
+        if self.keep_former:
+            listing = list_many([copy.location], options=self.options)[copy.location]
+            mark = source_mark(now, listing)
+            metadata = metadata.with_secondary(self.former, Secondary(location=former, source=mark))
+        self._set(now, metadata)
+
+    def _set(self, now: Described, metadata: ClusterMetadata) -> None:
+        now.parameters = write_metadata(now.parameters, metadata)
+
+    def _check_left_alone(self, table: types.Table, pending: Sequence[CopyObject]) -> None:
+        """Name files that somebody has written to the former places meanwhile."""
+        places = [one.location for one in pending]
+        now = list_many(places, options=self.options, missing_ok=True)
+        for one in pending:
+            if source_mark(one.described, now[one.location]).listing != one.mark.listing:
+                raise PrimaryRefusedError(
+                    f"The primary of {full_name(table)} is {self.place.name} now, but somebody has written "
+                    f"to {one.location} meanwhile.",
+                    remedy="Stop that writer, and repeat its write.",
+                    table=full_name(table),
+                    partition=one.partition or None,
+                    cluster=self.place.name,
+                )
+
+
+def _remove_former(
+    client: MetastoreClient,
+    registry: ClusterRegistry,
+    name: str,
+    place: Cluster,
+    options: Mapping[str, Any] | None,
+) -> list[str]:
+    """Remove the files of former primaries of a table that no metadata names, by the notes of them."""
+    table = client.get_table(*split_name(name))
+    parts = partitions_by_name(client, table).values() if table.partitionKeys else ()
+    named = named_directories(table, [table, *parts])
+    return [
+        note.directory
+        for cluster in registry
+        if cluster.name != place.name
+        for note in notes_of(cluster, options)
+        if note.kind is Kind.FORMER_PRIMARY
+        and note.table == name
+        and canonical(note.directory) not in named
+        and remove_noted(cluster, note, options)
+    ]

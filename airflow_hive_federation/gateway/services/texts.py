@@ -1,0 +1,71 @@
+"""A long list of texts, as the message that it came in and the places where they begin."""
+
+from __future__ import annotations
+
+import struct as packing
+from array import array
+from collections.abc import Sequence
+from typing import Self, overload
+
+from airflow_hive_federation.gateway.handler import Status, refused
+from airflow_hive_federation.gateway.messages import LIST, REPLY, STRING, read_head
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+
+_I32 = packing.Struct("!i")
+#: The result's number, as bytes of its field.
+_RESULT = b"\0\0"
+
+
+class Texts(Sequence[str]):
+    """The texts of an answer whose result is a list of them; each is decoded when it is asked for.
+
+    :param reply: a whole Thrift message, of which nothing is copied.
+    :param starts: where the texts begin; see :meth:`of`.
+    """
+
+    def __init__(self, reply: bytes, starts: array[int]) -> None:
+        self._reply, self._starts = reply, starts
+
+    @classmethod
+    def of(cls, reply: bytes) -> Self:
+        """Find the texts of a message.
+
+        :raises MalformedMessage: it has another result, or none.
+        """
+        head = read_head(reply)
+        body, start = head.body, head.body + 8
+        if head.kind != REPLY or reply[body : body + 3] != bytes([LIST]) + _RESULT or len(reply) < start:
+            raise MalformedMessage("it is no list")
+        (count,) = _I32.unpack_from(reply, body + 4)
+        if count and reply[body + 3] != STRING:
+            raise MalformedMessage("a list of something else than texts")
+        end, starts = len(reply), array("Q")
+        for _ in range(count):
+            if start + 4 > end or (size := _I32.unpack_from(reply, start)[0]) < 0:
+                raise MalformedMessage("it ends too soon")
+            starts.append(start)
+            start += 4 + size
+        if count < 0 or reply[start:] != b"\0":
+            raise MalformedMessage("it ends too soon, or too late")
+        return cls(reply, starts)
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        if isinstance(index, slice):
+            return Texts(self._reply, self._starts[index])
+        start = self._starts[index]
+        (size,) = _I32.unpack_from(self._reply, start)
+        data = self._reply[start + 4 : start + 4 + size]
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            # Anything in its place would be another name.
+            raise refused(Status.FAILED, f"The metastore names something {data!r}: no UTF-8.") from error

@@ -1,0 +1,165 @@
+"""A stream that carries one call after the other, in the thread of its caller.
+
+grpcio's public streams in both directions hand each message to two other threads, which takes longer than the
+message's way. Its own unary streams poll in the caller's thread (``SingleThreadedUnaryStream``); what those
+are made of, ``segregated_call``, is used here. It is not public: where a version of grpcio lacks it,
+:class:`NoConversation` says so, and the client calls as foreign clients do.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import grpc
+
+from airflow_hive_federation.metastore.grpc_deadlines import DEADLINES
+from airflow_hive_federation.metastore.grpc_wire import CONVERSATION_IDLE_S, STATUS_KEY, Answer, Question
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol
+
+Code = grpc.StatusCode
+Metadata = list[tuple[str, str]]
+
+_CODES = {code.value[0]: code for code in Code}
+_NO_FLAGS = 0
+_ANSWERED, _ENDED, _BEGUN = "answered", "ended", "begun"
+
+
+class NoConversation(Exception):  # noqa: N818 - internal signal, never seen by callers
+    """This grpcio, or this gateway, has none; the question was not looked at."""
+
+
+class Refusal(grpc.RpcError):  # type: ignore[misc]
+    """A call was refused, or the stream has ended; it has what errors of grpcio's calls have."""
+
+    def __init__(self, code: Any, text: str, trailing: tuple[tuple[str, Any], ...] = ()) -> None:
+        super().__init__(text)
+        self._code, self._text, self._trailing = code, text, trailing
+
+    def code(self) -> Any:
+        """The status."""
+        return self._code
+
+    def details(self) -> str:
+        """The status's text."""
+        return self._text
+
+    def trailing_metadata(self) -> tuple[tuple[str, Any], ...]:
+        """What came with the status."""
+        return self._trailing
+
+
+class Conversation:
+    """An open stream, for one thread; :meth:`end` may come from another one.
+
+    :param channel: grpcio's channel.
+    :param path: full path of the method.
+    :param metadata: what the stream begins with; the gateway looks at it again for each question.
+    :raises NoConversation: this grpcio has no such calls.
+    :raises ValueError: the channel is closed.
+    """
+
+    def __init__(self, channel: Any, path: str, metadata: Metadata) -> None:
+        self.metadata = metadata
+        self._last_used = time.monotonic()
+        self._answers = 0
+        self._expired = False
+        self._over = False
+        try:
+            from grpc._cython import cygrpc
+
+            self._cygrpc: Any = cygrpc
+            self._call = channel._channel.segregated_call(  # noqa: SLF001 - see the module
+                cygrpc.PropagationConstants.GRPC_PROPAGATE_DEFAULTS,
+                path.encode(),
+                None,
+                None,
+                metadata,
+                None,
+                (
+                    ((cygrpc.SendInitialMetadataOperation(metadata, _NO_FLAGS),), _BEGUN),
+                    ((cygrpc.ReceiveStatusOnClientOperation(_NO_FLAGS),), _ENDED),
+                    ((cygrpc.ReceiveInitialMetadataOperation(_NO_FLAGS),), _BEGUN),
+                ),
+                cygrpc.build_census_context(),
+            )
+        except (ImportError, AttributeError, TypeError) as error:
+            raise NoConversation(f"this grpcio has no segregated calls: {error}") from error
+
+    def fits(self, metadata: Metadata) -> bool:
+        """Whether it may be used for a question with this metadata: the gateway ends silent streams."""
+        if self._over or metadata != self.metadata:
+            return False
+        return time.monotonic() - self._last_used < CONVERSATION_IDLE_S
+
+    def ask(self, message: bytes, deadline: Deadline) -> bytes:
+        """Send a Thrift message, and return the answer.
+
+        :raises Refusal: the gateway refused the call, the stream has ended, or the time is over.
+        :raises NoConversation: the gateway has no such streams, or none left; it did not see the message.
+        :raises ForeignProtocol: what came is no answer.
+        """
+        left_s = deadline.remaining_s()
+        # What is left is cut to whole milliseconds, and 0 would be no limit.
+        question = Question(message, max(int(left_s * 1000), 1)).to_bytes()
+        wait = DEADLINES.watch(left_s, self._expire)
+        try:
+            data = self._exchange(question)
+        finally:
+            # An answer can come in the moment in which its time is over.
+            self._over |= not DEADLINES.forget(wait)
+        self._answers += 1
+        self._last_used = time.monotonic()
+        try:
+            answer = Answer.from_bytes(data)
+        except MalformedMessage as error:
+            raise ForeignProtocol(str(error)) from error
+        if answer.code:
+            raise Refusal(_CODES.get(answer.code, Code.UNKNOWN), answer.text, ((STATUS_KEY, answer.status),))
+        return answer.message
+
+    def end(self) -> None:
+        """End the stream, and what waits for its answer; never fails."""
+        if not self._over:
+            self._call.cancel(self._cygrpc.StatusCode.cancelled, "The client has ended the stream.")
+
+    def _expire(self) -> None:
+        self._expired = True
+        self.end()
+
+    def _exchange(self, question: bytes) -> bytes:
+        cygrpc, call = self._cygrpc, self._call
+        operations = (
+            cygrpc.SendMessageOperation(question, _NO_FLAGS),
+            cygrpc.ReceiveMessageOperation(_NO_FLAGS),
+        )
+        sent = call.operate(operations, _ANSWERED)
+        ended = None
+        while True:
+            event = call.next_event()
+            if event.tag is _ENDED:
+                (ended,) = event.batch_operations
+            elif event.tag is _ANSWERED:
+                sent = False
+                for operation in event.batch_operations:
+                    is_answer = operation.type() == cygrpc.OperationType.receive_message
+                    if is_answer and (data := operation.message()) is not None:
+                        return data  # type: ignore[no-any-return]
+            if ended is not None and not sent:
+                raise self._end_of(ended)
+
+    def _end_of(self, ended: Any) -> Exception:
+        self._over = True
+        code, text = _CODES.get(ended.code(), Code.UNKNOWN), ended.details() or ""
+        trailing = tuple((key, value) for key, value in ended.trailing_metadata() or ())
+        if self._expired:
+            return Refusal(Code.DEADLINE_EXCEEDED, "the time is over")
+        if code is Code.UNIMPLEMENTED and not self._answers:
+            return NoConversation("the gateway has no conversations")
+        if code is Code.OK:
+            # It answers each message that it looks at before it ends a stream so.
+            return Refusal(
+                Code.UNAVAILABLE, "the gateway has ended the stream", ((STATUS_KEY, "unavailable"),)
+            )
+        return Refusal(code, text, trailing)

@@ -1,0 +1,152 @@
+"""Transactional tables for a statement of SQL: each as the frame that our reader makes of its files.
+
+The statement is run as it was written. Spark parses it, and the relations of these tables in its plan are
+replaced, before it is analysed. Temporary views stand for names without a database, which common table
+expressions may hide. What is not found so, in the text of a view for instance, the session refuses: it is a
+guarded one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_hive_federation.acid import scan
+from airflow_hive_federation.acid.markers import chosen
+from airflow_hive_federation.acid.places import PartitionState
+from airflow_hive_federation.acid.plain_tables import plain_table
+from airflow_hive_federation.acid.reader import visible_rows
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.wire import WireFormatError, from_json
+from airflow_hive_federation.model.types import Column
+from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
+from airflow_hive_federation.storage.listing import list_many
+
+_CATALOG = "spark_catalog"
+_SEPARATOR = "\x01"
+
+
+def acid_frames(
+    spark: SparkSession, described: Sequence[Mapping[str, Any]], options: Mapping[str, Any] | None = None
+) -> dict[tuple[str, str], DataFrame]:
+    """Make frames of transactional tables.
+
+    :param described: as :func:`airflow_hive_federation.clusters.acid_inputs.acid_inputs` says it.
+    :return: by database and table, in lower case.
+    :raises ConfigurationError: a description cannot be read, or a table is in a format that is not read here.
+    :raises AcidFormatError: directories break Hive's layout.
+    """
+    frames = {}
+    for one in described:
+        try:
+            table = from_json(types.Table, one["table"])
+            frame = scan.union([_rows(spark, table, read, options) for read in one["reads"]])
+        except (WireFormatError, KeyError, TypeError) as error:
+            raise ConfigurationError(
+                f"The description of a transactional table cannot be read: {error}.",
+                remedy="Run the task again.",
+            ) from error
+        frames[str(table.dbName).lower(), str(table.tableName).lower()] = frame
+    return frames
+
+
+def _rows(
+    spark: SparkSession, table: types.Table, read: Mapping[str, Any], options: Mapping[str, Any] | None
+) -> DataFrame:
+    """The rows of the places that are read by one snapshot."""
+    write_ids, txns = ValidWriteIds.parse(read["write_ids"]), ValidTxns.parse(read["txns"])
+    places = read["places"]
+    listings = list_many(
+        [one["location"] for one in places], options=options, missing_ok=True, empty_directories=True
+    )
+    directories = [
+        PartitionState(
+            location=one["location"],
+            state=chosen(one["location"], listings[one["location"]], write_ids, txns, options),
+            values=tuple(one["values"]),
+            storage=table.sd
+            if one["storage"] is None
+            else from_json(types.StorageDescriptor, one["storage"]),
+        )
+        for one in places
+    ]
+    storage: Any = table.sd
+    columns = [Column.of(one.name, one.type) for one in storage.cols]
+    keys = [Column.of(str(one.name), str(one.type)) for one in table.partitionKeys or ()]
+    properties = str((table.parameters or {}).get("transactional_properties", ""))
+    if properties.lower() == "insert_only":
+        return plain_table(spark, table, directories, columns, keys, storage_options=options)
+    return visible_rows(
+        spark, directories, columns, write_ids=write_ids, partition_keys=keys, storage_options=options
+    )
+
+
+def sql_with_frames(
+    spark: SparkSession, sql: str, frames: Mapping[tuple[str, str], DataFrame], database: str
+) -> DataFrame:
+    """Run a statement in which frames stand for tables.
+
+    :param spark: a guarded session, of which the temporary views are ours.
+    :param frames: by database and table, in lower case.
+    :param database: the database of names without one.
+    """
+    if not frames:
+        return spark.sql(sql)
+    for (home, name), frame in frames.items():
+        if home == database.lower():
+            frame.createOrReplaceTempView(f"`{name}`")
+    jvm: Any = spark._jvm  # noqa: SLF001
+    session: Any = spark._jsparkSession  # noqa: SLF001
+    plan = session.sessionState().sqlParser().parsePlan(sql)
+    replaced = _Replacing(jvm, frames).plan(plan)
+    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, replaced), spark)
+
+
+class _Replacing:
+    """Scala's ``PartialFunction[LogicalPlan, LogicalPlan]``: puts frames in the place of relations."""
+
+    def __init__(self, jvm: Any, frames: Mapping[tuple[str, str], DataFrame]) -> None:
+        self._jvm = jvm
+        self._frames = frames
+
+    def plan(self, plan: Any) -> Any:
+        return plan.transformDownWithSubqueries(self)
+
+    def applyOrElse(self, node: Any, _otherwise: Any) -> Any:  # noqa: N802 - Scala's name
+        kind = node.getClass().getSimpleName()
+        if kind == "UnresolvedRelation":
+            return self._relation(node)
+        # The common table expressions are no children of their node.
+        return self._with(node) if kind == "UnresolvedWith" else node
+
+    class Java:
+        implements = ["scala.PartialFunction"]  # noqa: RUF012 - as py4j wants it
+
+    def _relation(self, node: Any) -> Any:
+        parts = [one.lower() for one in node.multipartIdentifier().mkString(_SEPARATOR).split(_SEPARATOR)]
+        if len(parts) == 3 and parts[0] == _CATALOG:
+            del parts[0]
+        frame = self._frames.get((parts[0], parts[1])) if len(parts) == 2 else None
+        if frame is None:
+            return node
+        catalyst = self._jvm.org.apache.spark.sql.catalyst
+        name = catalyst.AliasIdentifier(parts[1], self._seq([_CATALOG, parts[0]]))
+        return catalyst.plans.logical.SubqueryAlias(name, frame._jdf.logicalPlan())  # noqa: SLF001
+
+    def _with(self, node: Any) -> Any:
+        arguments = [node.productElement(index) for index in range(node.productArity())]
+        made = []
+        for index in range(node.cteRelations().size()):
+            one = node.cteRelations().apply(index)
+            parts = [one.productElement(at) for at in range(one.productArity())]
+            parts[1] = self.plan(parts[1])
+            made.append(getattr(self._jvm.scala, f"Tuple{len(parts)}")(*parts))
+        arguments[1] = self._seq(made)
+        array = self._jvm.org.apache.spark.api.python.PythonUtils.toArray(arguments)
+        return node.makeCopy(array)
+
+    def _seq(self, items: list[Any]) -> Any:
+        return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(items)

@@ -1,0 +1,88 @@
+"""Freshness of copies of transactional tables, by write ids."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_hive_federation.acid.snapshot import acid_state
+from airflow_hive_federation.clusters.acid_snapshots import brought_up, has_news, shows_news
+from airflow_hive_federation.clusters.metadata import (
+    ClusterMetadata,
+    Secondary,
+    SourceMark,
+    content_mark,
+    read_metadata,
+    write_metadata,
+)
+from airflow_hive_federation.errors import ClusterMetadataError
+from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.model.write_ids import ValidWriteIds
+
+COPY = "d.t:5:3:3:4"  # 3 is open, 4 aborted
+
+
+def ids(text: str) -> ValidWriteIds:
+    return ValidWriteIds.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("now", "news"),
+    [
+        (COPY, False),
+        ("d.t:5:9223372036854775807::3,4", False),  # the open one was aborted
+        ("d.t:5:9223372036854775807::4", True),  # the open one was committed
+        ("d.t:5:3:3:", False),  # the aborted one is forgotten
+        ("d.t:2:9223372036854775807::", False),  # so are all above
+        ("d.t:6:3:3:4", True),
+        ("d.t:6:3:3,6:4", False),
+        ("d.t:7:3:3:4,6,7", False),
+        ("d.other:5:3:3:4", True),
+    ],
+)
+def test_news(now: str, news: bool) -> None:
+    assert has_news(ids(COPY), ids(now)) is news
+
+
+@pytest.mark.parametrize(
+    ("directories", "news"),
+    [
+        (["delta_0000001_0000001_0000"], False),  # 6 wrote to another partition
+        (["delta_0000001_0000001_0000", "delta_0000006_0000006_0000"], True),
+        (["delete_delta_0000006_0000006_0000"], True),
+        (["base_0000002_v0000009", "delta_0000005_0000005_0000"], False),
+        (["base_0000007"], True),
+        (["delta_0000005_0000007_v0000009"], True),  # compacted: it may hold 6
+    ],
+)
+def test_news_of_a_partition(directories: list[str], news: bool) -> None:
+    now = ids("d.t:7:9223372036854775807::3,4")
+    state = acid_state([FileEntry(path=f"{one}/bucket_00000", size_bytes=1) for one in directories], now)
+    assert len(state.directories) == len(directories)
+    assert shows_news(ids(COPY), now, state) is news
+
+
+def test_aborted_ids_are_not_forgotten_with_the_metastore() -> None:
+    made = brought_up(ids(COPY), ids("d.t:9:8:8:7"))
+    assert (made.high_watermark, made.open_ids, made.aborted_ids) == (9, (8,), (4, 7))
+    assert brought_up(ids(COPY), ids("d.t:2:9223372036854775807::")).high_watermark == 5
+
+
+def test_a_snapshot_in_parameters() -> None:
+    mark = SourceMark(metadata="0", files=0, size_bytes=0, content="0", listing="0")
+    copy = Secondary(location="file:/c", source=mark, snapshot=ids(COPY))
+    metadata = ClusterMetadata(primary="C1", next_primary="C2", secondaries={"C2": copy})
+    parameters = write_metadata({"other": "x"}, metadata)
+    assert read_metadata(parameters, "d.t") == metadata
+    assert write_metadata(parameters, ClusterMetadata()) == {"other": "x"}
+    parameters["hive.cluster.secondary.C2.snapshot"] = "nonsense"
+    with pytest.raises(ClusterMetadataError, match="p=1 is damaged: the snapshot") as caught:
+        read_metadata(parameters, "d.t/p=1")
+    assert (caught.value.table, caught.value.partition) == ("d.t", "p=1")
+
+
+def test_markers_of_acid_directories_are_files_of_a_copy() -> None:
+    bucket = FileEntry(path="delta_1_1/bucket_0", size_bytes=3)
+    marker = FileEntry(path="delta_1_1/_orc_acid_version", size_bytes=1)
+    assert content_mark([bucket, marker]) != content_mark([bucket])
+    for hidden in ("_orc_acid_version", "_tmp/_orc_acid_version", "delta_1_1/_other", ".x/bucket_0"):
+        assert content_mark([bucket, FileEntry(path=hidden, size_bytes=1)]) == content_mark([bucket])

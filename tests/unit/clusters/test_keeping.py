@@ -1,0 +1,144 @@
+"""Rules of copies, and the partitions that events name."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.clusters.keep_rules import KeepRule, read_rule
+from airflow_hive_federation.clusters.keeping_events import changes_of
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore.idl import types
+
+TODAY = date(2026, 3, 31)
+KEYS = ["day", "region"]
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("last 30 days of Sales.Orders in C2", KeepRule(table="sales.orders", cluster="C2", days=30)),
+        ("LAST 1 day OF a.b BY Day IN c_2", KeepRule(table="a.b", cluster="c_2", days=1, key="day")),
+        (" all  of a.b in C2 ", KeepRule(table="a.b", cluster="C2")),
+    ],
+)
+def test_rules_are_read_and_written(text: str, rule: KeepRule) -> None:
+    assert read_rule(text) == rule
+    assert read_rule(str(rule)) == rule
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "last 0 days of a.b in C2",
+        "last days of a.b in C2",
+        "all of b in C2",
+        "all of a.b by day in C2",
+        "all of a.b in",
+        "all of a.b in C2; drop",
+    ],
+)
+def test_what_is_no_rule_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="is no rule of copies"):
+        read_rule(text)
+
+
+def test_a_window_has_its_days_and_those_to_come() -> None:
+    rule = read_rule("last 2 days of a.b in C2")
+    names = [f"day={day}" for day in ("2026-03-29", "2026-03-30", "20260331", "2026-04-01", "later")]
+    assert rule.chosen(names, ["day"], TODAY) == names[1:4]
+    assert read_rule("all of a.b in C2").chosen(names, ["day"], TODAY) == names
+    beside = ["region=e%3Au/day=2026-03-31", "region=e%3Au/day=__HIVE_DEFAULT_PARTITION__"]
+    assert rule.chosen(beside, ["region", "day"], TODAY) == beside[:1]
+
+
+@pytest.mark.parametrize(
+    ("rule", "keys", "names", "why"),
+    [
+        ("last 2 days of a.b by hour in C2", ["day"], ["day=20260331"], "no partition key hour"),
+        ("last 2 days of a.b in C2", ["x", "y"], ["x=20260331/y=20260331"], "several keys with days: x, y"),
+        ("last 2 days of a.b in C2", [], [], "no partition keys"),
+    ],
+)
+def test_a_rule_that_does_not_fit_names_the_key(
+    rule: str, keys: list[str], names: list[str], why: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        read_rule(rule).chosen(names, keys, TODAY)
+
+
+def event(number: int, kind: str, message: Any = None, *, table: str = "b", database: str = "a") -> Any:
+    return types.NotificationEvent(
+        eventId=number,
+        eventTime=0,
+        eventType=kind,
+        dbName=database,
+        tableName=table,
+        message=json.dumps(message or {}),
+        messageFormat="json-0.2",
+    )
+
+
+def thrift_table(name: str) -> str:
+    return json.dumps({"1": {"str": name}, "2": {"str": "a"}})
+
+
+def folded(*found: Any, keys: list[str] = KEYS, after: int = 0, up_to: int | None = None) -> tuple[Any, str]:
+    changes = changes_of(found, "a", "b", keys, after=after, up_to=len(found) if up_to is None else up_to)
+    return changes.names, changes.anew
+
+
+ADDED = {"partitions": [{"day": "2026-03-31", "region": "e:u"}]}
+INSERTED = {"ptnObjJson": json.dumps({"1": {"lst": ["str", 2, "2026-03-30", "us"]}})}
+
+
+def test_partitions_of_the_table_are_named() -> None:
+    names = {"day=2026-03-31/region=e%3Au", "day=2026-03-30/region=us"}
+    assert folded(event(1, "ADD_PARTITION", ADDED), event(2, "INSERT", INSERTED)) == (names, "")
+    others = [
+        event(1, "ADD_PARTITION", ADDED, table="other"),
+        event(2, "ADD_PARTITION", ADDED, database="other"),
+        event(3, "OPEN_TXN", {"txnIds": [1]}, table="", database=""),
+        event(4, "ALTER_TABLE", {"tableObjBeforeJson": thrift_table("b")}),
+        event(5, "UPDATE_PART_COL_STAT_EVENT"),
+    ]
+    assert folded(*others) == (set(), "")
+    # A table without partitions is its own object.
+    assert folded(event(1, "INSERT", {}), keys=[]) == ({""}, "")
+    assert folded(event(1, "ALTER_TABLE", {"tableObjBeforeJson": thrift_table("b")}), keys=[]) == ({""}, "")
+
+
+@pytest.mark.parametrize(
+    "doubtful",
+    [
+        event(1, "ADD_PARTITION", {"partitions": [{"day": "2026-03-31"}]}),
+        event(1, "ADD_PARTITION", {"partitions": 7}),
+        event(1, "INSERT", {}),
+        event(1, "ALTER_TABLE", {"tableObjBeforeJson": thrift_table("before")}),
+        event(1, "ALTER_TABLE", {}, table="other"),
+        event(1, "CREATE_TABLE", {}),
+        event(1, "RELOAD", {}),
+        event(1, "SOMETHING_NEW", {}),
+    ],
+    ids=lambda one: one.eventType if isinstance(one, types.NotificationEvent) else "",
+)
+def test_an_event_that_does_not_name_partitions_means_all(doubtful: Any) -> None:
+    assert folded(doubtful)[1] != ""
+
+
+def test_a_commit_means_all_of_a_transactional_table() -> None:
+    ends = [event(1, "COMMIT_TXN", {"txnid": 1}, table="", database="")]
+    aborted = [event(1, "ABORT_TXN", {"txnid": 1}, table="", database="")]
+    for found, transactional, anew in ((ends, True, True), (ends, False, False), (aborted, True, False)):
+        changes = changes_of(found, "a", "b", KEYS, after=0, up_to=1, transactional=transactional)
+        assert bool(changes.anew) is anew
+
+
+def test_events_that_were_cleaned_away_mean_all() -> None:
+    assert folded(event(3, "DROP_FUNCTION"), after=1, up_to=3)[1] == "the metastore has no event 2 any more"
+    assert folded(event(2, "OPEN_TXN", {"txnIds": [1]}), after=1, up_to=3)[1] != ""
+    assert folded(after=1, up_to=1) == (set(), "")

@@ -1,0 +1,85 @@
+"""Statements of one template are read once; none of them is taken for what it is not."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.clusters import statements_grammar, statements_templates
+from airflow_hive_federation.clusters.statements import Statement, Unanalysable
+from airflow_hive_federation.clusters.statements_grammar import analyse
+from airflow_hive_federation.clusters.statements_templates import template
+
+EXAMPLES = int(os.environ.get("HIVE_FEDERATION_EXAMPLES", "1000"))
+PIECES = (
+    *("'{}'", '"{}"', "{}", "'it''s {}'", "'{}-01'", "'\\{}'", "'a{}'", "x'{}'", "`{}`", "'", '"', "`", "\\"),
+    *("-- '{}'\n", "/* '{}' */", "--", "\n", "/*", "*/", "\0", ";", " = ", " AND a = ", " FROM t ", ", "),
+    *("SELECT '{}' ", " WHERE ds = '{}' ", "INSERT INTO t PARTITION (ds = '{}') ", "(", ")"),
+)
+
+
+def forget() -> None:
+    for kept in (
+        analyse,
+        statements_grammar._of_skeleton,
+        statements_grammar._of_shape,
+        statements_templates._plain,
+    ):
+        kept.cache_clear()
+
+
+def content(text: str) -> Any:
+    """All that an analysis says, with the strings in their places."""
+    found = analyse(text)
+    if not isinstance(found, Statement):
+        return found
+    trees = []
+    for tree in found.queries:
+        sql = tree.sql("hive", comments=False)
+        for number, value in reversed(list(enumerate(found.parameters))):
+            sql = sql.replace(f"\0{number}", value)
+        trees.append(sql)
+    uncertain = sorted(found.text(one) for one in found.uncertain)
+    return found.verb, found.outputs, found.described, found.names, uncertain, trees
+
+
+@pytest.mark.parametrize("batch", range(4))
+def test_what_was_read_before_changes_no_analysis(batch: int) -> None:
+    read = 0
+    for seed in range(batch * EXAMPLES, (batch + 1) * EXAMPLES):
+        source = random.Random(seed)
+        start = source.choice(["SELECT ", "INSERT INTO t SELECT ", "SELECT * FROM t WHERE ds = '{}' "])
+        pieces = start + "".join(source.choices(PIECES, k=source.randint(0, 6)))
+        texts = [pieces.format(*(source.randint(1, 99) for _ in range(pieces.count("{}")))) for _ in range(3)]
+        forget()
+        together = [content(one) for one in texts]
+        for text, known in zip(texts, together, strict=True):
+            forget()
+            assert content(text) == known, (seed, texts)
+            read += isinstance(known, tuple)
+    assert read > EXAMPLES // 10
+
+
+def test_statements_of_one_template_share_their_trees() -> None:
+    one, other = (analyse(f"SELECT a FROM shared WHERE ds = '2026-01-0{day}'") for day in (1, 2))
+    assert isinstance(one, Statement)
+    assert isinstance(other, Statement)
+    assert one.queries is other.queries
+    assert (one.parameters, other.parameters) == (("2026-01-01",), ("2026-01-02",))
+
+
+def test_a_zero_byte_is_no_parameter() -> None:
+    assert isinstance(analyse("SELECT a FROM zero WHERE ds = '5'"), Statement)
+    assert isinstance(analyse("SELECT a FROM zero WHERE ds = \0"), Unanalysable)
+
+
+def test_templates_know_no_layout() -> None:
+    first = template("SELECT a FROM t WHERE ds = '5'")
+    assert template("select A  from T where DS = -- why\n'5';") == first
+    assert template("SELECT a FROM t WHERE ds = '6'") != first
+    assert template("SELECT a FROM t WHERE ds = 'x'") != template("SELECT a FROM t WHERE ds = 'X'")
+    assert template("SELECT a FROM t WHERE ds = 5") != first
+    assert template("SELECT 'no end") == "SELECT 'no end"

@@ -1,0 +1,295 @@
+"""Streams of calls between our client and the gRPC front: each call is let in, timed and ended by itself."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf import message_factory
+from google.protobuf.descriptor_pool import DescriptorPool
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_hive_federation.errors import (
+    MetastoreAuthenticationError,
+    MetastoreTimeoutError,
+)
+from airflow_hive_federation.gateway.grpc import raw as raw_service
+from airflow_hive_federation.gateway.grpc.authentication import unauthenticated
+from airflow_hive_federation.gateway.handler import Caller
+from airflow_hive_federation.metastore import MetastoreSettings, grpc_channel, grpc_conversation
+from airflow_hive_federation.metastore.grpc_conversation import NoConversation
+from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
+from airflow_hive_federation.metastore.grpc_wire import (
+    CONVERSE,
+    NO_MORE_CONVERSATIONS,
+    PACKAGE,
+    SERVICE,
+    STATUS_KEY,
+    Answer,
+    Question,
+)
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+from tests.unit.gateway.gateways import Clients, Peers, call_bytes
+from tests.unit.gateway.grpc_fronts import Fronted, Fronts, ask, fronted
+from tests.unit.metastore.metastore_peers import Thrift
+
+__all__ = ["fronted"]
+
+Code = grpc.StatusCode
+
+
+def databases(method: str, _args: Any) -> Any:
+    return types.Database(name="d") if method.startswith("get_database") else None
+
+
+def open_streams(run: Fronted) -> int:
+    return len(run.front._calls.conversations._open)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+class Doorkeeper:
+    """Lets in whoever has a token that is accepted at that moment."""
+
+    def __init__(self, *accepted: str) -> None:
+        self.accepted = set(accepted)
+
+    def authenticate(self, evidence: Any) -> Caller:
+        if evidence.bearer_token not in self.accepted:
+            raise unauthenticated("the token has expired")
+        return Caller(user="u", authentication="token")
+
+
+def test_all_short_calls_of_a_client_go_by_one_stream(peer: Peers, fronted: Fronts, client: Clients) -> None:
+    run = fronted(peer(Thrift(databases)).uri)
+    asker = client(run.uri)
+    for _ in range(3):
+        assert asker.get_database("d").name == "d"
+        assert open_streams(run) == 1
+    asker.close()
+    until(lambda: open_streams(run) == 0)
+
+
+def test_a_grpcio_without_such_calls_and_a_gateway_without_such_streams_are_asked_by_calls(
+    peer: Peers, fronted: Fronts, client: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lacking(*_: Any) -> None:
+        raise NoConversation("this grpcio has no segregated calls")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(raw_service, "CONVERSE", "Other")
+        older = fronted(peer(Thrift(databases)).uri)
+    assert client(older.uri).get_database("d").name == "d"
+    run = fronted(peer(Thrift(databases)).uri)
+    monkeypatch.setattr(grpc_channel, "Conversation", lacking)
+    assert client(run.uri).get_database("d").name == "d"
+    assert open_streams(run) == 0
+
+
+def test_clients_for_whom_there_is_no_room_are_served_by_calls(
+    peer: Peers, fronted: Fronts, client: Clients
+) -> None:
+    run = fronted(peer(Thrift(databases)).uri, max_concurrent_calls=1)
+    room = run.front.settings.max_conversations
+    askers = [client(run.uri) for _ in range(room + 1)]
+    for asker in askers:
+        assert asker.get_database("d").name == "d"
+    assert open_streams(run) == room
+    with run.channel() as channel:
+        stream = channel.stream_stream(f"/{SERVICE}/{CONVERSE}")(iter(()), timeout=20)
+        with pytest.raises(grpc.RpcError) as refusal:
+            next(stream)
+    error: Any = refusal.value
+    assert error.code() is Code.RESOURCE_EXHAUSTED
+    assert dict(error.trailing_metadata())[STATUS_KEY] == NO_MORE_CONVERSATIONS
+
+
+def test_who_asks_is_looked_at_for_each_call_and_a_newer_token_is_used(
+    peer: Peers, fronted: Fronts, client: Clients, tmp_path: Path
+) -> None:
+    doorkeeper = Doorkeeper("old")
+    served = Thrift(databases)
+    run = fronted(peer(served).uri, authenticator=doorkeeper)
+    file = tmp_path / "token"
+    file.write_text("old")
+    asker = client(run.uri, grpc=GrpcSettings(token_file=str(file)))
+    assert asker.get_database("d").name == "d"
+    doorkeeper.accepted = {"new"}
+    with pytest.raises(MetastoreAuthenticationError, match="expired"):
+        asker.get_database("d")
+    file.write_text("new")
+    asker.call("create_database", types.Database(name="d"))
+    assert served.calls == ["get_database_req", "create_database"]
+
+
+def test_a_gateway_that_does_not_answer_is_waited_for_until_the_deadline(
+    peer: Peers, fronted: Fronts, client: Clients
+) -> None:
+    class Slow:
+        def __init__(self) -> None:
+            self.go, self.asked = threading.Event(), 0
+
+        def authenticate(self, _evidence: Any) -> Caller:
+            self.asked += 1
+            if self.asked > 1:
+                assert self.go.wait(60)
+            return Caller()
+
+    slow = Slow()
+    run = fronted(peer(Thrift(databases)).uri, authenticator=slow)
+    asker = client(run.uri, call_timeout_s=0.3)
+    with pytest.raises(MetastoreTimeoutError):
+        asker.get_database("d")
+    slow.go.set()
+    until(lambda: open_streams(run) == 0)
+    assert client(run.uri).get_database("d").name == "d"
+
+
+def test_an_interrupted_call_closes_the_metastores_connection(
+    peer: Peers, fronted: Fronts, client: Clients
+) -> None:
+    asked, go = threading.Event(), threading.Event()
+
+    def wait(_method: str, _args: Any) -> Any:
+        asked.set()
+        assert go.wait(60)
+        return types.Database(name="d")
+
+    run = fronted(peer(Thrift(wait)).uri)
+    asker = client(run.uri)
+    channel: Any = asker.connect().channel
+    answers: list[types.Database] = []
+    caller = threading.Thread(target=lambda: answers.append(asker.get_database("d")))
+    caller.start()
+    assert asked.wait(20)
+    channel.interrupt()
+    # It is a reading call: it is made once more on a new connection.
+    until(lambda: run.upstream.open_connections == 1)
+    go.set()
+    caller.join(60)
+    assert answers == [types.Database(name="d")]
+    until(lambda: open_streams(run) == 1)
+
+
+def test_silent_streams_end_and_clients_do_not_use_them(
+    peer: Peers, fronted: Fronts, client: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = Thrift(databases)
+    run = fronted(peer(served).uri)
+    asker = client(run.uri)
+    asker.get_database("d")
+    for conversation in run.front._calls.conversations._open.copy():
+        conversation.end_if_silent(3600)
+    assert open_streams(run) == 1
+
+    def end() -> bool:
+        for conversation in run.front._calls.conversations._open.copy():
+            conversation.end_if_silent(0)
+        return open_streams(run) == 0
+
+    until(end)
+    monkeypatch.setattr(grpc_conversation, "CONVERSATION_IDLE_S", 0.0)
+    # A write: met by the end of a stream, its outcome would be unknown.
+    asker.call("create_database", types.Database(name="d"))
+    assert served.calls == ["get_database_req", "create_database"]
+
+
+def test_a_drain_does_not_wait_for_silent_clients(peer: Peers, fronted: Fronts, client: Clients) -> None:
+    run = fronted(peer(Thrift(databases)).uri)
+    client(run.uri).get_database("d")
+    stopping = threading.Thread(target=run.front.stop, args=(3600,))
+    stopping.start()
+    stopping.join(60)
+    assert not stopping.is_alive()
+
+
+def test_a_question_that_meets_a_drain_is_refused_and_asked_elsewhere(
+    peer: Peers, fronted: Fronts, client: Clients
+) -> None:
+    served = Thrift(databases)
+    run, other = fronted(peer(Thrift(databases)).uri), fronted(peer(served).uri)
+    asker = client(run.uri)
+    asker.connect()
+    asker._endpoints.append(MetastoreSettings(uris=(other.uri,)).endpoints()[0])
+    (conversation,) = run.front._calls.conversations._open
+    conversation.drain()
+    asker.call("create_database", types.Database(name="d"))
+    assert served.calls == ["create_database"]
+
+
+def test_foreign_clients_converse_and_a_bad_question_ends_nothing(peer: Peers, fronted: Fronts) -> None:
+    run = fronted(peer(Thrift(databases)).uri)
+    good = Question(call_bytes("get_database", name="d"), 20_000).to_bytes()
+
+    def questions() -> Iterator[bytes]:
+        yield b"\xff"
+        yield Question(b"no Thrift").to_bytes()
+        yield good
+
+    with run.channel() as channel:
+        stream = channel.stream_stream(f"/{SERVICE}/{CONVERSE}")(questions(), timeout=20)
+        bad, worse, fine = (Answer.from_bytes(data) for data in stream)
+        assert ask(channel, "get_database", name="d")["success"].name == "d"
+    invalid = Code.INVALID_ARGUMENT.value[0]
+    assert (bad.code, bad.status, worse.code) == (invalid, "invalid", invalid)
+    assert b"get_database" in fine.message
+
+
+def test_a_call_whose_time_is_over_is_refused_and_the_stream_goes_on(peer: Peers, fronted: Fronts) -> None:
+    go = threading.Event()
+
+    def wait(method: str, _args: Any) -> Any:
+        if method == "get_database":
+            assert go.wait(60)
+        return [] if method == "get_all_databases" else None
+
+    run = fronted(peer(Thrift(wait)).uri)
+    first = Question(call_bytes("get_database", name="d"), 100).to_bytes()
+    second = Question(call_bytes("get_all_databases")).to_bytes()
+    with run.channel() as channel:
+        stream = channel.stream_stream(f"/{SERVICE}/{CONVERSE}")(iter((first, second)), timeout=60)
+        late, fine = (Answer.from_bytes(data) for data in stream)
+    go.set()
+    assert (late.code, late.status) == (Code.DEADLINE_EXCEEDED.value[0], "deadline")
+    assert b"get_all_databases" in fine.message
+
+
+def _kinds() -> tuple[Any, Any]:
+    pool = DescriptorPool()
+    raw_service.RawService().add_to(pool)
+    found = (pool.FindMessageTypeByName(f"{PACKAGE}.{name}") for name in ("Question", "Answer"))
+    question, answer = map(message_factory.GetMessageClass, found)
+    return question, answer
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(min_size=1), st.integers(1, 2**40), st.integers(1, 16), st.text(min_size=1))
+def test_messages_of_a_stream_are_protobufs(message: bytes, timeout_ms: int, code: int, text: str) -> None:
+    question, answer = _kinds()
+    ours = Question(message, timeout_ms)
+    theirs = question(message=message, timeout_ms=timeout_ms)
+    assert question.FromString(ours.to_bytes()) == theirs
+    assert Question.from_bytes(theirs.SerializeToString()) == ours
+    for made in (Answer(message), Answer(code=code, status="denied", text=text)):
+        fields = {name: value for name in Answer.__slots__ if (value := getattr(made, name))}
+        assert answer.FromString(made.to_bytes()) == answer(**fields)
+        assert Answer.from_bytes(answer(**fields).SerializeToString()) == made
+
+
+@pytest.mark.parametrize("data", [b"\x1a\x01a", b"\x0a\x05a", b"\x0b", b"\x10", b"\x80" * 12])
+def test_what_is_no_question_or_answer_is_refused(data: bytes) -> None:
+    for kind in (Question, Answer):
+        with pytest.raises(MalformedMessage):
+            kind.from_bytes(data)

@@ -1,0 +1,109 @@
+"""A metastore of a federation that fails is spared; calls that say nothing about it are not counted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.errors import GatewayError, MetastoreTimeoutError, RemoteUnavailableError
+from airflow_hive_federation.gateway.dispatch import Call, Metastore
+from airflow_hive_federation.gateway.federation.members import Member
+from airflow_hive_federation.gateway.handler import Caller, Cancellation, Deadline, Status, status_of
+from airflow_hive_federation.gateway.upstream import Upstream
+from airflow_hive_federation.metastore import MetastoreSettings
+from tests.unit.gateway.gateways import Peers, call_bytes
+from tests.unit.metastore.metastore_peers import HangUp, Thrift
+
+
+class Failing:
+    """A metastore that breaks the connection of most calls, answers some, and holds others."""
+
+    def __init__(self) -> None:
+        self.held = threading.Event()
+        self.go = threading.Event()
+
+    def __call__(self, method: str, _args: Any) -> Any:
+        if method == "get_all_databases":
+            raise HangUp
+        if method == "get_catalogs":
+            self.held.set()
+            assert self.go.wait(60)
+        return None
+
+
+Ask = Callable[..., bytes]
+
+
+@pytest.fixture
+def failing() -> Failing:
+    return Failing()
+
+
+@pytest.fixture
+def member(peer: Peers, stack: ExitStack, failing: Failing) -> Member:
+    upstream = Upstream("far", MetastoreSettings(uris=(peer(Thrift(failing)).uri,)), max_connections=1)
+    target = Metastore(upstream)
+    stack.callback(target.close)
+    return Member("far", target, timeout_s=1.5)
+
+
+def call(method: str, *, seconds: float = 20, cancellation: Cancellation | None = None) -> Call:
+    return Call(method, call_bytes(method), Caller(), Deadline(seconds), cancellation)
+
+
+def fail(member: Member, match: str = "does not answer") -> None:
+    with pytest.raises(RemoteUnavailableError, match=match):
+        member.ask(call("get_all_databases"))
+
+
+def test_an_answer_begins_the_count_anew(member: Member) -> None:
+    for _ in range(2):
+        fail(member)
+    member.ask(call("get_role_names"))
+    for _ in range(3):
+        fail(member)
+    fail(member, "3 times in a row")
+
+
+def test_a_caller_that_gave_up_is_no_answer(member: Member) -> None:
+    gone = Cancellation()
+    gone.cancel()
+    for _ in range(2):
+        fail(member)
+    with pytest.raises(GatewayError, match="the client gave up") as caught:
+        member.ask(call("get_role_names", cancellation=gone))
+    assert status_of(caught.value) is Status.CANCELLED
+    fail(member)
+    fail(member, "3 times in a row")
+
+
+def test_a_caller_in_a_hurry_is_neither_an_answer_nor_a_failure(member: Member, failing: Failing) -> None:
+    for _ in range(2):
+        fail(member)
+    for _ in range(3):
+        with pytest.raises(MetastoreTimeoutError):
+            member.ask(call("get_catalogs", seconds=0.1))
+    failing.go.set()
+    fail(member)
+    fail(member, "3 times in a row")
+
+
+def test_connections_that_are_all_in_use_say_nothing_of_the_metastore(
+    member: Member, failing: Failing
+) -> None:
+    for _ in range(2):
+        fail(member)
+    holder = threading.Thread(target=member.target.relay, args=(call("get_catalogs"), bytearray().extend))
+    holder.start()
+    assert failing.held.wait(20)
+    with pytest.raises(GatewayError, match="all 1 connections to far were in use") as caught:
+        member.ask(call("get_role_names"))
+    assert status_of(caught.value) is Status.EXHAUSTED
+    failing.go.set()
+    holder.join(20)
+    fail(member)
+    fail(member, "3 times in a row")

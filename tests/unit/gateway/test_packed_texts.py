@@ -1,0 +1,52 @@
+"""Lists of names are read from the message they came in, without a text for each."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_hive_federation.errors import GatewayError
+from airflow_hive_federation.gateway.messages import EXCEPTION, REPLY, head_bytes
+from airflow_hive_federation.gateway.services.texts import Texts
+from airflow_hive_federation.metastore.connection import message_types
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+from airflow_hive_federation.metastore.protocol import encode
+
+METHOD = "get_partition_names"
+
+
+def reply(kind: int = REPLY, **result: object) -> bytes:
+    return head_bytes(METHOD, kind, 1) + encode(message_types(METHOD)[1](**result))
+
+
+@given(st.lists(st.text()), st.slices(20))
+def test_they_are_the_texts(names: list[str], part: slice) -> None:
+    texts = Texts.of(reply(success=names))
+    assert list(texts) == names
+    assert list(texts[part]) == names[part]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        reply(),
+        reply(o1=types.MetaException(message="no")),
+        reply(EXCEPTION, success=["a"]),
+        reply(success=["a"])[:-1],
+        reply(success=["a", "bcd"])[:-3],
+        reply(success=["a"]) + b"x",
+        reply(success=["a"]).replace(b"\x0f\0\0\x0b", b"\x0f\0\0\x08"),
+        reply(success=["a"]).replace(b"\0\0\0\x01a", b"\xff\xff\xff\xffa"),
+    ],
+)
+def test_other_answers_are_none(message: bytes) -> None:
+    with pytest.raises(MalformedMessage):
+        Texts.of(message)
+
+
+def test_a_name_that_is_no_text_is_an_error_and_no_other_name() -> None:
+    texts = Texts.of(reply(success=["n=@"]).replace(b"@", b"\xff"))
+    with pytest.raises(GatewayError, match="no UTF-8"):
+        texts[0]

@@ -1,0 +1,167 @@
+"""One connection of the Thrift front: calls without answers, calls that take too long, who is believed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.gateway.certificates import ServerTls
+from airflow_hive_federation.gateway.messages import CALL, EXCEPTION, ONEWAY, REPLY
+from airflow_hive_federation.metastore import TlsSettings
+from airflow_hive_federation.metastore.idl import types
+from tests.unit.gateway.certificate_files import Authority
+from tests.unit.gateway.gateways import Clients, Gateways, Peers, Raws, call_bytes, outcome
+from tests.unit.metastore.metastore_peers import Thrift
+
+NAMES = ["a", "b"]
+
+
+def databases(method: str, _args: Any) -> Any:
+    return NAMES if method == "get_all_databases" else None
+
+
+def of_kind(kind: int, method: str) -> bytes:
+    """A call's bytes, with another kind of message in its head."""
+    data = call_bytes(method)
+    assert data[3] == CALL
+    return data[:3] + bytes([kind]) + data[4:]
+
+
+def framed(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "big") + data
+
+
+FRAMES = pytest.mark.parametrize("wrap", [bytes, framed], ids=["unframed", "framed"])
+
+
+@FRAMES
+def test_a_one_way_call_has_no_answer_and_reaches_nobody(
+    peer: Peers, gateway: Gateways, raw: Raws, wrap: Callable[[bytes], bytes]
+) -> None:
+    served = Thrift(databases)
+    run = gateway(peer(served).uri)
+    one = raw(run)
+    one.sock.sendall(wrap(of_kind(ONEWAY, "shutdown")) + wrap(call_bytes("get_all_databases", 9)))
+    if wrap is framed:
+        one.reader.take(4)
+    head, data = one.message()
+    # The first answer is the second call's.
+    assert (head.sequence_id, outcome(head, data)) == (9, {"success": NAMES})
+    assert served.calls == ["get_all_databases"]
+    assert run.front.connections == 1
+
+
+@FRAMES
+@pytest.mark.parametrize("kind", [REPLY, EXCEPTION, 9])
+def test_what_is_no_call_ends_the_connection(
+    peer: Peers, gateway: Gateways, raw: Raws, wrap: Callable[[bytes], bytes], kind: int
+) -> None:
+    served = Thrift(databases)
+    one = raw(gateway(peer(served).uri))
+    one.sock.sendall(wrap(of_kind(kind, "get_all_databases")))
+    assert one.sock.recv(1) == b""
+    assert served.calls == []
+
+
+@FRAMES
+@pytest.mark.parametrize("writes", [False, True], ids=["read", "write"])
+def test_a_call_ends_at_its_deadline(
+    peer: Peers, gateway: Gateways, raw: Raws, wrap: Callable[[bytes], bytes], writes: bool
+) -> None:
+    go = threading.Event()
+
+    def wait(_method: str, _args: Any) -> Any:
+        assert go.wait(60)
+        return None if writes else NAMES
+
+    run = gateway(peer(Thrift(wait)).uri, front={"call_timeout_s": 0.3})
+    one = raw(run)
+    call = (
+        call_bytes("create_database", database=types.Database(name="d"))
+        if writes
+        else call_bytes("get_all_databases")
+    )
+    one.sock.sendall(wrap(call))
+    if wrap is framed:
+        one.reader.take(4)
+    (fault,) = outcome(*one.message()).values()
+    assert "no complete answer within 0.3 s" in fault.message
+    assert ("may have been carried out or not" in fault.message) is writes
+    # The metastore's connection went with the call, and the client's did not.
+    assert (run.upstream.open_connections, run.front.connections) == (0, 1)
+    go.set()
+
+
+def test_a_client_that_takes_an_answer_slowly_is_held_to_the_deadline_of_its_call(
+    peer: Peers, gateway: Gateways, raw: Raws
+) -> None:
+    """Each piece may take write_timeout_s; all of them together may not take longer than the call."""
+    long = [f"database_{number:0100}" for number in range(100_000)]
+    run = gateway(peer(Thrift(lambda *_: long)).uri, front={"call_timeout_s": 0.5, "write_timeout_s": 600})
+    deaf = raw(run)
+    deaf.sock.sendall(call_bytes("get_all_databases"))
+    end = time.monotonic() + 60
+    while run.front.connections:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert run.upstream.open_connections == 0
+
+
+def test_a_framed_answer_is_one_frame_however_long(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    long = [f"database_{number:0100}" for number in range(5_000)]
+    one = raw(gateway(peer(Thrift(lambda *_: long)).uri))
+    one.sock.sendall(framed(call_bytes("get_all_databases")))
+    size = int.from_bytes(one.reader.take(4), "big")
+    head, data = one.message()
+    assert len(data) == size > 500_000
+    assert outcome(head, data) == {"success": long}
+
+
+def test_a_call_that_began_behind_another_may_not_drip_in(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    run = gateway(peer(Thrift(databases)).uri, front={"request_timeout_s": 0.3, "idle_timeout_s": 600})
+    one = raw(run)
+    call = call_bytes("get_all_databases")
+    one.sock.sendall(call + call[:7])
+    assert outcome(*one.message()) == {"success": NAMES}
+    one.sock.settimeout(60)
+    assert one.sock.recv(1) == b""
+
+
+def test_set_ugi_without_a_name_is_nobody(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    served = Thrift(databases)
+    one = raw(gateway(peer(served).uri, impersonate=True, settings={"user": "gate"}))
+    assert one.ask("set_ugi", group_names=["g"]) == {"success": ["g", ""]}
+    assert one.ask("get_all_databases") == {"success": NAMES}
+    assert served.users == ["gate"]
+
+
+def test_a_certificate_counts_only_where_clients_need_one(
+    peer: Peers, gateway: Gateways, client: Clients, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("server", hosts=["127.0.0.1"])
+    own_cert, own_key = authority.issue("alice")
+    served = Thrift(databases)
+    run = gateway(peer(served).uri, front={"tls": ServerTls(cert_file=cert, key_file=key)}, impersonate=True)
+    tls = TlsSettings(ca_file=authority.ca_file, cert_file=own_cert, key_file=own_key)
+    assert client(run.front.uri, tls=tls, user="bob").call("get_all_databases") == NAMES
+    assert served.users == ["bob"]
+
+
+def test_the_name_of_a_certificate_cannot_be_changed_by_set_ugi(
+    peer: Peers, gateway: Gateways, client: Clients, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("server", hosts=["127.0.0.1"])
+    own_cert, own_key = authority.issue("alice")
+    served = Thrift(databases)
+    tls = ServerTls(cert_file=cert, key_file=key, client_ca_file=authority.ca_file)
+    run = gateway(peer(served).uri, front={"tls": tls, "believe_set_ugi": True}, impersonate=True)
+    own = TlsSettings(ca_file=authority.ca_file, cert_file=own_cert, key_file=own_key)
+    assert client(run.front.uri, tls=own, user="root", groups=("wheel",)).call("get_all_databases") == NAMES
+    assert served.users == ["alice"]

@@ -1,0 +1,233 @@
+"""Connections to a metastore: after an answer of doubtful ends, no further call uses the connection."""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.errors import MetastoreError, MetastoreProtocolError, OutcomeUnknownError
+from airflow_hive_federation.gateway.handler import Caller, Cancellation, Deadline
+from airflow_hive_federation.gateway.messages import CALL, ONEWAY, REPLY, Head, head_bytes, read_head
+from airflow_hive_federation.gateway.upstream import ClientGone, Upstream
+from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.metastore.connection import message_types
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.protocol import encode
+from tests.unit.gateway.gateways import Peers, RawClient, call_bytes, outcome
+
+METHOD = "get_all_databases"
+#: A field of a type that Thrift does not have.
+BROKEN = b"\x63\0\0"
+#: How an answer is taken: as a whole, or in pieces.
+WAYS = pytest.mark.parametrize("in_pieces", [False, True], ids=["whole", "in pieces"])
+
+
+class Scripted:
+    """A metastore that sends prepared bytes; calls after the last ones are answered with their number."""
+
+    def __init__(self, *scripts: Callable[[Head], bytes]) -> None:
+        self.scripts = list(scripts)
+        self.calls = 0
+        self.connections: list[socket.socket] = []
+
+    def __call__(self, connection: socket.socket) -> None:
+        self.connections.append(connection)
+        stream = RawClient(("", 0), connection)
+        while True:
+            head, _ = stream.message()
+            if head.method == "set_ugi":
+                connection.sendall(answer(head, []))
+                continue
+            self.calls += 1
+            script = self.scripts.pop(0) if self.scripts else self._own
+            connection.sendall(script(head))
+
+    def _own(self, head: Head) -> bytes:
+        return answer(head, [f"of call {self.calls}"] if head.method == METHOD else None)
+
+
+def answer(head: Head, names: list[str] | None, *, kind: int = REPLY, **other: Any) -> bytes:
+    method = other.get("method", head.method)
+    result = message_types(head.method)[1](success=names) if names is not None else None
+    begin = head_bytes(method, kind, other.get("sequence_id", head.sequence_id))
+    return begin + (encode(result) if result is not None else b"\0")
+
+
+def exchange(upstream: Upstream, in_pieces: bool, method: str = METHOD, **arguments: Any) -> dict[str, Any]:
+    """Make a call whose number is that of all others, as different clients do."""
+    message, parts = call_bytes(method, 1, **arguments), list[bytes]()
+    emit = parts.append if in_pieces else None
+    whole = upstream.exchange(method, message, Caller(), Deadline(20), emit=emit)
+    data = b"".join(parts) if in_pieces else whole
+    return outcome(read_head(data), data)
+
+
+@pytest.fixture
+def upstream(peer: Peers, stack: Any) -> Callable[[Scripted], Upstream]:
+    """The way to a metastore, one connection wide."""
+
+    def make(scripted: Scripted) -> Upstream:
+        made = Upstream("main", MetastoreSettings(uris=(peer(scripted).uri,)), max_connections=1)
+        stack.callback(made.close)
+        return made
+
+    return make
+
+
+@WAYS
+def test_what_follows_an_answer_is_no_answer_to_the_next_call(
+    upstream: Callable[[Scripted], Upstream], in_pieces: bool
+) -> None:
+    scripted = Scripted(lambda head: answer(head, ["first"]) + answer(head, ["somebody else's"]))
+    way = upstream(scripted)
+    assert exchange(way, in_pieces) == {"success": ["first"]}
+    assert exchange(way, in_pieces) == {"success": ["of call 2"]}
+    assert (len(scripted.connections), way.open_connections) == (2, 1)
+
+
+@WAYS
+def test_what_comes_between_two_calls_is_no_answer_to_the_second(
+    upstream: Callable[[Scripted], Upstream], in_pieces: bool
+) -> None:
+    scripted = Scripted(lambda head: answer(head, ["first"]))
+    way = upstream(scripted)
+    assert exchange(way, in_pieces) == {"success": ["first"]}
+    scripted.connections[0].sendall(answer(Head(METHOD, CALL, 2, 0), ["somebody else's"]))
+    (link,) = way._idle.values()
+    assert select.select([link.connection.channel._sock], [], [], 20)[0]
+    assert exchange(way, in_pieces) == {"success": ["of call 2"]}
+    assert len(scripted.connections) == 2
+
+
+@WAYS
+def test_a_late_answer_to_a_call_before_is_told_apart_by_its_number(
+    upstream: Callable[[Scripted], Upstream], in_pieces: bool
+) -> None:
+    """The clients' own numbers are alike; those of the connection are not."""
+    first: list[bytes] = []
+
+    def once(head: Head) -> bytes:
+        first.append(answer(head, ["somebody else's"]))
+        return first[0]
+
+    way = upstream(Scripted(once, lambda head: first[0] + answer(head, ["too late"])))
+    assert exchange(way, in_pieces) == {"success": ["somebody else's"]}
+    with pytest.raises(MetastoreProtocolError, match="gave no answer of a Hive metastore: an answer"):
+        exchange(way, in_pieces)
+    assert exchange(way, in_pieces) == {"success": ["of call 3"]}
+
+
+@WAYS
+@pytest.mark.parametrize("number", [0, 7, -1, (1 << 31) - 1])
+def test_a_caller_gets_its_own_number_back(
+    upstream: Callable[[Scripted], Upstream], in_pieces: bool, number: int
+) -> None:
+    way, parts = upstream(Scripted()), list[bytes]()
+    for _ in range(3):
+        message, emit = call_bytes(METHOD, number), (parts.append if in_pieces else None)
+        data = way.exchange(METHOD, message, Caller(), Deadline(20), emit=emit) or parts.pop()
+        assert read_head(data).sequence_id == number
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "another method": {"method": "get_all_tables"},
+    "another number": {"sequence_id": 77},
+    "a call": {"kind": CALL},
+    "a one-way call": {"kind": ONEWAY},
+}
+
+
+@WAYS
+@pytest.mark.parametrize("wrong", WRONG)
+def test_an_answer_to_another_call_is_given_to_nobody(
+    upstream: Callable[[Scripted], Upstream], in_pieces: bool, wrong: str
+) -> None:
+    scripted = Scripted(
+        lambda head: answer(head, ["somebody else's"], **WRONG[wrong]) + answer(head, ["also late"]),
+        lambda head: answer(head, None, **WRONG[wrong]),
+    )
+    way = upstream(scripted)
+    with pytest.raises(
+        MetastoreProtocolError, match=r"main .* gave no answer of a Hive metastore: an answer"
+    ):
+        exchange(way, in_pieces)
+    assert way.open_connections == 0
+    with pytest.raises(OutcomeUnknownError, match="gave no answer of a Hive metastore: an answer"):
+        exchange(way, in_pieces, "create_database", database=types.Database(name="d"))
+    assert way.open_connections == 0
+    assert exchange(way, in_pieces) == {"success": ["of call 3"]}
+
+
+@WAYS
+def test_a_connection_that_brought_a_broken_answer_is_closed(
+    upstream: Callable[[Scripted], Upstream], in_pieces: bool
+) -> None:
+    begun = head_bytes(METHOD, REPLY, 1)
+    scripted = Scripted(lambda head: begun + BROKEN + answer(head, ["somebody else's"]))
+    way = upstream(scripted)
+    with pytest.raises(MetastoreProtocolError, match="a value of the unknown type 99"):
+        exchange(way, in_pieces)
+    assert way.open_connections == 0
+    assert exchange(way, in_pieces) == {"success": ["of call 2"]}
+    assert len(scripted.connections) == 2
+
+
+@pytest.mark.parametrize(
+    "error", [BrokenPipeError("gone"), RuntimeError("a defect")], ids=["client", "defect"]
+)
+def test_a_connection_whose_answer_nobody_takes_is_closed(
+    upstream: Callable[[Scripted], Upstream], error: Exception
+) -> None:
+    """The rest of the answer is still on its way."""
+    scripted = Scripted(lambda head: answer(head, ["x" * 1000] * 1000))
+    way = upstream(scripted)
+
+    def refuse(_piece: bytes) -> None:
+        raise error
+
+    with pytest.raises(ClientGone if isinstance(error, OSError) else RuntimeError):
+        way.exchange(METHOD, call_bytes(METHOD), Caller(), Deadline(20), emit=refuse)
+    assert way.open_connections == 0
+    assert exchange(way, in_pieces=True) == {"success": ["of call 2"]}
+
+
+@WAYS
+def test_a_connection_whose_answer_is_late_is_closed(
+    upstream: Callable[[Scripted], Upstream], in_pieces: bool
+) -> None:
+    late = threading.Event()
+
+    def wait(head: Head) -> bytes:
+        assert late.wait(20)
+        return answer(head, ["somebody else's"])
+
+    scripted = Scripted(wait)
+    way = upstream(scripted)
+    message, emit = call_bytes(METHOD), (list[bytes]().append if in_pieces else None)
+    with pytest.raises(MetastoreError, match="no complete answer within"):
+        way.exchange(METHOD, message, Caller(), Deadline(0.3), emit=emit)
+    assert way.open_connections == 0
+    late.set()
+    assert exchange(way, in_pieces) == {"success": ["of call 2"]}
+
+
+def test_a_connection_that_is_lent_out_again_is_not_interrupted_by_a_former_caller() -> None:
+    """Giving up and taking the connection back exclude each other."""
+    cancellation, seen = Cancellation(), list[bool]()
+
+    def interrupt() -> None:
+        # Whoever takes the connection back, in another thread, waits for this to end.
+        other = threading.Thread(target=lambda: seen.append(cancellation._lock.acquire(blocking=False)))
+        other.start()
+        other.join()
+
+    cancellation.on_cancel(interrupt)
+    cancellation.cancel()
+    cancellation.on_cancel(interrupt)
+    assert seen == [False, False]
+    assert cancellation.cancelled
