@@ -400,8 +400,8 @@ def _translated(text: str, uri: str) -> StorageError:
     if _FULL.fullmatch(java):
         return StorageFullError(
             f"{uri} does not fit: {reason}.",
-            remedy="Raise the quota of the directory (hdfs dfsadmin -setQuota, -setSpaceQuota), or remove what "
-            "is not needed, then run again; it goes on from there.",
+            remedy="Raise the quota of the directory (hdfs dfsadmin -setQuota, -setSpaceQuota), or remove "
+            "what is not needed, then run again; it goes on from there.",
             path=uri,
         )
     if java in _UNAVAILABLE or _NO_ROOM in reason:
