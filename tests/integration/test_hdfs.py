@@ -14,6 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_hive_federation.acid.compaction.plan import CompactionKind
+from airflow_hive_federation.acid.compaction.requests import compact_table
+from airflow_hive_federation.acid.compaction.runners import in_threads
+from airflow_hive_federation.acid.reader import read_table
+from airflow_hive_federation.acid.writer import append
 from airflow_hive_federation.embedded.configuration import settings_on_hdfs
 from airflow_hive_federation.embedded.hdfs import EmbeddedHdfs
 from airflow_hive_federation.embedded.jvm import free_port
@@ -26,7 +31,7 @@ from airflow_hive_federation.errors import (
     StoragePermissionError,
     StorageUnavailableError,
 )
-from airflow_hive_federation.metastore import MetastorePool, MetastoreSettings
+from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.spark.job import run_job
@@ -35,6 +40,7 @@ from airflow_hive_federation.storage.filesystem import open_filesystem, parse_lo
 from airflow_hive_federation.storage.hdfs import USER_VARIABLE
 from airflow_hive_federation.storage.listing import is_there, list_directory, list_files
 from airflow_hive_federation.storage.permissions import Preserve
+from airflow_hive_federation.storage.plan_files import write_plan
 from airflow_hive_federation.storage.publishing import make_private, publishing, remove_file, write_atomically
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.integration.cycling import Scheduled, rows
@@ -429,3 +435,52 @@ def test_a_database_is_replicated_from_hdfs_to_hdfs(
     assert (len(orders_rows), len(outside_rows)) == (2, 2)
     report = replica.verify()
     assert (list(report.differences), list(report.failures)) == ([], [])
+
+
+def test_a_copy_job_without_the_right_publishes_nothing(
+    hive_hdfs: EmbeddedHdfs, table: CopyItem, spark: SparkSession, root: str
+) -> None:
+    hive_hdfs.shell("-mkdir", "-p", path_of(table.target).rpartition("/")[0])
+    for name in ("target", "source"):
+        hive_hdfs.shell("-chmod", "-R", "777", f"{path_of(root)}/{name}")
+    write_plan(f"{root}/plan.jsonl", [replace(table, source_levels=0)])
+    environment = spark.sparkContext.environment
+    environment[USER_VARIABLE] = "alice"
+    try:
+        with pytest.raises(StoragePermissionError, match="not a super user"):
+            run_job(
+                spark,
+                "copy-files",
+                ["--plan", f"{root}/plan.jsonl", "--outcomes", f"{root}/outcomes", "--preserve", "u"],
+            )
+    finally:
+        del environment[USER_VARIABLE]
+    assert list_directory(table.target.rpartition("/")[0]) == {}
+    run_job(
+        spark,
+        "copy-files",
+        ["--plan", f"{root}/plan.jsonl", "--outcomes", f"{root}/outcomes", "--preserve", "u"],
+    )
+    assert set(list_directory(table.target.rpartition("/")[0])) == {"f"}
+
+
+def test_acid_tables_of_the_replicated_side_are_written_read_and_compacted(
+    hive_hdfs: EmbeddedHdfs, sides: tuple[Side, Side], spark: SparkSession
+) -> None:
+    hive, settings = sides[0].sql, MetastoreSettings(uris=(sides[0].metastore.uri,))
+    hive.execute("create database w")
+    hive.execute(
+        "create table w.t (id int, name string) stored as orc tblproperties ('transactional'='true')"
+    )
+    with MetastoreClient(settings) as client:
+        appended = spark.range(10).selectExpr("cast(id as int) id", "concat('n', id) name").coalesce(1)
+        assert append(spark, client, "w.t", appended).inserted == 10
+        hive.execute("delete from w.t where id = 3")
+        ours = sorted((str(row.id), row.name) for row in read_table(spark, client, "w.t").collect())
+    query = "select id, name, ROW__ID from w.t"
+    theirs = rows(hive, query)
+    assert [row[:2] for row in theirs] == ours == [(str(n), f"n{n}") for n in range(10) if n != 3]
+    (report,) = compact_table(settings, "w.t", CompactionKind.MAJOR, in_threads(1))
+    assert (report.state, report.rows, report.deleted) == ("compacted", 9, 1)
+    assert "/base_" in hive_hdfs.shell("-ls", f"{path_of(sides[0].base)}/warehouse/w.db/t")
+    assert rows(hive, query) == theirs
