@@ -75,7 +75,7 @@ def run(setting: Setting, parts: Sequence[str]) -> Iterator[results.Result]:
 def _compare(
     setting: Setting, spark: SparkSession, client: MetastoreClient, part: str, name: str, plain: Path
 ) -> results.Result:
-    from airflow_hive_federation.acid.reader import read_table
+    from airflow_hive_federation.tables.read.reader import read_table
 
     def ours() -> DataFrame:
         return read_table(spark, client, name, columns=["id", "name"])

@@ -140,7 +140,7 @@ class _Arena:
         return took
 
     def _by_us(self, rows: DataFrame, codec: str, bucket_columns: Sequence[str] = ()) -> float:
-        from airflow_hive_federation.acid.writer import append
+        from airflow_hive_federation.tables.write.statements import append
 
         self._tables += 1
         table = f"t{self._tables}"

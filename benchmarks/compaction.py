@@ -20,22 +20,22 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
-from airflow_hive_federation.acid.compaction.plan import CompactionKind
-from airflow_hive_federation.acid.compaction.requests import (
+from airflow_hive_federation.compaction.plan import CompactionKind
+from airflow_hive_federation.compaction.requests import (
     DONE_STATES,
     compact_table,
     queue_entry,
     request_compaction,
 )
-from airflow_hive_federation.acid.compaction.runners import in_threads
-from airflow_hive_federation.acid.compaction.worker import CompactionReport
+from airflow_hive_federation.compaction.runners import in_threads
+from airflow_hive_federation.compaction.worker import CompactionReport
 from airflow_hive_federation.embedded.configuration import site_xml, sql_settings
 from airflow_hive_federation.embedded.jars import sql_jars
-from airflow_hive_federation.embedded.java import find_java
 from airflow_hive_federation.embedded.jvm import clean_environment, java_command, launcher_classes
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.runtime.java import find_java
 from benchmarks import results
 
 DATABASE = "compaction"

@@ -191,7 +191,7 @@ def spark_session() -> Iterator[tuple[SparkSession, float]]:
     """A local Spark with two threads; yields it and the seconds its start took."""
     import os
 
-    from airflow_hive_federation.embedded.java import spark_java_home
+    from airflow_hive_federation.runtime.java import spark_java_home
 
     os.environ["JAVA_HOME"] = str(spark_java_home())
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -17,12 +17,12 @@ from unittest import mock
 
 import pyarrow as pa
 
-from airflow_hive_federation.acid.write.plan import TableLayout
 from airflow_hive_federation.ingest.delta_files import DeltaFile, acid_types, encoded
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.model.types import Column
-from airflow_hive_federation.replication.dump.directory import DumpDirectory
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.storage.copying import copy_file
+from airflow_hive_federation.tables.write.plan import TableLayout
 from benchmarks.results import Result, faster
 
 #: Files to copy, commits of streaming ingest, tables of a dump.

@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from airflow_hive_federation.embedded.jars import fetch, sql_jars
-from airflow_hive_federation.embedded.java import find_java
 from airflow_hive_federation.embedded.jvm import java_command
 from airflow_hive_federation.embedded.lock import Artifact
+from airflow_hive_federation.runtime.java import find_java
 
 _PROGRAM = Path(__file__).with_suffix(".groovy")
 _JAR = Artifact(

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from airflow_hive_federation.acid.locks import TableWrite, WriteKind, lock_components
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.ingest import (
     ArrowRecordWriter,
@@ -28,6 +27,7 @@ from airflow_hive_federation.ingest import (
 )
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.transactions.locks import TableWrite, WriteKind, lock_components
 from benchmarks.contenders import metastores
 from benchmarks.hive_streaming import JavaStreaming
 from benchmarks.results import Result, beside_limit, faster, table

@@ -180,7 +180,7 @@ def _write(metastore: EmbeddedMetastore, database: str, tables: int, root: Path)
 
 
 def _tunnel(setting: Setting, far: EmbeddedMetastore) -> Iterator[results.Result]:
-    from tests.integration.sshd import start_sshd
+    from tests.support.sshd import start_sshd
 
     server = start_sshd(setting.directory / "sshd")
     try:

@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from airflow_hive_federation.ingest.regex_records import StrictRegexWriter
+from airflow_hive_federation.ingest.formats.regex_records import StrictRegexWriter
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.types import Column
-from airflow_hive_federation.replication.dump.contents import VisibleFile
-from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.files import VisibleFile
 from airflow_hive_federation.replication.load.whole_dump import check_dump
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.storage.sources import SourceRoots

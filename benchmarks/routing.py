@@ -19,7 +19,7 @@ from airflow_hive_federation.clusters.placement import (
     Placement,
     TableFacts,
 )
-from airflow_hive_federation.clusters.routing_cache import Router
+from airflow_hive_federation.clusters.routing.cache import Router
 from benchmarks.results import Result, faster, seconds
 
 _QUERIES = 1000
@@ -97,7 +97,7 @@ def _median(runs: int, work: Callable[[], object]) -> float:
 
 
 def _route(queries: Sequence[str], facts: _Facts, router: Router | None = None) -> None:
-    from airflow_hive_federation.clusters.statements_grammar import analyse
+    from airflow_hive_federation.clusters.statements.grammar import analyse
 
     if router is None:
         analyse.cache_clear()

@@ -19,9 +19,9 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import orc
 
-from airflow_hive_federation.acid.orc.tail import read_tail, replace_footer
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.orc.tail import read_tail, replace_footer
 
 _BUCKET_PROPERTY = 0x20000000
 _NOTE_BYTES = 48

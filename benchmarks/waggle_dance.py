@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from airflow_hive_federation.embedded.jars import fetch
-from airflow_hive_federation.embedded.java import find_java, spark_java_home
 from airflow_hive_federation.embedded.jvm import clean_environment, free_port
 from airflow_hive_federation.embedded.lock import Artifact
+from airflow_hive_federation.runtime.java import find_java, spark_java_home
 
 PREFIX = "far_"
 _JAR = Artifact(

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from airflow_hive_federation.embedded import lock
 from airflow_hive_federation.embedded.ivy import start_ivy
-from airflow_hive_federation.embedded.java import find_java
 from airflow_hive_federation.embedded.lock import HDFS, METASTORE, SCHEMA, SQL, Artifact
+from airflow_hive_federation.runtime.java import find_java
 
 LOCK = Path(lock.__file__).with_name(lock.LOCK_NAME)
 

@@ -17,14 +17,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from airflow_hive_federation.acid.moments import take_snapshots
 from airflow_hive_federation.embedded.jars import sql_jars
-from airflow_hive_federation.embedded.java import find_java
 from airflow_hive_federation.embedded.jvm import clean_environment, java_command, launcher_classes
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.runtime.java import find_java
+from airflow_hive_federation.transactions.snapshots import take_snapshots
 
 ROOT = Path(__file__).parent.parent
 GOLDEN = ROOT / "tests" / "golden"

@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, settings
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
-from tests.examples import DEFAULT
-from tests.skips import pytest_configure, pytest_sessionfinish, pytest_terminal_summary
+from tests.support.examples import DEFAULT
+from tests.support.skips import pytest_configure, pytest_sessionfinish, pytest_terminal_summary
 
 __all__ = ["pytest_configure", "pytest_sessionfinish", "pytest_terminal_summary"]
 
@@ -95,7 +95,7 @@ def local_spark() -> Iterator[SparkSession]:
     """Make the session of :func:`spark`."""
     from pyspark.sql import SparkSession
 
-    from airflow_hive_federation.embedded.java import spark_java_home
+    from airflow_hive_federation.runtime.java import spark_java_home
 
     before = os.environ.get("JAVA_HOME")
     os.environ["JAVA_HOME"] = str(spark_java_home())

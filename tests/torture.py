@@ -18,7 +18,7 @@ from pathlib import Path
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from tests.conftest import local_spark
-from tests.integration.history_runs import HistoryError, Servers, run_history
+from tests.support.history_runs import HistoryError, Servers, run_history
 
 
 def main(argv: list[str]) -> int:
@@ -80,7 +80,7 @@ def main(argv: list[str]) -> int:
 
 def _routes(first: int, count: int) -> int:
     """Compare the router with its model; a failure says its seed."""
-    from tests.unit.clusters.test_routing_model import compare
+    from tests.support.routing_model import compare
 
     with ProcessPoolExecutor() as pool:
         for number, _ in enumerate(pool.map(compare, range(first, first + count), chunksize=1000), start=1):

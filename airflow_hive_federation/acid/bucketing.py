@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_hive_federation.acid.calendars import julian_shift
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.types import HiveType
+from airflow_hive_federation.orc.calendars import julian_shift
 
 UInts = np.ndarray[Any, np.dtype[np.uint32]]
 _SEED = np.uint32(104729)  # Murmur3.DEFAULT_SEED

@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_hive_federation.acid.names import side_file
-from airflow_hive_federation.acid.orc.batches import Head, OrcBatches
-from airflow_hive_federation.acid.orc.file_writer import OrcFileWriter
-from airflow_hive_federation.acid.orc.tail import OrcTail, read_tail, replace_footer
 from airflow_hive_federation.acid.side_files import read_flushed_length
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.orc.batches import Head, OrcBatches
+from airflow_hive_federation.orc.file_writer import OrcFileWriter
+from airflow_hive_federation.orc.tail import OrcTail, read_tail, replace_footer
 from airflow_hive_federation.storage.filesystem import open_filesystem, reading, storage_errors
 
 ACID_COLUMNS = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")

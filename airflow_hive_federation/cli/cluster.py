@@ -14,7 +14,7 @@ from airflow_hive_federation.cli.connecting import end_for
 
 if TYPE_CHECKING:
     from airflow_hive_federation.cli.connecting import End
-    from airflow_hive_federation.clusters.copies import RunCopy
+    from airflow_hive_federation.clusters.copies.copying import RunCopy
     from airflow_hive_federation.clusters.registry import ClusterRegistry
     from airflow_hive_federation.metastore import MetastoreClient
 
@@ -191,7 +191,7 @@ def _copy_runner(args: argparse.Namespace, registry: ClusterRegistry, end: End) 
 
 
 def _copy(args: argparse.Namespace) -> int:
-    from airflow_hive_federation.clusters.copies import copy_to_cluster, drop_copies
+    from airflow_hive_federation.clusters.copies.copying import copy_to_cluster, drop_copies
 
     with opened(args) as (client, registry, end):
         chosen: dict[str, Any] = {

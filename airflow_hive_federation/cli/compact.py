@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.cli.connecting import settings_for
 
 if TYPE_CHECKING:
-    from airflow_hive_federation.acid.compaction.worker import CompactionReport, MergeRunner
+    from airflow_hive_federation.compaction.worker import CompactionReport, MergeRunner
 
 
 def add_parser(subparsers: Any) -> None:
@@ -52,8 +52,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _compact(args: argparse.Namespace) -> list[CompactionReport]:
-    from airflow_hive_federation.acid.compaction.plan import CompactionKind
-    from airflow_hive_federation.acid.compaction.requests import compact_table
+    from airflow_hive_federation.compaction.plan import CompactionKind
+    from airflow_hive_federation.compaction.requests import compact_table
 
     return compact_table(
         settings_for(args.metastore),
@@ -67,8 +67,8 @@ def _compact(args: argparse.Namespace) -> list[CompactionReport]:
 
 
 def _serve(args: argparse.Namespace) -> list[CompactionReport]:
-    from airflow_hive_federation.acid.compaction.requests import revoke_dead_workers
-    from airflow_hive_federation.acid.compaction.worker import CompactionWorker
+    from airflow_hive_federation.compaction.requests import revoke_dead_workers
+    from airflow_hive_federation.compaction.worker import CompactionWorker
     from airflow_hive_federation.metastore import MetastoreClient
 
     settings = settings_for(args.metastore)
@@ -88,7 +88,7 @@ def _serve(args: argparse.Namespace) -> list[CompactionReport]:
 def _runner(args: argparse.Namespace) -> MergeRunner:
     options = _storage_options(args)
     if args.spark_conn_id is None:
-        from airflow_hive_federation.acid.compaction.runners import in_threads
+        from airflow_hive_federation.compaction.runners import in_threads
 
         return in_threads(args.threads, options=options, compression=args.compression)
     from airflow_hive_federation.hooks.spark import SparkPipelineHook

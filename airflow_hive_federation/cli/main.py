@@ -14,7 +14,7 @@ from airflow_hive_federation.errors import HiveFederationError
 
 #: Command → module with ``add_parser(subparsers)`` and ``run(args) -> int``.
 COMMANDS = {
-    "demo": "airflow_hive_federation.cli.demo",
+    "demo": "airflow_hive_federation.demo.command",
     "metastore": "airflow_hive_federation.cli.metastore",
     "cluster": "airflow_hive_federation.cli.cluster",
     "compact": "airflow_hive_federation.cli.compact",

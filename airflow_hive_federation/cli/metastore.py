@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from airflow_hive_federation.embedded.cache import DATA_VARIABLE, data_directory
 from airflow_hive_federation.embedded.metastore import (
     EmbeddedMetastore,
     RunningMetastore,
@@ -16,6 +15,7 @@ from airflow_hive_federation.embedded.metastore import (
     stop_metastore,
 )
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.runtime.cache import DATA_VARIABLE, data_directory
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:

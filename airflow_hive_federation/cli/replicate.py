@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from airflow_hive_federation.replication.dump.drain import DrainStart
     from airflow_hive_federation.replication.failover import FailoverReport
     from airflow_hive_federation.replication.load.bootstrap import LoadSummary
-    from airflow_hive_federation.replication.verification.repair import RepairReport
-    from airflow_hive_federation.replication.verification.verify import VerificationReport
+    from airflow_hive_federation.replication.repair import RepairReport
+    from airflow_hive_federation.replication.verify.verify import VerificationReport
 
 #: Connections to each metastore: tables are dumped and created side by side.
 _CONNECTIONS = 8
@@ -305,7 +305,7 @@ class _Work:
     def _cycle(self) -> tuple[str, set[str]]:
         """Bootstrap or increment; return the URI of the dump and the tables that the cycle changed."""
         from airflow_hive_federation.replication.cycle import is_published
-        from airflow_hive_federation.replication.dump.homes import changed_tables
+        from airflow_hive_federation.replication.replica.homes import changed_tables
 
         with self.target.client() as client:
             published = is_published(client, self.policy)
@@ -315,13 +315,13 @@ class _Work:
         return loaded.dump, changed_tables(loaded.dump, self.policy.storage_options)
 
     def _loaded_dump(self) -> str:
-        from airflow_hive_federation.replication.target.position import loaded_dump
+        from airflow_hive_federation.replication.replica.position import loaded_dump
 
         with self.target.client() as client:
             return loaded_dump(client, self.policy)
 
     def _repair(self) -> RepairReport:
-        from airflow_hive_federation.replication.verification.repair import repair_replica
+        from airflow_hive_federation.replication.repair import repair_replica
 
         self.story.stage(f"Repairing {self.policy.target_database}")
         return repair_replica(
@@ -383,7 +383,7 @@ class _Work:
 
         :param tables: those whose files and rows are compared; all by default.
         """
-        from airflow_hive_federation.replication.verification.verify import verify_replica
+        from airflow_hive_federation.replication.verify.verify import verify_replica
 
         self.story.stage(f"Verifying {self.policy.target_database}")
         return verify_replica(

@@ -38,8 +38,8 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Carry it out; 1 if no cluster can run a statement."""
-    from airflow_hive_federation.clusters.explain import as_json, in_words
-    from airflow_hive_federation.clusters.routing import Policy
+    from airflow_hive_federation.clusters.routing.explain import as_json, in_words
+    from airflow_hive_federation.clusters.routing.route import Policy
     from airflow_hive_federation.clusters.running import LiveRouter, first_session
 
     script = sys.stdin.read() if args.sql == "-" else args.sql

@@ -13,13 +13,13 @@ from typing import Any
 
 from airflow_hive_federation.acid.history import check_history
 from airflow_hive_federation.acid.markers import chosen
-from airflow_hive_federation.acid.moments import Snapshot
 from airflow_hive_federation.acid.names import DirectoryKind
 from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
 from airflow_hive_federation.clusters.metadata import Secondary, place_mark
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import RangeState, ValidWriteIds
+from airflow_hive_federation.transactions.snapshots import Snapshot
 
 
 def is_transactional(table: types.Table) -> bool:

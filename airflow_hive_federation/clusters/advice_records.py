@@ -15,10 +15,10 @@ from typing import Any
 from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
 
 from airflow_hive_federation.clusters.placement import Session
-from airflow_hive_federation.clusters.routing_decision import Decision, InputUse
-from airflow_hive_federation.clusters.statements import Statement, UnreadableError
-from airflow_hive_federation.clusters.statements_grammar import analyse
-from airflow_hive_federation.clusters.statements_tokens import tokens_of
+from airflow_hive_federation.clusters.routing.decision import Decision, InputUse
+from airflow_hive_federation.clusters.statements.grammar import analyse
+from airflow_hive_federation.clusters.statements.statement import Statement, UnreadableError
+from airflow_hive_federation.clusters.statements.tokens import tokens_of
 from airflow_hive_federation.model import bounded_json
 
 FORMAT = 1

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from airflow_hive_federation.clusters.advice_records import TableRead, partition_day
 from airflow_hive_federation.clusters.placement import CatalogFacts, Clusters, TableFacts
-from airflow_hive_federation.clusters.routing_inputs import primary_of
+from airflow_hive_federation.clusters.routing.inputs import primary_of
 
 #: Partitions by their values, as the metastore keeps them.
 Values = tuple[str, ...]

@@ -11,9 +11,9 @@ from airflow_hive_federation.clusters.advice import advise
 from airflow_hive_federation.clusters.advice_history import History, history_directory, read_history
 from airflow_hive_federation.clusters.advice_result import Advice
 from airflow_hive_federation.clusters.catalog import MetastoreFacts, clusters_of
-from airflow_hive_federation.clusters.copies_objects import copyable
+from airflow_hive_federation.clusters.copies.objects import copyable
 from airflow_hive_federation.clusters.registry import ClusterRegistry
-from airflow_hive_federation.clusters.routing_inputs import primary_of
+from airflow_hive_federation.clusters.routing.inputs import primary_of
 from airflow_hive_federation.errors import ConfigurationError, CopyRefusedError
 from airflow_hive_federation.metastore import MetastoreClient
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_hive_federation.acid.moments import take_snapshots
 from airflow_hive_federation.clusters.acid_snapshots import is_current, is_transactional
 from airflow_hive_federation.clusters.altering import full_name, object_name
 from airflow_hive_federation.clusters.catalog_events import Changes, EventLog
@@ -29,12 +28,13 @@ from airflow_hive_federation.clusters.placement import (
     TableFacts,
 )
 from airflow_hive_federation.clusters.registry import ClusterRegistry
-from airflow_hive_federation.clusters.statements import Statement
-from airflow_hive_federation.clusters.statements_grammar import analyse
+from airflow_hive_federation.clusters.statements.grammar import analyse
+from airflow_hive_federation.clusters.statements.statement import Statement
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.storage.listing import list_many
+from airflow_hive_federation.transactions.snapshots import take_snapshots
 
 _VIEW = "VIRTUAL_VIEW"
 #: Spark's parameters of a view: the catalog and database of names without one.

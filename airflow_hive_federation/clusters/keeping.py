@@ -17,8 +17,8 @@ from typing import Any
 
 from airflow_hive_federation.catalog.hive import identity_of, keeps_events
 from airflow_hive_federation.clusters.altering import alter_table, full_name
-from airflow_hive_federation.clusters.copies import CopyReport, RunCopy, copy_to_cluster
-from airflow_hive_federation.clusters.copies_objects import split_name
+from airflow_hive_federation.clusters.copies.copying import CopyReport, RunCopy, copy_to_cluster
+from airflow_hive_federation.clusters.copies.objects import split_name
 from airflow_hive_federation.clusters.keep_rules import KeepRule
 from airflow_hive_federation.clusters.keeping_events import Changes, changes_of
 from airflow_hive_federation.clusters.registry import ClusterRegistry

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from airflow_hive_federation.clusters.altering import full_name
-from airflow_hive_federation.clusters.copies import RunCopy, copy_to_cluster, drop_copies
-from airflow_hive_federation.clusters.copies_objects import chosen_partitions, split_name
+from airflow_hive_federation.clusters.copies.copying import RunCopy, copy_to_cluster, drop_copies
+from airflow_hive_federation.clusters.copies.objects import chosen_partitions, split_name
 from airflow_hive_federation.clusters.metadata import read_metadata
 from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.errors import CopyRefusedError
@@ -58,8 +58,8 @@ def move_copies(
 
     :param table: ``database.table``.
     :param run_copy: carries out the copy plan.
-    :param partitions: see :func:`.copies.copy_to_cluster`; those without a copy are passed over.
-    :param where: see :func:`.copies.copy_to_cluster`.
+    :param partitions: see :func:`.copying.copy_to_cluster`; those without a copy are passed over.
+    :param where: see :func:`.copying.copy_to_cluster`.
     :param options: storage options of all clusters.
     :raises CopyRefusedError: the clusters are the same, one is the primary, or the table cannot be copied.
     :raises CopySourceChangedError: the primary changed meanwhile; no copy was dropped.

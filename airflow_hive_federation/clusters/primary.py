@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NoReturn
 
-from airflow_hive_federation.acid.transactions import Transaction
 from airflow_hive_federation.clusters.acid_snapshots import is_transactional
 from airflow_hive_federation.clusters.altering import (
     alter_partitions,
@@ -24,8 +23,8 @@ from airflow_hive_federation.clusters.altering import (
     relocate,
 )
 from airflow_hive_federation.clusters.assignment import reason_to_skip
-from airflow_hive_federation.clusters.copies import home_of
-from airflow_hive_federation.clusters.copies_objects import CopyObject, copy_objects, split_name
+from airflow_hive_federation.clusters.copies.copying import home_of
+from airflow_hive_federation.clusters.copies.objects import CopyObject, copy_objects, split_name
 from airflow_hive_federation.clusters.locking import copies_lock, exclusive
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
@@ -44,6 +43,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.storage.filesystem import canonical, is_below
 from airflow_hive_federation.storage.listing import list_many
+from airflow_hive_federation.transactions.transaction import Transaction
 
 Described = types.Table | types.Partition
 

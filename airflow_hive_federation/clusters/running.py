@@ -11,16 +11,21 @@ from functools import cached_property
 from typing import Any
 
 from airflow_hive_federation.clusters.catalog import MetastoreFacts, clusters_of
-from airflow_hive_federation.clusters.explain import as_json, in_words
 from airflow_hive_federation.clusters.notes import Kind, Note, forget, state_of, take_note
 from airflow_hive_federation.clusters.placement import Session
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
-from airflow_hive_federation.clusters.routing import Policy, failure, next_session
-from airflow_hive_federation.clusters.routing_cache import Router
-from airflow_hive_federation.clusters.routing_decision import Decision
-from airflow_hive_federation.clusters.statements import Statement, UnreadableError, UseCluster, UseDatabase
-from airflow_hive_federation.clusters.statements_grammar import analyse
-from airflow_hive_federation.clusters.statements_tokens import split_script
+from airflow_hive_federation.clusters.routing.cache import Router
+from airflow_hive_federation.clusters.routing.decision import Decision
+from airflow_hive_federation.clusters.routing.explain import as_json, in_words
+from airflow_hive_federation.clusters.routing.route import Policy, failure, next_session
+from airflow_hive_federation.clusters.statements.grammar import analyse
+from airflow_hive_federation.clusters.statements.statement import (
+    Statement,
+    UnreadableError,
+    UseCluster,
+    UseDatabase,
+)
+from airflow_hive_federation.clusters.statements.tokens import split_script
 from airflow_hive_federation.errors import RoutingError, UnanalysableError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors

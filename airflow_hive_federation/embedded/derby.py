@@ -11,8 +11,8 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-from airflow_hive_federation.embedded.cache import write_atomically
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.runtime.cache import write_atomically
 
 #: Owner of the metastore's tables, as Derby names users that are not named.
 USER = "APP"

@@ -14,13 +14,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from airflow_hive_federation.embedded.cache import write_atomically
 from airflow_hive_federation.embedded.configuration import hdfs_settings, site_xml
 from airflow_hive_federation.embedded.jars import hdfs_jars, metastore_jars
-from airflow_hive_federation.embedded.java import find_java
 from airflow_hive_federation.embedded.jvm import HDFS_MAIN, java_command, launcher_classes
 from airflow_hive_federation.embedded.process import end_server, start_server
 from airflow_hive_federation.errors import EmbeddedError, HiveFederationError
+from airflow_hive_federation.runtime.cache import write_atomically
+from airflow_hive_federation.runtime.java import find_java
 
 _START_TIMEOUT_S = 120.0
 _COMMAND_TIMEOUT_S = 60.0

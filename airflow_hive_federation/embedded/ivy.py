@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from airflow_hive_federation.embedded.cache import write_atomically
-from airflow_hive_federation.embedded.environment import without_secrets
-from airflow_hive_federation.embedded.java import Java
 from airflow_hive_federation.embedded.lock import Artifact
 from airflow_hive_federation.embedded.truststore import trust_flags
 from airflow_hive_federation.errors import JarDownloadError
+from airflow_hive_federation.runtime.cache import write_atomically
+from airflow_hive_federation.runtime.environment import without_secrets
+from airflow_hive_federation.runtime.java import Java
 
 SETTINGS_VARIABLE = "AIRFLOW_HIVE_FEDERATION_IVY_SETTINGS"
 RESOLVER_NAME = "central"

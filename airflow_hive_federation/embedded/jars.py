@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from airflow_hive_federation.embedded.cache import CACHE_VARIABLE, cache_directory, exclusively
 from airflow_hive_federation.embedded.ivy import SETTINGS_VARIABLE, IvyRun, start_ivy
-from airflow_hive_federation.embedded.java import Java
 from airflow_hive_federation.embedded.lock import HDFS, METASTORE, SCHEMA, SQL, Artifact, locked
 from airflow_hive_federation.errors import JarDownloadError
+from airflow_hive_federation.runtime.cache import CACHE_VARIABLE, cache_directory, exclusively
+from airflow_hive_federation.runtime.java import Java
 
 LOG = logging.getLogger(__name__)
 _IVY_PROCESSES = 3

@@ -10,16 +10,11 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from airflow_hive_federation.embedded.cache import (
-    cache_directory,
-    exclusively,
-    short_digest,
-    write_atomically,
-)
-from airflow_hive_federation.embedded.environment import without_secrets
-from airflow_hive_federation.embedded.java import Java
 from airflow_hive_federation.embedded.lock import lock_text
 from airflow_hive_federation.errors import EmbeddedError
+from airflow_hive_federation.runtime.cache import cache_directory, exclusively, short_digest, write_atomically
+from airflow_hive_federation.runtime.environment import without_secrets
+from airflow_hive_federation.runtime.java import Java
 
 LAUNCHER = Path(__file__).with_name("launcher")
 METASTORE_MAIN = "RunMetastore"

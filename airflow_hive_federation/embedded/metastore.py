@@ -17,13 +17,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from airflow_hive_federation.embedded.cache import (
-    DATA_VARIABLE,
-    cache_directory,
-    is_locked,
-    short_digest,
-    write_atomically,
-)
 from airflow_hive_federation.embedded.configuration import (
     metastore_settings,
     site_xml,
@@ -31,7 +24,6 @@ from airflow_hive_federation.embedded.configuration import (
 )
 from airflow_hive_federation.embedded.derby import put_password, read_password
 from airflow_hive_federation.embedded.jars import metastore_jars
-from airflow_hive_federation.embedded.java import find_java
 from airflow_hive_federation.embedded.jvm import (
     METASTORE_MAIN,
     java_command,
@@ -40,6 +32,14 @@ from airflow_hive_federation.embedded.jvm import (
 from airflow_hive_federation.embedded.process import end_server, start_server
 from airflow_hive_federation.embedded.schema import put_database
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
+from airflow_hive_federation.runtime.cache import (
+    DATA_VARIABLE,
+    cache_directory,
+    is_locked,
+    short_digest,
+    write_atomically,
+)
+from airflow_hive_federation.runtime.java import find_java
 from airflow_hive_federation.storage.filesystem import refuse_hidden
 
 _START_TIMEOUT_S = 90.0

@@ -8,9 +8,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from airflow_hive_federation.embedded.cache import cache_directory, exclusively, short_digest
 from airflow_hive_federation.embedded.jars import metastore_jars, schema_archive
-from airflow_hive_federation.embedded.java import Java
 from airflow_hive_federation.embedded.jvm import (
     LAUNCHER,
     SCHEMA_MAIN,
@@ -20,6 +18,8 @@ from airflow_hive_federation.embedded.jvm import (
 )
 from airflow_hive_federation.embedded.lock import lock_text
 from airflow_hive_federation.errors import MetastoreStartError
+from airflow_hive_federation.runtime.cache import cache_directory, exclusively, short_digest
+from airflow_hive_federation.runtime.java import Java
 
 _BASE_SCRIPT = "hive-schema-4.0.0.derby.sql"
 _DIFFERENCE = LAUNCHER / "schema-4.2.0.derby.sql"

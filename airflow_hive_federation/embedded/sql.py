@@ -12,13 +12,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol, Self
 
-from airflow_hive_federation.embedded.cache import write_atomically
 from airflow_hive_federation.embedded.configuration import site_xml, sql_settings
 from airflow_hive_federation.embedded.jars import sql_jars
-from airflow_hive_federation.embedded.java import find_java
 from airflow_hive_federation.embedded.jvm import SQL_MAIN, clean_environment, java_command, launcher_classes
 from airflow_hive_federation.embedded.process import telling_line
 from airflow_hive_federation.errors import EmbeddedError
+from airflow_hive_federation.runtime.cache import write_atomically
+from airflow_hive_federation.runtime.java import find_java
 
 Row = tuple[str | None, ...]
 _START_TIMEOUT_S = 120.0

@@ -15,8 +15,8 @@ import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from airflow_hive_federation.embedded.cache import cache_directory, short_digest, write_atomically
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.runtime.cache import cache_directory, short_digest, write_atomically
 
 BUNDLE_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _PASSWORD = "changeit"  # noqa: S105  # Java's customary one: a trust store holds no secret

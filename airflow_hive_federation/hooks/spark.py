@@ -272,7 +272,7 @@ def spark_environment(
     :raises JavaNotFoundError: there is no Java for a local master.
     :raises ConfigurationError: the installed pyspark is mixed of two versions.
     """
-    from airflow_hive_federation.embedded.environment import without_secrets
+    from airflow_hive_federation.runtime.environment import without_secrets
     from airflow_hive_federation.spark.job import OPTIONS_VARIABLE
 
     scripts = str(Path(sys.executable).parent)
@@ -327,7 +327,7 @@ def _installed_version(distribution: str) -> str | None:
 
 
 def _java_home(environ: Mapping[str, str], *, needed: bool) -> str | None:
-    from airflow_hive_federation.embedded.java import spark_java_home
+    from airflow_hive_federation.runtime.java import spark_java_home
 
     try:
         return str(spark_java_home(environ))

@@ -17,12 +17,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from airflow_hive_federation.ingest.arrow_records import ArrowRecordWriter
     from airflow_hive_federation.ingest.connection import HiveStreamingConnection
-    from airflow_hive_federation.ingest.delimited import StrictDelimitedInputWriter
-    from airflow_hive_federation.ingest.json_records import StrictJsonWriter
-    from airflow_hive_federation.ingest.regex_records import StrictRegexWriter
-    from airflow_hive_federation.ingest.writers import AbstractRecordWriter
+    from airflow_hive_federation.ingest.formats.arrow_records import ArrowRecordWriter
+    from airflow_hive_federation.ingest.formats.delimited import StrictDelimitedInputWriter
+    from airflow_hive_federation.ingest.formats.json_records import StrictJsonWriter
+    from airflow_hive_federation.ingest.formats.regex_records import StrictRegexWriter
+    from airflow_hive_federation.ingest.formats.writers import AbstractRecordWriter
 
 __all__ = [
     "AbstractRecordWriter",
@@ -34,12 +34,12 @@ __all__ = [
 ]
 
 _HOME = {
-    "AbstractRecordWriter": "writers",
-    "ArrowRecordWriter": "arrow_records",
+    "AbstractRecordWriter": "formats.writers",
+    "ArrowRecordWriter": "formats.arrow_records",
     "HiveStreamingConnection": "connection",
-    "StrictDelimitedInputWriter": "delimited",
-    "StrictJsonWriter": "json_records",
-    "StrictRegexWriter": "regex_records",
+    "StrictDelimitedInputWriter": "formats.delimited",
+    "StrictJsonWriter": "formats.json_records",
+    "StrictRegexWriter": "formats.regex_records",
 }
 
 

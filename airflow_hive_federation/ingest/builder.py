@@ -1,49 +1,21 @@
-"""How a streaming connection is described, and what is checked before there is one."""
+"""The builder describes a streaming connection, with the names of Hive's builder."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from airflow_hive_federation.acid.transactions import LOCK_POLICY
-from airflow_hive_federation.acid.write.plan import TableLayout, table_layout
-from airflow_hive_federation.errors import ConfigurationError, NoSuchObjectError
 from airflow_hive_federation.ingest.dead_letters import DeadLetterFile, DeadLetterHandler
-from airflow_hive_federation.ingest.errors import InvalidConnection, InvalidTable, metastore_errors
+from airflow_hive_federation.ingest.description import Description, check_description
+from airflow_hive_federation.ingest.formats.writers import AbstractRecordWriter
 from airflow_hive_federation.ingest.hive_conf import metastore_settings, site_settings, warn_of_overridden
-from airflow_hive_federation.ingest.writers import AbstractRecordWriter
-from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
-from airflow_hive_federation.model.remote_links import remote_of
 from airflow_hive_federation.waiting import PollPolicy
 
 if TYPE_CHECKING:
     from airflow_hive_federation.ingest.connection import HiveStreamingConnection
-
-_BUFFER_BYTES = 128 << 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class Description:
-    """What the builder was told."""
-
-    database: str = ""
-    table: str = ""
-    writer: AbstractRecordWriter | None = None
-    settings: MetastoreSettings | None = None
-    static: tuple[str, ...] = ()
-    agent_info: str = "airflow-hive-federation"
-    batch_size: int = 1
-    buffer_bytes: int = _BUFFER_BYTES
-    dead_letters: DeadLetterHandler | None = None
-    dead_letter_limit: int | None = None
-    position_key: str | None = None
-    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
-    lock_policy: PollPolicy = LOCK_POLICY
-    at: Callable[[str], None] = lambda _step: None
-    #: Files are made for quick writing.
-    optimized: bool = True
 
 
 class StreamingConnectionBuilder:
@@ -145,65 +117,3 @@ class StreamingConnectionBuilder:
     def _with(self, **said: Any) -> Self:
         self._said = replace(self._said, **said)
         return self
-
-
-def check_description(said: Description) -> None:
-    """Make sure that nothing is missing.
-
-    :raises InvalidConnection: naming what is.
-    """
-    missing = [
-        name
-        for name, given in (
-            ("with_database", said.database),
-            ("with_table", said.table),
-            ("with_record_writer", said.writer),
-            ("with_conf", said.settings),
-        )
-        if not given
-    ]
-    if missing:
-        raise InvalidConnection("The connection is not described.", remedy=f"Call {', '.join(missing)} too.")
-    if said.batch_size < 1 or said.buffer_bytes < 1:
-        raise InvalidConnection("The size of a transaction batch, and of the buffer, is at least 1.")
-
-
-def described_table(client: MetastoreClient, said: Description) -> tuple[Any, TableLayout]:
-    """Read the table and make sure that records can be streamed into it.
-
-    :raises InvalidTable: it does not exist, is a view, external, not transactional or not ORC.
-    :raises InvalidConnection: the static values do not fit it.
-    """
-    name = f"{said.database}.{said.table}"
-    with metastore_errors(InvalidTable, name, table=name):
-        try:
-            table: Any = client.get_table(said.database, said.table)
-        except NoSuchObjectError as error:
-            raise InvalidTable(
-                f"There is no table {name}.", remedy="Create it, or check its name.", table=name
-            ) from error
-    if table.tableType == "EXTERNAL_TABLE" and not remote_of(table.parameters):
-        raise InvalidTable(
-            f"{name} is an external table.", remedy="Stream into a transactional table.", table=name
-        )
-    try:
-        layout = table_layout(table)
-    except ConfigurationError as error:
-        raise InvalidTable(error.message, remedy=error.remedy, table=name) from error
-    if not layout.is_full_acid:
-        raise InvalidTable(
-            f"{name} is insert-only, not full ACID.", remedy="Stream into a full ACID table.", table=name
-        )
-    _check_fit(said, layout)
-    return table, layout
-
-
-def _check_fit(said: Description, layout: TableLayout) -> None:
-    keys = layout.key_names
-    if said.static and len(said.static) != len(keys):
-        raise InvalidConnection(
-            f"{layout.name} has {len(keys)} partition keys, but {len(said.static)} static values are given.",
-            remedy=f"Give a value for each of {', '.join(keys)}."
-            if keys
-            else "It has no partitions: give none.",
-        )

@@ -15,13 +15,13 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from airflow_hive_federation.acid.compaction.plan import CompactionKind
-from airflow_hive_federation.acid.compaction.requests import CompactionRequested, request_compaction
-from airflow_hive_federation.acid.transactions import heartbeat_interval_s
+from airflow_hive_federation.compaction.plan import CompactionKind
+from airflow_hive_federation.compaction.requests import CompactionRequested, request_compaction
 from airflow_hive_federation.errors import HiveFederationError
-from airflow_hive_federation.ingest.arrow_records import conforming_batch
-from airflow_hive_federation.ingest.builder import Description, StreamingConnectionBuilder, described_table
+from airflow_hive_federation.ingest.batch import BatchSettings, TransactionBatch
+from airflow_hive_federation.ingest.builder import StreamingConnectionBuilder
 from airflow_hive_federation.ingest.dead_letters import BadRecords
+from airflow_hive_federation.ingest.description import Description, described_table
 from airflow_hive_federation.ingest.errors import (
     HeartBeatFailure,
     InvalidConnection,
@@ -33,6 +33,10 @@ from airflow_hive_federation.ingest.errors import (
     io_errors,
     metastore_errors,
 )
+from airflow_hive_federation.ingest.formats.arrow_records import conforming_batch
+from airflow_hive_federation.ingest.formats.record_bounds import parse_bounded
+from airflow_hive_federation.ingest.formats.streams import records_of
+from airflow_hive_federation.ingest.formats.writers import AbstractRecordWriter
 from airflow_hive_federation.ingest.partitions import Partitions, partition_values
 from airflow_hive_federation.ingest.position import (
     check_key,
@@ -41,15 +45,12 @@ from airflow_hive_federation.ingest.position import (
     fence,
     take_over,
 )
-from airflow_hive_federation.ingest.record_bounds import parse_bounded
 from airflow_hive_federation.ingest.states import Call, ConnectionState, after
 from airflow_hive_federation.ingest.statistics import ConnectionStats
-from airflow_hive_federation.ingest.streams import records_of
-from airflow_hive_federation.ingest.transaction_batch import BatchSettings, TransactionBatch
-from airflow_hive_federation.ingest.writers import AbstractRecordWriter
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.types import Column
+from airflow_hive_federation.transactions.transaction import heartbeat_interval_s
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_hive_federation.ingest.columns import BadRecord
 from airflow_hive_federation.ingest.errors import DeadLetterLimitExceeded, SerializationError
+from airflow_hive_federation.ingest.formats.columns import BadRecord
 from airflow_hive_federation.storage import durable
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
 from airflow_hive_federation.storage.publishing import PRIVATE_FILE, make_parents, write_atomically

@@ -22,22 +22,15 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_hive_federation.acid.names import VERSION_FILE, bucket_file, side_file
-from airflow_hive_federation.acid.orc.assembly import (
-    PROLEPTIC,
-    AssembledFile,
-    Mark,
-    Stripe,
-    encode,
-    type_messages,
-)
-from airflow_hive_federation.acid.orc.plain import columns_of, constant, counting, plain_stripe, structs
-from airflow_hive_federation.acid.orc.properties import NO_FILTERS, BloomFilters
 from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
-from airflow_hive_federation.acid.write.plan import TableLayout
 from airflow_hive_federation.model.types import Field, HiveType
+from airflow_hive_federation.orc.assembly import PROLEPTIC, AssembledFile, Mark, Stripe, encode, type_messages
+from airflow_hive_federation.orc.plain import columns_of, constant, counting, plain_stripe, structs
+from airflow_hive_federation.orc.properties import NO_FILTERS, BloomFilters
 from airflow_hive_federation.storage import durable
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
 from airflow_hive_federation.storage.publishing import write_atomically
+from airflow_hive_federation.tables.write.plan import TableLayout
 
 _ACID_TYPES = ("int", "bigint", "int", "bigint", "bigint")
 _INSERT = 0

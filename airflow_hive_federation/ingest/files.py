@@ -9,10 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.ingest.arrow_records import ArrowRecordWriter
 from airflow_hive_federation.ingest.dead_letters import DeadLetter, DeadLetterFile
-from airflow_hive_federation.ingest.delimited import StrictDelimitedInputWriter
 from airflow_hive_federation.ingest.errors import SerializationError
+from airflow_hive_federation.ingest.formats.arrow_records import ArrowRecordWriter
+from airflow_hive_federation.ingest.formats.delimited import StrictDelimitedInputWriter
+from airflow_hive_federation.ingest.formats.json_records import StrictJsonWriter
+from airflow_hive_federation.ingest.formats.regex_records import StrictRegexWriter
+from airflow_hive_federation.ingest.formats.writers import MAX_RECORD_BYTES, AbstractRecordWriter, Malformed
 from airflow_hive_federation.ingest.inputs import (
     InputFile,
     Position,
@@ -22,10 +25,7 @@ from airflow_hive_federation.ingest.inputs import (
     remaining,
     text_records,
 )
-from airflow_hive_federation.ingest.json_records import StrictJsonWriter
-from airflow_hive_federation.ingest.regex_records import StrictRegexWriter
 from airflow_hive_federation.ingest.runs import IngestReport, IngestRun, IngestTarget
-from airflow_hive_federation.ingest.writers import MAX_RECORD_BYTES, AbstractRecordWriter, Malformed
 from airflow_hive_federation.metastore import MetastoreSettings
 
 Format = Literal["csv", "json", "regex", "parquet"]

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_hive_federation.acid.bucketing import bucket_numbers
-from airflow_hive_federation.acid.write.columns import stored
-from airflow_hive_federation.acid.write.partition_values import decimal_text, double_text, timestamp_text
-from airflow_hive_federation.acid.write.plan import TableLayout
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from airflow_hive_federation.model.types import Column
+from airflow_hive_federation.tables.write.columns import stored
+from airflow_hive_federation.tables.write.partition_values import decimal_text, double_text, timestamp_text
+from airflow_hive_federation.tables.write.plan import TableLayout
 
 Values = tuple[str, ...]
 

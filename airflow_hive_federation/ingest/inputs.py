@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_hive_federation.errors import ConfigurationError, FileVanishedError, StorageError
-from airflow_hive_federation.ingest.record_bounds import check_open_record
-from airflow_hive_federation.ingest.writers import MAX_RECORD_BYTES
+from airflow_hive_federation.ingest.formats.record_bounds import check_open_record
+from airflow_hive_federation.ingest.formats.writers import MAX_RECORD_BYTES
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.storage.filesystem import open_filesystem, reading, storage_errors
 from airflow_hive_federation.storage.listing import file_size, list_files

@@ -10,11 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from airflow_hive_federation.acid.locks import WriteKind, operation_type
-from airflow_hive_federation.acid.moments import take_snapshots
-from airflow_hive_federation.acid.write.partitions import check_alike, new_partition
-from airflow_hive_federation.acid.write.plan import TableLayout, partition_names
-from airflow_hive_federation.acid.write.publish import claiming_accuracy, withdraw_accuracy
 from airflow_hive_federation.errors import ConfigurationError, MetastoreServerError
 from airflow_hive_federation.ingest.errors import (
     InvalidTable,
@@ -26,6 +21,11 @@ from airflow_hive_federation.ingest.grouping import Values
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import unescape
+from airflow_hive_federation.tables.write.partitions import check_alike, new_partition
+from airflow_hive_federation.tables.write.plan import TableLayout, partition_names
+from airflow_hive_federation.tables.write.publish import claiming_accuracy, withdraw_accuracy
+from airflow_hive_federation.transactions.locks import WriteKind, operation_type
+from airflow_hive_federation.transactions.snapshots import take_snapshots
 
 _NO_STATS_UPDATE = {"DO_NOT_UPDATE_STATS": "true"}
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from airflow_hive_federation.acid.transactions import LOCK_POLICY
 from airflow_hive_federation.errors import ConfigurationError, NoSuchLockError
 from airflow_hive_federation.ingest.errors import TransactionError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.transactions.transaction import LOCK_POLICY
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 
 log = logging.getLogger(__name__)

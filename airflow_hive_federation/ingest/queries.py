@@ -25,13 +25,13 @@ from decimal import Decimal
 from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.ingest.arrow_records import ArrowRecordWriter
 from airflow_hive_federation.ingest.connection import HiveStreamingConnection
 from airflow_hive_federation.ingest.dead_letters import BadRecords, DeadLetterFile
 from airflow_hive_federation.ingest.errors import InvalidSource, SourceError
+from airflow_hive_federation.ingest.formats.arrow_records import ArrowRecordWriter
+from airflow_hive_federation.ingest.formats.sql_rows import Row, row_text, rows_parsed
+from airflow_hive_federation.ingest.formats.writers import check_names
 from airflow_hive_federation.ingest.runs import IngestReport, IngestRun, IngestTarget
-from airflow_hive_federation.ingest.sql_rows import Row, row_text, rows_parsed
-from airflow_hive_federation.ingest.writers import check_names
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.types import Column

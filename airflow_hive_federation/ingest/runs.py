@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from airflow_hive_federation.acid.compaction.plan import CompactionKind
+from airflow_hive_federation.compaction.plan import CompactionKind
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.ingest.builder import StreamingConnectionBuilder
 from airflow_hive_federation.ingest.connection import HiveStreamingConnection
+from airflow_hive_federation.ingest.formats.writers import AbstractRecordWriter
 from airflow_hive_federation.ingest.states import ConnectionState
-from airflow_hive_federation.ingest.writers import AbstractRecordWriter
 from airflow_hive_federation.metastore import MetastoreSettings
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}\Z")

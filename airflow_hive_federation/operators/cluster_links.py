@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context
 
     from airflow_hive_federation.clusters.registry import Cluster
-    from airflow_hive_federation.clusters.routing_decision import Decision
+    from airflow_hive_federation.clusters.routing.decision import Decision
 
 #: Keys of XComs.
 ROUTE, COPY = "route", "copy"
@@ -64,7 +64,7 @@ def route_note(decision: Decision, refused: str = "") -> dict[str, Any]:
 
     :param refused: the reason why it was not run.
     """
-    from airflow_hive_federation.clusters.explain import in_words
+    from airflow_hive_federation.clusters.routing.explain import in_words
 
     note: dict[str, Any] = {"cluster": None if refused else decision.cluster, "rule": str(decision.rule)}
     if refused:
@@ -77,7 +77,7 @@ def copy_note(table: str, cluster: Cluster, copied: list[str], current: list[str
 
     :param current: objects that were up to date; ``None`` if they were not looked at.
     """
-    from airflow_hive_federation.clusters.copies_objects import split_name
+    from airflow_hive_federation.clusters.copies.objects import split_name
     from airflow_hive_federation.storage.filesystem import join
 
     database, name = split_name(table)

@@ -167,7 +167,7 @@ class CopyToClusterOperator(_ClusterOperator):
         self._spark: SparkPipelineHook | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
-        from airflow_hive_federation.clusters.copies import copy_to_cluster, drop_copies
+        from airflow_hive_federation.clusters.copies.copying import copy_to_cluster, drop_copies
         from airflow_hive_federation.clusters.moving import move_copies
 
         with self._open() as (client, registry, options):
@@ -354,7 +354,7 @@ class RoutedSqlOperator(_ClusterOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         from airflow_hive_federation.clusters.advice_history import RecordingRouter
-        from airflow_hive_federation.clusters.routing import Policy
+        from airflow_hive_federation.clusters.routing.route import Policy
         from airflow_hive_federation.clusters.running import first_session
 
         with self._open() as (client, registry, options):

@@ -17,7 +17,7 @@ from airflow_hive_federation.operators.lineage import Lineage, LineageOperator, 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_hive_federation.acid.compaction.worker import CompactionReport, MergeRunner
+    from airflow_hive_federation.compaction.worker import CompactionReport, MergeRunner
 
 
 class _CompactionOperator(LineageOperator, BaseOperator):
@@ -50,7 +50,7 @@ class _CompactionOperator(LineageOperator, BaseOperator):
         """What merges the bucket files."""
         options = hook.storage_options
         if self.spark_conn_id is None:
-            from airflow_hive_federation.acid.compaction.runners import in_threads
+            from airflow_hive_federation.compaction.runners import in_threads
 
             return in_threads(options=options, compression=self.compression)
         from airflow_hive_federation.spark.compact import by_spark
@@ -133,8 +133,8 @@ class CompactTableOperator(_CompactionOperator):
         self.pool_name = pool_name
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        from airflow_hive_federation.acid.compaction.plan import CompactionKind
-        from airflow_hive_federation.acid.compaction.requests import compact_table, request_compaction
+        from airflow_hive_federation.compaction.plan import CompactionKind
+        from airflow_hive_federation.compaction.requests import compact_table, request_compaction
 
         hook = HiveMetastoreHook(self.metastore_conn_id)
         with as_airflow_error():
@@ -201,8 +201,8 @@ class CompactionWorkerOperator(_CompactionOperator):
     def execute(self, context: Context) -> dict[str, int]:
         from collections import Counter
 
-        from airflow_hive_federation.acid.compaction.requests import revoke_dead_workers
-        from airflow_hive_federation.acid.compaction.worker import CompactionWorker
+        from airflow_hive_federation.compaction.requests import revoke_dead_workers
+        from airflow_hive_federation.compaction.worker import CompactionWorker
 
         hook = HiveMetastoreHook(self.metastore_conn_id)
         with as_airflow_error():

@@ -201,7 +201,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_hive_federation.replication.cycle import load_dump, load_idle
-        from airflow_hive_federation.replication.dump.homes import changed_tables
+        from airflow_hive_federation.replication.replica.homes import changed_tables
 
         with as_airflow_error():
             source, target, policy = self.ends()
@@ -260,8 +260,8 @@ class VerifyReplicaOperator(_DumpUsingOperator):
         self.fail = fail
 
     def execute(self, context: Context) -> dict[str, Any]:
-        from airflow_hive_federation.replication.dump.homes import changed_tables
-        from airflow_hive_federation.replication.verification.verify import verify_replica
+        from airflow_hive_federation.replication.replica.homes import changed_tables
+        from airflow_hive_federation.replication.verify.verify import verify_replica
 
         with as_airflow_error():
             source, target, policy = self.ends()
@@ -313,7 +313,7 @@ class RepairReplicaOperator(SparkEndsOperator):
         self.report = report
 
     def execute(self, context: Context) -> dict[str, Any]:
-        from airflow_hive_federation.replication.verification.repair import repair_replica
+        from airflow_hive_federation.replication.repair import repair_replica
 
         with as_airflow_error():
             source, target, policy = self.ends()

@@ -33,13 +33,13 @@ def read_remote_table(
     :param remotes: the local metastore's remotes.
     :param name: local name, ``[database.]table``.
     :param storage_options: options of the remote's store, for listing its directories.
-    :param choice: as :func:`~airflow_hive_federation.acid.reader.read_table` takes it: ``partitions``,
+    :param choice: as :func:`~airflow_hive_federation.tables.read.reader.read_table` takes it: ``partitions``,
         ``columns``, ….
     :raises NotARemoteError: if there is no such remote.
     :raises RemoteUnsupportedError: if the remote is no Hive metastore.
     :raises RemoteUnavailableError: if the remote does not answer.
     """
-    from airflow_hive_federation.acid.reader import read_table
+    from airflow_hive_federation.tables.read.reader import read_table
 
     opened = remotes.open(Kind.TABLE, parse_name(Kind.TABLE, name))
     with opened.breaker.guard(), _owner(opened).client() as client:
@@ -62,9 +62,9 @@ def reading_remote_tables(
     :return: DataFrames by these names.
     :raises ConfigurationError: if they are of several remotes, whose moments nobody can make one.
 
-    Otherwise as :func:`read_remote_table` and :func:`~airflow_hive_federation.acid.reading.reading`.
+    Otherwise as :func:`read_remote_table` and :func:`~airflow_hive_federation.tables.read.sessions.reading`.
     """
-    from airflow_hive_federation.acid.reading import reading
+    from airflow_hive_federation.tables.read.sessions import reading
 
     opened = {name: remotes.open(Kind.TABLE, parse_name(Kind.TABLE, name)) for name in names}
     catalogs = {id(one.catalog) for one in opened.values()}

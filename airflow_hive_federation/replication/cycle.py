@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 from airflow_hive_federation.errors import CycleRunningError, DumpIncompleteError, FileVanishedError
 from airflow_hive_federation.replication.dump import increment as increment_dump
 from airflow_hive_federation.replication.dump import retention
-from airflow_hive_federation.replication.dump.directory import DumpDirectory
-from airflow_hive_federation.replication.dump.homes import Homes
 from airflow_hive_federation.replication.dump.increment import dump_increment
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
+from airflow_hive_federation.replication.dump.mends import Mend
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.load.bootstrap import CopyRunner, LoadSummary, load_bootstrap
 from airflow_hive_federation.replication.load.increment import load_increment
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import refuse_changed
-from airflow_hive_federation.replication.target import markers
-from airflow_hive_federation.replication.target.cycle_history import IDLE, CycleRecord
-from airflow_hive_federation.replication.target.cycle_lock import CycleLock
-from airflow_hive_federation.replication.target.database import find_target, publish_target
-from airflow_hive_federation.replication.target.markers import TargetState
-from airflow_hive_federation.replication.target.position import read_position
-from airflow_hive_federation.replication.verification.mends import Mend
+from airflow_hive_federation.replication.replica import markers
+from airflow_hive_federation.replication.replica.cycle_history import IDLE, CycleRecord
+from airflow_hive_federation.replication.replica.cycle_lock import CycleLock
+from airflow_hive_federation.replication.replica.database import find_target, publish_target
+from airflow_hive_federation.replication.replica.homes import Homes
+from airflow_hive_federation.replication.replica.markers import TargetState
+from airflow_hive_federation.replication.replica.position import read_position
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
@@ -56,7 +56,7 @@ def dump_next_increment(
     :param target: connections to the target.
     :param mend: what is to be mended of the target; then tables of others in it are dropped too.
     :raises TargetChangedError: somebody else wrote to the target.
-    :raises HiveFederationError: as :func:`~.target.position.read_position` and
+    :raises HiveFederationError: as :func:`~.replica.position.read_position` and
         :func:`~.dump.increment.dump_increment`.
     """
     with target.client() as client:

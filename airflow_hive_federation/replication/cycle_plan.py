@@ -13,20 +13,19 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.replication.cycle import dump_next_increment, is_published
-from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap, dumped_files
-from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
-from airflow_hive_federation.replication.dump.homes import Homes
-from airflow_hive_federation.replication.dump.increment_plan import TableWork
-from airflow_hive_federation.replication.dump.lease import LeaseKeeper, end_lease
+from airflow_hive_federation.replication.format.directory import DumpDirectory, dumped_files, table_file
+from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
 from airflow_hive_federation.replication.load.copying import TableCopy, files_there, plan_copy
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
-from airflow_hive_federation.replication.metadata.definitions import TableKind
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.target.cycle_history import BOOTSTRAP, IDLE, INCREMENT
-from airflow_hive_federation.replication.target.database import expected_layout, find_layout
-from airflow_hive_federation.replication.target.position import TargetPosition, read_position
-from airflow_hive_federation.replication.verification.differences import definition_differences
+from airflow_hive_federation.replication.replica.cycle_history import BOOTSTRAP, IDLE, INCREMENT
+from airflow_hive_federation.replication.replica.database import expected_layout, find_layout
+from airflow_hive_federation.replication.replica.differences import definition_differences
+from airflow_hive_federation.replication.replica.homes import Homes
+from airflow_hive_federation.replication.replica.position import TargetPosition, read_position
+from airflow_hive_federation.transactions.lease import LeaseKeeper, end_lease
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool

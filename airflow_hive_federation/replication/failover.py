@@ -35,18 +35,18 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.replication.cycle import dump_next_increment
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
-from airflow_hive_federation.replication.dump.directory import DumpDirectory
 from airflow_hive_federation.replication.dump.drain import abort_remaining, begin_drain, has_drained
-from airflow_hive_federation.replication.dump.homes import Homes
-from airflow_hive_federation.replication.dump.lease import end_lease
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.metadata.spark_tables import data_location
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.target import markers
-from airflow_hive_federation.replication.target.cycle_lock import CycleLock
-from airflow_hive_federation.replication.target.database import find_layout
-from airflow_hive_federation.replication.target.position import loaded_dump
-from airflow_hive_federation.replication.verification.differences import metadata_differences
+from airflow_hive_federation.replication.replica import markers
+from airflow_hive_federation.replication.replica.cycle_lock import CycleLock
+from airflow_hive_federation.replication.replica.database import find_layout
+from airflow_hive_federation.replication.replica.differences import metadata_differences
+from airflow_hive_federation.replication.replica.homes import Homes
+from airflow_hive_federation.replication.replica.position import loaded_dump
 from airflow_hive_federation.storage.filesystem import parse_location
+from airflow_hive_federation.transactions.lease import end_lease
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool

@@ -29,11 +29,11 @@ from airflow_hive_federation.replication.cycle_plan import CyclePlan, plan_cycle
 from airflow_hive_federation.replication.dump.increment_plan import check_source
 from airflow_hive_federation.replication.metadata.table_names import named_event
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.target import markers
-from airflow_hive_federation.replication.target.cycle_history import CycleRecord, read_cycles
-from airflow_hive_federation.replication.target.cycle_lock import described, holder_of
-from airflow_hive_federation.replication.target.database import find_target
-from airflow_hive_federation.replication.target.markers import TargetState
+from airflow_hive_federation.replication.replica import markers
+from airflow_hive_federation.replication.replica.cycle_history import CycleRecord, read_cycles
+from airflow_hive_federation.replication.replica.cycle_lock import described, holder_of
+from airflow_hive_federation.replication.replica.database import find_target
+from airflow_hive_federation.replication.replica.markers import TargetState
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
@@ -73,7 +73,7 @@ class ReplicationStatus:
     """Status of a policy's target.
 
     :param state: ``absent``, ``loading``, ``loaded`` or ``adoptable``, as
-        :class:`~.target.markers.TargetState`.
+        :class:`~.replica.markers.TargetState`.
     :param event_id: last event of the target, if it is published.
     :param dump: the dump that it was loaded from last.
     :param running: the cycle that is at work, in words; empty if there is none.

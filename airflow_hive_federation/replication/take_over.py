@@ -22,22 +22,21 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.acid.names import is_acid_directory, parse_directory
 from airflow_hive_federation.errors import FailoverError, NoSuchObjectError
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.replication.dump.contents import readable_write_ids
-from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
-from airflow_hive_federation.replication.dump.drain import valid_transactions
-from airflow_hive_federation.replication.dump.increment_plan import TableWork
 from airflow_hive_federation.replication.failover import SILENCE, let_go
-from airflow_hive_federation.replication.load.copying import STAGE
+from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
+from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, unfinished_loads
 from airflow_hive_federation.replication.load.increment import load_increment
 from airflow_hive_federation.replication.load.replay import Replay
-from airflow_hive_federation.replication.load.unfinished import COPY_PLAN, unfinished_loads
-from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
+from airflow_hive_federation.replication.metadata.definitions import table_kind
+from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids, valid_transactions
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import refuse_changed
-from airflow_hive_federation.replication.target import markers
-from airflow_hive_federation.replication.target.cycle_lock import CycleLock
-from airflow_hive_federation.replication.target.database import find_layout
-from airflow_hive_federation.replication.target.position import loaded_dump
+from airflow_hive_federation.replication.replica import markers
+from airflow_hive_federation.replication.replica.cycle_lock import CycleLock
+from airflow_hive_federation.replication.replica.database import find_layout
+from airflow_hive_federation.replication.replica.layout import STAGE
+from airflow_hive_federation.replication.replica.position import loaded_dump
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.plan_files import read_outcomes, read_plan

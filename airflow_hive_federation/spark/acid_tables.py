@@ -13,17 +13,17 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_hive_federation.acid import scan
 from airflow_hive_federation.acid.markers import chosen
-from airflow_hive_federation.acid.places import PartitionState
-from airflow_hive_federation.acid.plain_tables import plain_table
-from airflow_hive_federation.acid.reader import visible_rows
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import WireFormatError, from_json
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.storage.listing import list_many
+from airflow_hive_federation.tables.read import scan
+from airflow_hive_federation.tables.read.formats.plain import plain_table
+from airflow_hive_federation.tables.read.places import PartitionState
+from airflow_hive_federation.tables.read.reader import visible_rows
 
 _CATALOG = "spark_catalog"
 _SEPARATOR = "\x01"

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from airflow_hive_federation.acid.compaction.merge import MergeOutcome
-from airflow_hive_federation.acid.compaction.plan import BucketMerge
-from airflow_hive_federation.acid.compaction.runners import merge_or_error
-from airflow_hive_federation.acid.compaction.worker import MergeRunner
+from airflow_hive_federation.compaction.merge import MergeOutcome
+from airflow_hive_federation.compaction.plan import BucketMerge
+from airflow_hive_federation.compaction.runners import merge_or_error
+from airflow_hive_federation.compaction.worker import MergeRunner
 from airflow_hive_federation.errors import HiveFederationError, SparkJobError
 from airflow_hive_federation.spark.balancing import deal
 from airflow_hive_federation.spark.failures import error_from_json, error_to_json, from_spark

@@ -15,10 +15,10 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from airflow_hive_federation.embedded.cache import cache_directory, write_atomically
+from airflow_hive_federation.runtime.cache import cache_directory, write_atomically
 
 #: Parts of this package that jobs may import.
-_PARTS = ("acid", "metastore", "model", "spark", "storage")
+_PARTS = ("acid", "compaction", "metastore", "model", "orc", "spark", "storage", "tables", "transactions")
 
 #: Zip entries have dates; one for all makes equal contents equal files.
 _DATE = (1980, 1, 1, 0, 0, 0)

@@ -31,8 +31,8 @@ def run(_spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None
     """
     from pyspark.sql import SparkSession
 
-    from airflow_hive_federation.acid.guard import guarded
     from airflow_hive_federation.spark.acid_tables import acid_frames, sql_with_frames
+    from airflow_hive_federation.tables.read.guard import guarded
 
     with reading(args.statement, options) as file:
         try:

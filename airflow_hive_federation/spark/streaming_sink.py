@@ -14,8 +14,6 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.acid.transactions import Transaction
-from airflow_hive_federation.acid.writer import WriteResult, append
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.ingest.errors import TransactionError
 from airflow_hive_federation.ingest.position import (
@@ -29,6 +27,8 @@ from airflow_hive_federation.metastore.client import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.settings import MetastoreSettings
 from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.tables.write.statements import WriteResult, append
+from airflow_hive_federation.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -129,7 +129,7 @@ def write_frame(
         were written before.
     :return: ``None`` if nothing was written.
     :raises TransactionError: somebody else is moving the position.
-    :raises HiveFederationError: see :func:`~airflow_hive_federation.acid.writer.append`.
+    :raises HiveFederationError: see :func:`~airflow_hive_federation.tables.write.statements.append`.
     """
     database, _, name = table.partition(".")
     with _PositioningClient(settings) as client:

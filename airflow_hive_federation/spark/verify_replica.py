@@ -1,7 +1,7 @@
 """The verification job: digests of the target's files, and the rows both sides show.
 
 It reads a plan with one line for each table and side: the table as its metastore has it, its valid write ids,
-and the files of each directory. Rows are read as every reader of :mod:`airflow_hive_federation.acid` reads
+and the files of each directory. Rows are read as every reader of :mod:`airflow_hive_federation.tables` reads
 them.
 """
 
@@ -98,13 +98,13 @@ def _digested(rows: Any) -> tuple[int, str]:
 
 def _rows(spark: SparkSession, plan: Mapping[str, Any], options: Mapping[str, Any] | None) -> Any:
     from airflow_hive_federation.acid.names import parse_directory
-    from airflow_hive_federation.acid.places import PartitionState
-    from airflow_hive_federation.acid.plain_tables import plain_table
-    from airflow_hive_federation.acid.reader import visible_rows
     from airflow_hive_federation.acid.snapshot import AcidState, acid_state
     from airflow_hive_federation.metastore.idl import types
     from airflow_hive_federation.metastore.wire import from_json
     from airflow_hive_federation.model.types import Column
+    from airflow_hive_federation.tables.read.formats.plain import plain_table
+    from airflow_hive_federation.tables.read.places import PartitionState
+    from airflow_hive_federation.tables.read.reader import visible_rows
 
     table: Any = from_json(types.Table, plan["table"])
     columns = [Column.of(column.name, column.type) for column in table.sd.cols]

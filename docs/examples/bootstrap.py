@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
 
-from airflow_hive_federation.embedded.java import spark_java_home
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastorePool, MetastoreSettings
@@ -18,6 +17,7 @@ from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain, drain
 from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.runtime.java import spark_java_home
 from airflow_hive_federation.spark.job import run_job
 
 STATEMENTS = (

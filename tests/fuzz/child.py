@@ -19,7 +19,7 @@ from typing import Any
 
 from tests.fuzz.mutations import Mutator
 from tests.fuzz.targets import Target, target
-from tests.process_memory import peak_memory_bytes
+from tests.support.process_memory import peak_memory_bytes
 
 #: Of addresses (allocators take more than they use), and of memory in use.
 ADDRESS_BYTES, MEMORY_BYTES = 8 << 30, 1 << 30

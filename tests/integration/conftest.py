@@ -8,12 +8,12 @@ import pytest
 
 from airflow_hive_federation.embedded import jars
 from airflow_hive_federation.embedded.configuration import minimum_history
-from airflow_hive_federation.embedded.java import find_java
 from airflow_hive_federation.embedded.lock import METASTORE, locked
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
-from tests.integration.plain_metastore import fetched, older_settings, plain_metastore, sparks_jars
-from tests.integration.small_source import DATABASE, make_small_source
+from airflow_hive_federation.runtime.java import find_java
+from tests.support.plain_metastore import fetched, older_settings, plain_metastore, sparks_jars
+from tests.support.small_source import DATABASE, make_small_source
 
 HIVE_3 = """
 test org.apache.hive:hive-standalone-metastore:3.1.3@jar \
@@ -66,7 +66,7 @@ def hives_default_cleaner() -> Iterator[EmbeddedMetastore]:
 
 @pytest.fixture(scope="session")
 def small_source(source: EmbeddedMetastore) -> EmbeddedMetastore:
-    """The source metastore with the database of :mod:`tests.integration.small_source` in it."""
+    """The source metastore with the database of :mod:`tests.support.small_source` in it."""
     make_small_source(source, DATABASE)
     return source
 

@@ -125,7 +125,7 @@ def test_toml_is_a_policy(block: Block, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=[path.name for path in EXAMPLES])
 def test_examples_are_short_and_shown(path: Path) -> None:
-    """They run in tests/integration/test_docs_examples.py."""
+    """They run in tests/integration/project/test_docs_examples.py."""
     assert len(path.read_text(encoding="utf-8").splitlines()) < 60
     assert any(f"examples/{path.name}" in text for text in BY_NAME.values())
 
@@ -262,7 +262,7 @@ def test_every_extra_of_a_connection_is_documented() -> None:
 
 
 def test_every_file_of_a_dump_is_documented() -> None:
-    from airflow_hive_federation.replication.dump import directory as dump_directory
+    from airflow_hive_federation.replication.format import directory as dump_directory
 
     names = re.findall(r"^        ([\w./<>]+) ", dump_directory.__doc__ or "", re.MULTILINE)
     assert len(names) > 8
@@ -273,7 +273,7 @@ def test_every_file_of_a_dump_is_documented() -> None:
 def test_the_layers_shown_are_the_layers_held() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
-    (held,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
+    (held,) = (one["layers"] for one in contracts if one.get("containers") == [_OWN])
     built = [re.sub(r"\(\w+\) *\|? *|\| *\(\w+\)", "", layer).strip() for layer in held]
     shown = BY_NAME["ARCHITECTURE.md"].partition("```text\n")[2].partition("```")[0]
     names = [re.split(r"  +", line.strip())[0].replace("│", "|") for line in shown.splitlines()]

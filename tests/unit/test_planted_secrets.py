@@ -16,7 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.planted_secrets import Planted, WatchedProcesses, in_database, in_environment, in_files, in_json
+from tests.support.planted_secrets import (
+    Planted,
+    WatchedProcesses,
+    in_database,
+    in_environment,
+    in_files,
+    in_json,
+)
 
 Plant = Callable[[Path, str], object]
 
@@ -113,7 +120,8 @@ def test_in_command_lines_and_environments(planted: Planted) -> None:
 def test_spawned_processes_are_noted(planted: Planted, tmp_path: Path) -> None:
     noted = tmp_path / "spawned"
     script = (
-        "import os, subprocess, sys; from pathlib import Path; from tests.spawned import note_spawned;"
+        "import os, subprocess, sys; from pathlib import Path;"
+        "from tests.support.spawned import note_spawned;"
         f"note_spawned(Path({str(noted)!r}));"
         "subprocess.run(['true', 'one'], env={'A': 'b'}); subprocess.run(['true', 'two']);"
         "os.system('true three'); os.execv('/bin/true', ['true', 'four'])"

@@ -30,7 +30,7 @@ def test_that_cannot():
 def run(folder: Path, *, skips: bool, ci: str, processes: int) -> tuple[int, str]:
     (folder / "test_some.py").write_text(f"SKIPS = {skips}\n{TESTS}", encoding="utf-8")
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-p", "tests.skips", "-p", "no:cacheprovider", "-q"]
+    command = [sys.executable, "-m", "pytest", "-p", "tests.support.skips", "-p", "no:cacheprovider", "-q"]
     done = subprocess.run(
         [*command, "-n", str(processes), str(folder)],
         cwd=ROOT,

@@ -10,7 +10,7 @@ would be missing without a word.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,28 +20,25 @@ from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.dump.allowed_sources import check_functions, check_places
 from airflow_hive_federation.replication.dump.change_manager import kept_for_bootstrap, with_kept
-from airflow_hive_federation.replication.dump.contents import (
-    VisibleFile,
-    cut_below_open,
-    readable_write_ids,
-    visible_files,
-)
-from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
-from airflow_hive_federation.replication.dump.drain import DrainStart, valid_transactions
-from airflow_hive_federation.replication.dump.lease import lease_of_a_dump
+from airflow_hive_federation.replication.dump.contents import cut_below_open, visible_files
+from airflow_hive_federation.replication.dump.drain import DrainStart
 from airflow_hive_federation.replication.dump.left_out import left_out
 from airflow_hive_federation.replication.dump.removals import refuse_missing
 from airflow_hive_federation.replication.dump.source_directories import Sightings, new_directories_missing
 from airflow_hive_federation.replication.dump.source_history import note_event
 from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
+from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata import external_tables, statistics
-from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
+from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.directories import check_external, check_partitions
 from airflow_hive_federation.replication.metadata.spark_tables import at_its_data
 from airflow_hive_federation.replication.metadata.table_names import asked_for, named_source
+from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids, valid_transactions
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.progress import counted
-from airflow_hive_federation.replication.target.foreign_writes import names_digest
+from airflow_hive_federation.replication.replica.foreign_writes import names_digest
+from airflow_hive_federation.transactions.lease import lease_of_a_dump
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
@@ -115,11 +112,6 @@ def dump_bootstrap(
             }
         )
     return _summary(directory)
-
-
-def dumped_files(directory: DumpDirectory, table: str) -> Iterator[VisibleFile]:
-    """The files of one table of a dump."""
-    return (VisibleFile(**line) for line in directory.read_lines(table_file("files", table, ".jsonl")))
 
 
 def _summary(directory: DumpDirectory) -> DumpSummary:

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_hive_federation.acid.markers import chosen
 from airflow_hive_federation.acid.side_files import read_flushed_length
 from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
 from airflow_hive_federation.errors import AcidFormatError
-from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
-from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.dump.source_directories import Sightings
+from airflow_hive_federation.replication.format.files import VisibleFile, target_file_path
+from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata import external_tables
-from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
-from airflow_hive_federation.replication.metadata.locations import Place, relative_to, target_file_path
+from airflow_hive_federation.replication.metadata.definitions import table_kind
+from airflow_hive_federation.replication.metadata.locations import Place, relative_to
 from airflow_hive_federation.replication.metadata.places import Places
 from airflow_hive_federation.storage.filesystem import OBJECT_STORES, join, parse_location
 from airflow_hive_federation.storage.listing import list_files, list_many
-
-if TYPE_CHECKING:
-    from airflow_hive_federation.metastore import MetastoreClient
 
 logger = logging.getLogger(__name__)
 
@@ -34,41 +30,6 @@ _PLACES_AT_A_TIME = 500
 #: Beginnings of names of what writers have not published yet: Hive's ``hive.exec.stagingdir``,
 #: ``Utilities.tmpPrefix`` and ``taskTmpPrefix``, Hadoop's ``FileOutputCommitter`` and Spark's staging.
 _UNPUBLISHED = (".hive-staging", "_tmp", "_task_tmp", "_temporary", ".spark-staging")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class VisibleFile:
-    """A file that a reader opens.
-
-    :param directory: URI of the table's or partition's directory.
-    :param partition: name of the partition, empty for the table itself.
-    :param path: path inside the directory.
-    :param target_path: path inside the directory of a replica.
-    :param size_bytes: length when it was listed.
-    :param modified_ns: modification time when it was listed.
-    :param filtered: it holds rows of other than committed write ids, which must not be copied.
-    :param side_file: path of the ``_flush_length`` file that says how much of it may be read.
-    :param kept: URI in the change manager's root where the source keeps it should it be removed.
-    """
-
-    directory: str
-    partition: str
-    path: str
-    target_path: str
-    size_bytes: int
-    modified_ns: int
-    filtered: bool = False
-    side_file: str = ""
-    kept: str = ""
-
-    @property
-    def uri(self) -> str:
-        return join(self.directory, self.path)
-
-
-def name_of(table: Any, partition: Any) -> str:
-    """The name of a wire ``Partition`` of a wire ``Table``."""
-    return partition_name([key.name for key in table.partitionKeys], partition.values)
 
 
 def visible_files(
@@ -122,29 +83,6 @@ def is_published(path: str) -> bool:
     """
     # (A partition's directory may have any name.)
     return not any(part.startswith(_UNPUBLISHED) and "=" not in part for part in path.split("/"))
-
-
-def readable_write_ids(
-    client: MetastoreClient, tables: Iterable[Any], transactions: ValidTxns
-) -> dict[str, ValidWriteIds]:
-    """The valid write ids of all ACID tables among ``tables`` at one moment, by table name."""
-    names = [f"{table.dbName}.{table.tableName}" for table in tables if table_kind(table).transactional]
-    answers = client.get_valid_write_ids(names, valid_txn_list=transactions.text()) if names else {}
-    return {
-        full_name.partition(".")[2]: ValidWriteIds.of(
-            full_name,
-            high_watermark=answer.writeIdHighWaterMark or 0,
-            invalid_ids=answer.invalidWriteIds or (),
-            aborted_bits=answer.abortedBits or b"",
-        )
-        for full_name, answer in answers.items()
-    }
-
-
-def max_allocated_write_id(client: MetastoreClient, database: str, table: str) -> int:
-    """The highest write id that was ever given, aborted ones that the metastore has forgotten included."""
-    request = types.MaxAllocatedTableWriteIdRequest(dbName=database, tableName=table)
-    return int(client.call("get_max_allocated_table_write_id", request).maxWriteId)
 
 
 def cut_below_open(write_ids: ValidWriteIds) -> ValidWriteIds:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.model.write_ids import ValidTxns
+from airflow_hive_federation.replication.metadata.write_ids import valid_transactions
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 
 if TYPE_CHECKING:
@@ -150,15 +150,6 @@ def has_drained(
 def open_transactions(answer: Any) -> tuple[int, ...]:
     """Ids that are open, not aborted, in a ``GetOpenTxnsResponse``."""
     return valid_transactions(answer).open_ids
-
-
-def valid_transactions(answer: Any) -> ValidTxns:
-    """A ``GetOpenTxnsResponse`` as the list of transactions a reader may see."""
-    return ValidTxns.of(
-        high_watermark=answer.txn_high_water_mark,
-        invalid_ids=answer.open_txns or (),
-        aborted_bits=answer.abortedBits or b"",
-    )
 
 
 def _write_lock_holders(client: MetastoreClient, database: str) -> set[int]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from itertools import chain
 
-from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.increment_plan import EventFold
-from airflow_hive_federation.replication.load.merging import Merging, leaders
-from airflow_hive_federation.replication.load.unfinished import unfinished_loads
+from airflow_hive_federation.replication.dump.merging import Merging, leaders
+from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.unfinished import unfinished_loads
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 #: Transactions that ended, in the source's order; whether they were committed; which one leads each on the

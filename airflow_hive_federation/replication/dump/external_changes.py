@@ -8,7 +8,7 @@ from typing import Any
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_json
 from airflow_hive_federation.replication.dump.contents import is_published, listed
-from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.places import Places
 

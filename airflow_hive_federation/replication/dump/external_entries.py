@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from airflow_hive_federation.replication.dump import documents
-from airflow_hive_federation.replication.dump.directory import DumpDirectory
+from airflow_hive_federation.replication.format import documents
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
 

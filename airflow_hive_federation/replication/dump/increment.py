@@ -34,26 +34,22 @@ from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.replication.dump import external_changes
 from airflow_hive_federation.replication.dump.allowed_sources import check_functions, check_places
 from airflow_hive_federation.replication.dump.change_manager import kept_by_source, with_kept
-from airflow_hive_federation.replication.dump.contents import readable_write_ids, visible_files
-from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
-from airflow_hive_federation.replication.dump.drain import valid_transactions
+from airflow_hive_federation.replication.dump.contents import visible_files
 from airflow_hive_federation.replication.dump.ends import ENDS, ends_of, writes_file
 from airflow_hive_federation.replication.dump.evidence import AbsentTables, judge_tables
 from airflow_hive_federation.replication.dump.external_entries import dumped_entries
-from airflow_hive_federation.replication.dump.homes import Homes
 from airflow_hive_federation.replication.dump.increment_plan import (
     EventFold,
     EventReading,
     TablePlan,
-    TableWork,
     check_source,
     fold,
     lost_ends,
     plan_table,
 )
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary, summary_of
-from airflow_hive_federation.replication.dump.lease import end_lease, lease_of_a_dump
 from airflow_hive_federation.replication.dump.left_out import left_out
+from airflow_hive_federation.replication.dump.mends import Mend
 from airflow_hive_federation.replication.dump.other_partitions import other_partitions
 from airflow_hive_federation.replication.dump.removals import (
     Unexplained,
@@ -65,20 +61,24 @@ from airflow_hive_federation.replication.dump.source_directories import Sighting
 from airflow_hive_federation.replication.dump.source_history import check_history, is_another, note_event
 from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
 from airflow_hive_federation.replication.dump.unreadable_events import described, warn_of_unreadable
+from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.database_properties import database_claims
-from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
+from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.directories import check_external, check_partitions
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
 from airflow_hive_federation.replication.metadata.places import Places
 from airflow_hive_federation.replication.metadata.spark_tables import at_its_data
 from airflow_hive_federation.replication.metadata.table_names import asked_for, named_event, named_source
+from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids, valid_transactions
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import policy_changes
 from airflow_hive_federation.replication.progress import counted
-from airflow_hive_federation.replication.target.foreign_writes import names_digest
-from airflow_hive_federation.replication.target.position import TargetPosition
-from airflow_hive_federation.replication.verification.mends import Mend
+from airflow_hive_federation.replication.replica.foreign_writes import names_digest
+from airflow_hive_federation.replication.replica.homes import Homes
+from airflow_hive_federation.replication.replica.position import TargetPosition
+from airflow_hive_federation.transactions.lease import end_lease, lease_of_a_dump
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
@@ -100,7 +100,7 @@ def dump_increment(
     """Write the dump of what has happened since.
 
     :param pool: connections to the source.
-    :param position: where the target stands, see :func:`~.target.position.read_position`.
+    :param position: where the target stands, see :func:`~.replica.position.read_position`.
     :param mend: what is to be mended of the target, beside what is new.
     :param threads: tables dumped side by side.
     :param progress: told what has been done.

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 
 from airflow_hive_federation.errors import EventsLostError, SourceWentBackError, UnknownEventError
 from airflow_hive_federation.model import events as ev
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.dump.contents import cut_below_open
 from airflow_hive_federation.replication.dump.evidence import Evidence
+from airflow_hive_federation.replication.dump.pairs import Pairs
 from airflow_hive_federation.replication.dump.unreadable_events import Concern, concern_of
-from airflow_hive_federation.replication.load.pairs import Pairs
+from airflow_hive_federation.replication.format.kinds import TableWork
+from airflow_hive_federation.replication.replica.position import TableState
 from airflow_hive_federation.storage.filesystem import canonical
 
 #: Transaction → table → write id.
@@ -71,34 +72,6 @@ class EventFold:
     def is_doubtful(self, table: str) -> bool:
         """Whether events of a table may be missing, so that it must be compared anew."""
         return self.lost or table in self.doubtful
-
-
-class TableWork(Enum):
-    """What a cycle does with a table of the source."""
-
-    NOTHING = "nothing"
-    CONTINUE = "continue"  # bring the target's table forward
-    CREATE = "create"  # the target has none
-    REPLACE = "replace"  # the target's table is another one, or cannot be brought forward
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableState:
-    """What the target has under a table's name.
-
-    :param loaded_id: event at which this table was created there (its ``repl.last.id``).
-    :param high_watermark: its highest write id; 0 for tables without.
-    :param open_ids: its open write ids.
-    """
-
-    loaded_id: int
-    high_watermark: int = 0
-    open_ids: tuple[int, ...] = ()
-
-    @property
-    def complete(self) -> int:
-        """The write id up to which none is open."""
-        return min(self.open_ids, default=self.high_watermark + 1) - 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_hive_federation.replication.dump.increment_plan import TableWork
+from airflow_hive_federation.replication.format.kinds import TableWork
 from airflow_hive_federation.replication.metadata.table_names import asked_for
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
+from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.spark_tables import data_location, provider_of
 from airflow_hive_federation.replication.metadata.table_names import reason_to_skip
 from airflow_hive_federation.replication.policy import ReplicationPolicy

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_hive_federation.replication.dump.bootstrap import dumped_files
-from airflow_hive_federation.replication.dump.contents import VisibleFile
-from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory, dumped_files, table_file
+from airflow_hive_federation.replication.format.files import VisibleFile
 
 
 def other_partitions(before: DumpDirectory, now: DumpDirectory, table: str) -> set[str]:

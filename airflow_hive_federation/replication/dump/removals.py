@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import SourceDirectoryMissingError, UnexplainedRemovalError
 from airflow_hive_federation.model.events import read_event
-from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.evidence import Evidence
 from airflow_hive_federation.replication.dump.source_directories import (
     BareDirectory,
@@ -21,7 +20,8 @@ from airflow_hive_federation.replication.dump.source_directories import (
     lost_files,
     new_directories_missing,
 )
-from airflow_hive_federation.replication.metadata.definitions import TableKind
+from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata.places import Places
 from airflow_hive_federation.replication.metadata.table_names import named_event
 from airflow_hive_federation.replication.policy import ReplicationPolicy

@@ -6,9 +6,9 @@ import logging
 import re
 from collections.abc import Callable
 
-from airflow_hive_federation.replication.dump.directory import DumpDirectory
-from airflow_hive_federation.replication.dump.homes import Homes
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica.homes import Homes
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
 
 logger = logging.getLogger(__name__)

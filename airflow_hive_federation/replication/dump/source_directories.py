@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_hive_federation.model.files import FileEntry
-from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.evidence import Evidence
-from airflow_hive_federation.replication.metadata.definitions import TableKind
+from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata.locations import Place, relative_to
 from airflow_hive_federation.replication.metadata.places import Places
 from airflow_hive_federation.storage.filesystem import OBJECT_STORES, join, parse_location

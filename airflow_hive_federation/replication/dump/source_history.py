@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import SourceWentBackError
-from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient

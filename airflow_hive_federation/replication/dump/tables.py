@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from airflow_hive_federation.metastore.wire import to_json
-from airflow_hive_federation.replication.dump.contents import VisibleFile
-from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.files import VisibleFile
 from airflow_hive_federation.replication.metadata.places import Places
 
 

@@ -31,44 +31,43 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_json
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.replication.dump.bootstrap import dumped_files
-from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
-from airflow_hive_federation.replication.dump.homes import Homes
-from airflow_hive_federation.replication.dump.lease import LeaseKeeper, end_lease
+from airflow_hive_federation.replication.format.directory import DumpDirectory, dumped_files, table_file
+from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.format.unfinished import COPY_PLAN
 from airflow_hive_federation.replication.load.copying import files_there
 from airflow_hive_federation.replication.load.creating import create_table, keep_managed
 from airflow_hive_federation.replication.load.survey import Survey, is_noted, note_placed
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
-from airflow_hive_federation.replication.load.unfinished import COPY_PLAN
 from airflow_hive_federation.replication.load.whole_dump import check_dump
 from airflow_hive_federation.replication.metadata import definitions, statistics
 from airflow_hive_federation.replication.metadata.constraints import (
     add_foreign_keys,
     target_constraints,
 )
-from airflow_hive_federation.replication.metadata.definitions import TableKind
-from airflow_hive_federation.replication.metadata.functions import (
-    function_items,
-    put_function,
-    target_function,
-)
-from airflow_hive_federation.replication.metadata.layout import TargetLayout
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.progress import counted
-from airflow_hive_federation.replication.target import database as target
-from airflow_hive_federation.replication.target import markers
-from airflow_hive_federation.replication.target.cycle_history import BOOTSTRAP, CycleRecord
-from airflow_hive_federation.replication.target.foreign_writes import SHOWN, ForeignWrite
-from airflow_hive_federation.replication.target.markers import TargetState
-from airflow_hive_federation.replication.verification.differences import (
+from airflow_hive_federation.replication.replica import database as target
+from airflow_hive_federation.replication.replica import markers
+from airflow_hive_federation.replication.replica.cycle_history import BOOTSTRAP, CycleRecord
+from airflow_hive_federation.replication.replica.differences import (
     Difference,
     definition_differences,
     metadata_differences,
 )
+from airflow_hive_federation.replication.replica.foreign_writes import SHOWN, ForeignWrite
+from airflow_hive_federation.replication.replica.functions import (
+    function_items,
+    put_function,
+    target_function,
+)
+from airflow_hive_federation.replication.replica.homes import Homes
+from airflow_hive_federation.replication.replica.layout import TargetLayout
+from airflow_hive_federation.replication.replica.markers import TargetState
 from airflow_hive_federation.storage.durable import sync_directories
 from airflow_hive_federation.storage.filesystem import canonical, join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.plan_files import read_plan, write_bound_plan
 from airflow_hive_federation.storage.publishing import remove_file
+from airflow_hive_federation.transactions.lease import LeaseKeeper, end_lease
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool

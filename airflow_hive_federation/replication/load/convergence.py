@@ -20,8 +20,8 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_json, to_json
 from airflow_hive_federation.model.side_parameters import is_side_parameter
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.replication.dump.contents import name_of
-from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.load.creating import create_table
 from airflow_hive_federation.replication.metadata import definitions, statistics
 from airflow_hive_federation.replication.metadata.constraints import (
@@ -30,10 +30,10 @@ from airflow_hive_federation.replication.metadata.constraints import (
     is_constrained,
     target_constraints,
 )
-from airflow_hive_federation.replication.metadata.definitions import TableKind, definition
-from airflow_hive_federation.replication.metadata.layout import TargetLayout
+from airflow_hive_federation.replication.metadata.definitions import definition, name_of
 from airflow_hive_federation.replication.progress import counted
-from airflow_hive_federation.replication.target import markers
+from airflow_hive_federation.replication.replica import markers
+from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.storage.publishing import make_directory
 
 if TYPE_CHECKING:

@@ -20,17 +20,13 @@ from airflow_hive_federation.acid.names import (
     parse_directory,
 )
 from airflow_hive_federation.model.files import CopyItem, FileEntry
-from airflow_hive_federation.replication.dump.bootstrap import dumped_files
-from airflow_hive_federation.replication.dump.contents import VisibleFile
-from airflow_hive_federation.replication.dump.directory import DumpDirectory
-from airflow_hive_federation.replication.metadata.definitions import TableKind
-from airflow_hive_federation.replication.metadata.layout import TargetLayout
+from airflow_hive_federation.replication.format.directory import DumpDirectory, dumped_files
+from airflow_hive_federation.replication.format.files import VisibleFile
+from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout
 from airflow_hive_federation.storage.filesystem import canonical, join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.publishing import remove_file, rename
-
-#: Directory beside the ACID directories; Hive's readers pass over names that begin with ``_``.
-STAGE = "_hive_federation"
 
 
 @dataclass(kw_only=True)
@@ -143,11 +139,6 @@ def remove_extraneous(
     for uri in copy.extraneous:
         check()
         remove_file(uri, options)
-
-
-def final_uri(uri: str) -> str:
-    """The place of a file that was copied to a hidden one."""
-    return uri.replace(f"/{STAGE}/", "/")
 
 
 def _roots(layout: TargetLayout, document: Mapping[str, Any]) -> Iterator[str]:

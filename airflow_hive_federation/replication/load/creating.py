@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata import statistics
 from airflow_hive_federation.replication.metadata.constraints import without_foreign_keys
-from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
-from airflow_hive_federation.replication.target import markers
+from airflow_hive_federation.replication.metadata.definitions import table_kind
+from airflow_hive_federation.replication.replica import markers
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient

@@ -32,13 +32,12 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_json
 from airflow_hive_federation.model.files import CopyItem, FileEntry
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.replication.dump.bootstrap import dumped_files
-from airflow_hive_federation.replication.dump.contents import name_of
-from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.ends import ENDS, merging_of, writes_file
-from airflow_hive_federation.replication.dump.homes import Homes, digests_file
-from airflow_hive_federation.replication.dump.increment_plan import TableState, TableWork
-from airflow_hive_federation.replication.dump.lease import LeaseKeeper
+from airflow_hive_federation.replication.dump.mends import Mend
+from airflow_hive_federation.replication.dump.merging import Merging
+from airflow_hive_federation.replication.dump.pairs import Pairs
+from airflow_hive_federation.replication.format.directory import DumpDirectory, dumped_files, table_file
+from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
 from airflow_hive_federation.replication.load.bootstrap import CopyRunner, LoadSummary, acknowledge
 from airflow_hive_federation.replication.load.convergence import TableConvergence
 from airflow_hive_federation.replication.load.copying import (
@@ -48,29 +47,32 @@ from airflow_hive_federation.replication.load.copying import (
     plan_copy,
     remove_extraneous,
 )
-from airflow_hive_federation.replication.load.merging import Merging
-from airflow_hive_federation.replication.load.pairs import Pairs
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.load.survey import Survey, note_placed
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.load.whole_dump import check_dump
 from airflow_hive_federation.replication.metadata.database_properties import take_properties
-from airflow_hive_federation.replication.metadata.definitions import TableKind
+from airflow_hive_federation.replication.metadata.definitions import name_of
 from airflow_hive_federation.replication.metadata.directories import tables_with_files
-from airflow_hive_federation.replication.metadata.functions import (
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica import cycle_history, markers
+from airflow_hive_federation.replication.replica.database import find_layout
+from airflow_hive_federation.replication.replica.foreign_writes import ForeignWrite, refuse_foreign_writes
+from airflow_hive_federation.replication.replica.functions import (
     converge_functions,
     function_claim,
     function_items,
     target_function,
 )
-from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.target import cycle_history, markers
-from airflow_hive_federation.replication.target.database import find_layout
-from airflow_hive_federation.replication.target.foreign_writes import ForeignWrite, refuse_foreign_writes
-from airflow_hive_federation.replication.target.position import read_position, refuse_later_writes
-from airflow_hive_federation.replication.verification.mends import Mend
+from airflow_hive_federation.replication.replica.homes import Homes, digests_file
+from airflow_hive_federation.replication.replica.position import (
+    TableState,
+    read_position,
+    refuse_later_writes,
+)
 from airflow_hive_federation.storage.filesystem import canonical
 from airflow_hive_federation.storage.plan_files import write_bound_plan
+from airflow_hive_federation.transactions.lease import LeaseKeeper
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool

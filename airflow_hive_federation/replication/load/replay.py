@@ -36,7 +36,7 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.dump.increment_plan import allocation_runs
-from airflow_hive_federation.replication.load.merging import Merging
+from airflow_hive_federation.replication.dump.merging import Merging
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 if TYPE_CHECKING:

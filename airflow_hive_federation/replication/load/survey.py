@@ -1,6 +1,6 @@
 """Looking for writes of others on a target before a load places or drops anything there.
 
-:mod:`..target.foreign_writes` decides; this module asks what there is, and what the dumps of the policy
+:mod:`..replica.foreign_writes` decides; this module asks what there is, and what the dumps of the policy
 recorded. Only tables that the cycle is concerned with are looked at. Other dumps than the last one of a table
 are read only where that does not account for everything.
 """
@@ -12,17 +12,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.model.files import FileEntry
-from airflow_hive_federation.replication.dump.bootstrap import dumped_files
-from airflow_hive_federation.replication.dump.contents import name_of
-from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
-from airflow_hive_federation.replication.dump.homes import Homes
-from airflow_hive_federation.replication.dump.increment_plan import TableWork
-from airflow_hive_federation.replication.load.copying import files_there, final_uri
-from airflow_hive_federation.replication.load.unfinished import COPY_PLAN, begun_loads, unfinished_loads
-from airflow_hive_federation.replication.metadata.definitions import TableKind
-from airflow_hive_federation.replication.metadata.layout import TargetLayout
-from airflow_hive_federation.replication.target import markers
-from airflow_hive_federation.replication.target.foreign_writes import (
+from airflow_hive_federation.replication.format.directory import DumpDirectory, dumped_files, table_file
+from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
+from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, begun_loads, unfinished_loads
+from airflow_hive_federation.replication.load.copying import files_there
+from airflow_hive_federation.replication.metadata.definitions import name_of
+from airflow_hive_federation.replication.replica import markers
+from airflow_hive_federation.replication.replica.foreign_writes import (
     ForeignWrite,
     PlacedFile,
     foreign_file,
@@ -32,6 +28,8 @@ from airflow_hive_federation.replication.target.foreign_writes import (
     suspect_files,
     unplaced,
 )
+from airflow_hive_federation.replication.replica.homes import Homes
+from airflow_hive_federation.replication.replica.layout import TargetLayout, final_uri
 from airflow_hive_federation.storage.digests import digest_file
 from airflow_hive_federation.storage.filesystem import canonical
 from airflow_hive_federation.storage.plan_files import read_plan

@@ -7,12 +7,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.model.files import CopyItem
-from airflow_hive_federation.replication.dump.bootstrap import dumped_files
-from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.external_entries import dumped_entries
-from airflow_hive_federation.replication.dump.homes import Homes
+from airflow_hive_federation.replication.format.directory import DumpDirectory, dumped_files, table_file
+from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.load.copying import TableCopy
-from airflow_hive_federation.replication.metadata.definitions import TableKind, table_kind
+from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.directories import (
     Claim,
     check_target,
@@ -20,15 +19,16 @@ from airflow_hive_federation.replication.metadata.directories import (
     sharing,
     tables_with_files,
 )
-from airflow_hive_federation.replication.metadata.layout import TargetLayout
-from airflow_hive_federation.replication.target.database import (
+from airflow_hive_federation.replication.replica.database import (
     DEFAULT_DATABASE,
     check_other_roots,
     claim_roots,
     with_claimed,
 )
-from airflow_hive_federation.replication.target.dumps_owner import metastore_id
-from airflow_hive_federation.replication.target.external_claims import check_external_claims, claim_external
+from airflow_hive_federation.replication.replica.dumps_owner import metastore_id
+from airflow_hive_federation.replication.replica.external_claims import check_external_claims, claim_external
+from airflow_hive_federation.replication.replica.homes import Homes
+from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.storage.filesystem import canonical, join
 
 if TYPE_CHECKING:

@@ -10,15 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from airflow_hive_federation.model.partitions import partition_name
-from airflow_hive_federation.replication.dump import documents
 from airflow_hive_federation.replication.dump.allowed_sources import check_functions
-from airflow_hive_federation.replication.dump.bootstrap import dumped_files
-from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.dump.ends import ENDS, writes_file
 from airflow_hive_federation.replication.dump.external_entries import listed_entries
-from airflow_hive_federation.replication.dump.increment_plan import TableWork
+from airflow_hive_federation.replication.format import documents
+from airflow_hive_federation.replication.format.directory import DumpDirectory, dumped_files, table_file
+from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
 from airflow_hive_federation.replication.metadata import external_tables
-from airflow_hive_federation.replication.metadata.definitions import TableKind
 from airflow_hive_federation.storage.sources import SourceRoots
 
 

@@ -9,16 +9,17 @@ import copy
 import hashlib
 import json
 from collections.abc import Mapping
-from enum import Enum
 from typing import Any
 
 from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.model.remote_links import remote_of
 from airflow_hive_federation.model.side_parameters import is_side_parameter, without_side_parameters
 from airflow_hive_federation.model.view_text import Renaming
 from airflow_hive_federation.model.views import rewrite_view, text_claim
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.remotes.definitions import UNREADABLE
+from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata import locations, spark_tables
 from airflow_hive_federation.storage.filesystem import canonical, join
 
@@ -55,25 +56,6 @@ _STORAGE_FIELDS = (
     "sortCols",
     "skewedInfo",
 )
-
-
-class TableKind(Enum):
-    """What a table is to replication."""
-
-    FULL_ACID = "full_acid"
-    INSERT_ONLY = "insert_only"
-    MANAGED = "managed"
-    EXTERNAL = "external"
-    VIEW = "view"
-    MATERIALIZED_VIEW = "materialized_view"
-
-    @property
-    def transactional(self) -> bool:
-        return self in {TableKind.FULL_ACID, TableKind.INSERT_ONLY}
-
-    @property
-    def has_files(self) -> bool:
-        return self not in {TableKind.VIEW, TableKind.MATERIALIZED_VIEW}
 
 
 def table_kind(table: Any) -> TableKind:
@@ -213,6 +195,11 @@ def definition_digest(table: Any) -> str:
     """Digest of a table's :func:`definition`."""
     text = json.dumps(definition(table), sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def name_of(table: Any, partition: Any) -> str:
+    """The name of a wire ``Partition`` of a wire ``Table``."""
+    return partition_name([key.name for key in table.partitionKeys], partition.values)
 
 
 def _lasts(parameter: str) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_hive_federation.errors import LocationConflictError
-from airflow_hive_federation.replication.metadata.definitions import TableKind
+from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
 from airflow_hive_federation.replication.metadata.locations import (
     external_location,

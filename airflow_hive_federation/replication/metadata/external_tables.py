@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from airflow_hive_federation.errors import DumpCorruptError
-from airflow_hive_federation.replication.metadata.definitions import TableKind
+from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata.locations import Place
 from airflow_hive_federation.replication.metadata.places import Places
 

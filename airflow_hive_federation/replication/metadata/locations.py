@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from airflow_hive_federation.acid.names import is_acid_directory, parse_directory
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.storage.filesystem import is_below, join, join_below, parse_location, relative
 
@@ -78,15 +77,3 @@ def relative_to(location: str, parent: str) -> str | None:
         if all(inside.split("/")):
             return inside
     return relative(location, parent) if is_below(location, parent) else None
-
-
-def target_file_path(path: str) -> str:
-    """The path of a file inside its table or partition on the target.
-
-    A compacted directory's ``_vN`` names a transaction of the *source*; on the target readers would judge it
-    by their own transactions (HIVE-21213), so it goes.
-    """
-    first, slash, rest = path.partition("/")
-    if not is_acid_directory(first):
-        return path
-    return f"{replace(parse_directory(first), visibility_txn_id=0)}{slash}{rest}"

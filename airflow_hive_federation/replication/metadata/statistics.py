@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model import bounded_json
-from airflow_hive_federation.replication.dump.contents import name_of
+from airflow_hive_federation.replication.metadata.definitions import name_of
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient

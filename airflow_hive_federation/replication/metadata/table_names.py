@@ -17,7 +17,8 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.events import Event, TableAltered, TableEvent
 from airflow_hive_federation.model.view_text import Renaming
 from airflow_hive_federation.model.views import reason_to_leave_out
-from airflow_hive_federation.replication.metadata.definitions import TableKind, not_replicated, table_kind
+from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.metadata.definitions import not_replicated, table_kind
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_hive_federation.ingest.delimited import StrictDelimitedInputWriter
-from airflow_hive_federation.ingest.writers import Parsed
+from airflow_hive_federation.ingest.formats.delimited import StrictDelimitedInputWriter
+from airflow_hive_federation.ingest.formats.writers import Parsed
 from airflow_hive_federation.model.types import Column
 
 TYPES = (
@@ -22,7 +22,10 @@ TYPES = (
     *("array<int>", "map<string,int>", "struct<a:int,b:string>", "timestamp with local time zone"),
 )
 ALLOWED = ()
-TRACED = ("airflow_hive_federation.ingest.delimited", "airflow_hive_federation.ingest.lazy_values")
+TRACED = (
+    "airflow_hive_federation.ingest.formats.delimited",
+    "airflow_hive_federation.ingest.formats.lazy_values",
+)
 INPUTS = 700
 SEEDS = [
     bytes([0, 1, 2]) + b"a,1,1.5\nb,\\N,2\n,,",

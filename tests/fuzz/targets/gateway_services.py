@@ -13,7 +13,7 @@ from airflow_hive_federation.gateway.services.streams import _STREAMS
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.protocol import decode, encode
 from tests.fuzz.targets.gateway_thrift import _Bytes
-from tests.unit.gateway.structs import random_struct
+from tests.support.structs import random_struct
 
 METHODS = (
     *("create_table", "get_table_req", "add_partitions_req", "alter_table_req", "lock"),

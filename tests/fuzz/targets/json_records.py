@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from airflow_hive_federation.ingest.json_records import StrictJsonWriter
+from airflow_hive_federation.ingest.formats.json_records import StrictJsonWriter
 from airflow_hive_federation.model.types import Column
 from tests.fuzz.targets.delimited import TYPES, shown
 
 ALLOWED = ()
-TRACED = ("airflow_hive_federation.ingest.json_records", "airflow_hive_federation.ingest.lazy_values")
+TRACED = (
+    "airflow_hive_federation.ingest.formats.json_records",
+    "airflow_hive_federation.ingest.formats.lazy_values",
+)
 INPUTS = 700
 SEEDS = [
     bytes([0, 1, 2]) + b'{"c0":"a","c1":1,"c2":1.5}\n{"C0":null}\nnull',

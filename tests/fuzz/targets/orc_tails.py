@@ -7,15 +7,15 @@ import io
 import pyarrow as pa
 from pyarrow import orc
 
-from airflow_hive_federation.acid.orc.tail import read_tail
 from airflow_hive_federation.errors import AcidFormatError
+from airflow_hive_federation.orc.tail import read_tail
 
 ALLOWED = (AcidFormatError,)
 TRACED = (
-    "airflow_hive_federation.acid.orc.tail",
-    "airflow_hive_federation.acid.orc.tail_bounds",
-    "airflow_hive_federation.acid.orc.chunks",
-    "airflow_hive_federation.acid.orc.protobuf",
+    "airflow_hive_federation.orc.tail",
+    "airflow_hive_federation.orc.tail_bounds",
+    "airflow_hive_federation.orc.chunks",
+    "airflow_hive_federation.orc.protobuf",
 )
 INPUTS = 1500
 _ROWS = pa.table({"a": [1, 2], "b": ["x", None], "c": [{"d": [1]}, None]})

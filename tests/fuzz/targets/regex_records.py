@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_hive_federation.ingest.regex_records import StrictRegexWriter
+from airflow_hive_federation.ingest.formats.regex_records import StrictRegexWriter
 from airflow_hive_federation.model.types import Column
 from tests.fuzz.targets.delimited import TYPES
 
@@ -14,7 +14,7 @@ EXPRESSIONS = (
     r"(?:(a)|(b)|(c))*",
 )
 ALLOWED = ()
-TRACED = ("airflow_hive_federation.ingest.regex_records",)
+TRACED = ("airflow_hive_federation.ingest.formats.regex_records",)
 #: A process for each.
 INPUTS = 25
 SEEDS = [

@@ -33,7 +33,7 @@ from airflow_hive_federation.operators.remote import (
 )
 from airflow_hive_federation.operators.replication import replicate_database
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
-from tests.spawned import note_spawned
+from tests.support.spawned import note_spawned
 
 RUN = Path(os.environ["PLANTED_RUN"])
 GLUE = {"aws.region": "eu-central-1"}

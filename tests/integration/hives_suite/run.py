@@ -29,7 +29,7 @@ from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain, drain
 from tests.integration.hives_suite.equal import unequal
 from tests.integration.hives_suite.scenario import Scenario, Scene, Step, expected
-from tests.integration.incrementing import Cycles, cycles, run_copy
+from tests.support.incrementing import Cycles, cycles, run_copy
 
 Failures = dict[str, BaseException]
 

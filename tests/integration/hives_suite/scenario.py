@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastorePool
-from tests.integration.incrementing import Cycles
+from tests.support.incrementing import Cycles
 
 #: Rows of one column, apart by blanks, or whole rows.
 Rows = str | Sequence[tuple[str | None, ...]]

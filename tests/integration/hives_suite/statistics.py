@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from airflow_hive_federation.metastore.wire import to_json
-from airflow_hive_federation.replication.dump.contents import name_of
+from airflow_hive_federation.replication.metadata.definitions import name_of
 from tests.integration.hives_suite.scenario import Scenario, Scene, Side, Step
 
 CLASS = "TestStatsReplicationScenarios"

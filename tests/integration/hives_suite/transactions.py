@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from airflow_hive_federation.acid.compaction.plan import CompactionKind
-from airflow_hive_federation.acid.compaction.requests import compact_table
-from airflow_hive_federation.acid.compaction.runners import in_threads
+from airflow_hive_federation.compaction.plan import CompactionKind
+from airflow_hive_federation.compaction.requests import compact_table
+from airflow_hive_federation.compaction.runners import in_threads
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import local_path

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from airflow_hive_federation.acid.orc.assembly import AssembledFile, encode, type_messages
-from airflow_hive_federation.acid.orc.tail import read_tail, replace_footer
 from airflow_hive_federation.acid.rewrite import drop_rows, rewrite_file
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.types import parse_type
 from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.orc.assembly import AssembledFile, encode, type_messages
+from airflow_hive_federation.orc.tail import read_tail, replace_footer
 
 NS = pa.timestamp("ns")
 ACID = pa.schema(

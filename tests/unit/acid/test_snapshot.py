@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_federation.acid.history import check_history
-from airflow_hive_federation.acid.locations import chosen
 from airflow_hive_federation.acid.snapshot import AcidState, acid_state
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import UNBOUNDED, ValidTxns, ValidWriteIds
 from airflow_hive_federation.storage.listing import list_files
+from airflow_hive_federation.tables.read.locations import chosen
 
 
 def state(*paths: str, ids: str = f"d.t:9:{UNBOUNDED}::", txns: str | None = None) -> AcidState:

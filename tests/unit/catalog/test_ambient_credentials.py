@@ -19,7 +19,7 @@ import pytest
 from airflow_hive_federation.catalog.factories import NoConnections
 from airflow_hive_federation.catalog.open import Catalogs
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError, HostKeyError
-from tests.unit.metastore.metastore_peers import Peer, Thrift
+from tests.support.metastore_peers import Peer, Thrift
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 

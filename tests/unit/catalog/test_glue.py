@@ -24,7 +24,7 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes import definitions
-from tests.catalog_contract import DATABASE, check_reader, tables
+from tests.support.catalog_contract import DATABASE, check_reader, tables
 
 ROOT = "s3://bucket"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_hive_federation.catalog.memory import MemoryCatalog
 from airflow_hive_federation.catalog.roles import EventSource, MetastoreOwner, Reader
 from airflow_hive_federation.metastore.idl import types
-from tests.catalog_contract import DATABASE, check_reader, tables
+from tests.support.catalog_contract import DATABASE, check_reader, tables
 
 
 def test_the_contract() -> None:

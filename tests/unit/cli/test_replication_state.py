@@ -8,8 +8,8 @@ import pytest
 
 from airflow_hive_federation.cli.replication_state import print_plan, print_status
 from airflow_hive_federation.replication.cycle_plan import CyclePlan, PlannedTable
+from airflow_hive_federation.replication.replica.cycle_history import BOOTSTRAP, IDLE, INCREMENT, CycleRecord
 from airflow_hive_federation.replication.status import Lag, ReplicationStatus, TableLag
-from airflow_hive_federation.replication.target.cycle_history import BOOTSTRAP, IDLE, INCREMENT, CycleRecord
 
 TABLES = [
     PlannedTable(name="orders", action="alter", files=3, size_bytes=12_000, changes=["columns"]),

@@ -19,8 +19,8 @@ from airflow_hive_federation.clusters.advice_records import (
 )
 from airflow_hive_federation.clusters.advice_result import Advice, CopyAdvice
 from airflow_hive_federation.clusters.placement import Session
-from airflow_hive_federation.clusters.routing import decide
-from tests.unit.clusters.catalogs import CLUSTERS, Catalog, placed
+from airflow_hive_federation.clusters.routing.route import decide
+from tests.support.catalogs import CLUSTERS, Catalog, placed
 
 TODAY = date(2026, 3, 31)
 WEEK = tuple(TODAY - timedelta(days=back) for back in range(7))

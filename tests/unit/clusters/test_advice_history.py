@@ -24,10 +24,10 @@ from airflow_hive_federation.clusters.advice_result import Advice, CopyAdvice, L
 from airflow_hive_federation.clusters.advice_svg import MAX_COPIES, as_svg
 from airflow_hive_federation.clusters.placement import Session
 from airflow_hive_federation.clusters.registry import ClusterRegistry, read_registry
-from airflow_hive_federation.clusters.routing import decide
+from airflow_hive_federation.clusters.routing.route import decide
 from airflow_hive_federation.errors import UnknownClusterError
 from airflow_hive_federation.operators.cluster_links import xcom_page
-from tests.unit.clusters.catalogs import CLUSTERS, Catalog, placed
+from tests.support.catalogs import CLUSTERS, Catalog, placed
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=UTC)
 GIB = 1 << 30

@@ -12,9 +12,14 @@ from hypothesis import strategies as st
 from sqlglot import parse_one
 
 from airflow_hive_federation.clusters.placement import PartitionFacts, Partitions
-from airflow_hive_federation.clusters.predicates import Condition, bound, may_be_read, rejects_nulls
-from airflow_hive_federation.clusters.predicates_sql import Conditions
-from airflow_hive_federation.clusters.predicates_values import DEFAULT_PARTITION
+from airflow_hive_federation.clusters.predicates.conditions import (
+    Condition,
+    bound,
+    may_be_read,
+    rejects_nulls,
+)
+from airflow_hive_federation.clusters.predicates.sql import Conditions
+from airflow_hive_federation.clusters.predicates.values import DEFAULT_PARTITION
 
 TODAY = date(2026, 3, 10)
 DAYS = ["2026-02-28", "2026-03-01", "2026-03-09", "2026-03-10", DEFAULT_PARTITION]

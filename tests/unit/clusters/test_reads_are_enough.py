@@ -13,12 +13,12 @@ from datetime import date
 import pytest
 
 from airflow_hive_federation.clusters.placement import Session
-from airflow_hive_federation.clusters.predicates import And, may_be_read
-from airflow_hive_federation.clusters.statements import Statement
-from airflow_hive_federation.clusters.statements_grammar import analyse
-from airflow_hive_federation.clusters.statements_reads import reads
-from tests.unit.clusters.catalogs import Catalog, placed
-from tests.unit.clusters.random_queries import TABLES, VALUES, Queries
+from airflow_hive_federation.clusters.predicates.conditions import And, may_be_read
+from airflow_hive_federation.clusters.statements.grammar import analyse
+from airflow_hive_federation.clusters.statements.reads import reads
+from airflow_hive_federation.clusters.statements.statement import Statement
+from tests.support.catalogs import Catalog, placed
+from tests.support.random_queries import TABLES, VALUES, Queries
 
 BATCHES = 10
 BATCH = int(os.environ.get("HIVE_FEDERATION_EXAMPLES", "30"))

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.clusters import statements_grammar, statements_templates
-from airflow_hive_federation.clusters.statements import Statement, Unanalysable
-from airflow_hive_federation.clusters.statements_grammar import analyse
-from airflow_hive_federation.clusters.statements_templates import template
+from airflow_hive_federation.clusters.statements import grammar as statements_grammar
+from airflow_hive_federation.clusters.statements import templates as statements_templates
+from airflow_hive_federation.clusters.statements.grammar import analyse
+from airflow_hive_federation.clusters.statements.statement import Statement, Unanalysable
+from airflow_hive_federation.clusters.statements.templates import template
 
 EXAMPLES = int(os.environ.get("HIVE_FEDERATION_EXAMPLES", "1000"))
 PIECES = (

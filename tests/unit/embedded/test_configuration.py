@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_federation.cli.main import main
-from airflow_hive_federation.embedded.cache import write_atomically
 from airflow_hive_federation.embedded.configuration import metastore_settings, site_xml, sql_settings
 from airflow_hive_federation.embedded.derby import put_password, read_password
-from airflow_hive_federation.embedded.environment import without_secrets
-from airflow_hive_federation.embedded.java import Java
 from airflow_hive_federation.embedded.jvm import clean_environment, java_command
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.process import telling_line
 from airflow_hive_federation.errors import ConfigurationError, HiddenLocationError
+from airflow_hive_federation.runtime.cache import write_atomically
+from airflow_hive_federation.runtime.environment import without_secrets
+from airflow_hive_federation.runtime.java import Java
 
 
 def test_a_site_file_escapes_what_xml_needs_escaped() -> None:

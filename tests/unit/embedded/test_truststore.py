@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_hive_federation.embedded.java import find_java
 from airflow_hive_federation.embedded.truststore import certificates, java_key_store, trust_flags
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.runtime.java import find_java
 
 SYSTEM_BUNDLE = ssl.get_default_verify_paths().cafile
 

@@ -13,8 +13,8 @@ from airflow_hive_federation.gateway.rules import Rules
 from airflow_hive_federation.gateway.thrift_front import ThriftFront, ThriftSettings
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
-from tests.unit.gateway.gateways import RawClient, Running
-from tests.unit.metastore.metastore_peers import Peer
+from tests.support.gateways import RawClient, Running
+from tests.support.metastore_peers import Peer
 
 
 @pytest.fixture

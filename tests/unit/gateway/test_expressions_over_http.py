@@ -13,8 +13,8 @@ from thriftpy2.protocol.cybin.cybin import TCyBinaryProtocol
 from thriftpy2.transport.buffered.cybuffered import TCyBufferedTransport
 
 from airflow_hive_federation.metastore.idl import types
-from tests.unit.gateway.gateways import Gateways, Raws
-from tests.unit.metastore.metastore_peers import Thrift
+from tests.support.gateways import Gateways, Raws
+from tests.support.metastore_peers import Thrift
 
 PARTITIONS = [types.Partition(values=["a"]), types.Partition(values=["b"])]
 

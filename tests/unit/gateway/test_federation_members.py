@@ -15,8 +15,8 @@ from airflow_hive_federation.gateway.federation.members import Member
 from airflow_hive_federation.gateway.handler import Caller, Cancellation, Deadline, Status, status_of
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore import MetastoreSettings
-from tests.unit.gateway.gateways import Peers, call_bytes
-from tests.unit.metastore.metastore_peers import HangUp, Thrift
+from tests.support.gateways import Peers, call_bytes
+from tests.support.metastore_peers import HangUp, Thrift
 
 
 class Failing:

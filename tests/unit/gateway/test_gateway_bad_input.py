@@ -17,19 +17,11 @@ from airflow_hive_federation.gateway.messages import REPLY, head_bytes
 from airflow_hive_federation.metastore import TlsSettings
 from airflow_hive_federation.metastore.grpc_wire import CALL_IN_PIECES, SERVICE, STATUS_KEY, wrap
 from airflow_hive_federation.metastore.idl import types
-from tests.unit.gateway.certificate_files import Authority
-from tests.unit.gateway.gateways import (
-    Clients,
-    Gateways,
-    Peers,
-    RawClient,
-    Raws,
-    Running,
-    call_bytes,
-)
-from tests.unit.gateway.grpc_fronts import Fronts, ask, fronted, refused
+from tests.support.certificate_files import Authority
+from tests.support.gateways import Clients, Gateways, Peers, RawClient, Raws, Running, call_bytes
+from tests.support.grpc_fronts import Fronts, ask, fronted, refused
+from tests.support.metastore_peers import Thrift
 from tests.unit.gateway.test_grpc_security import ACCOUNT, BAD, TOKENS, accounts, sign
-from tests.unit.metastore.metastore_peers import Thrift
 
 __all__ = ["accounts", "fronted"]
 

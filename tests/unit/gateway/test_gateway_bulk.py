@@ -26,9 +26,9 @@ from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.protocol import encode
-from tests.process_memory import peak_memory_bytes, threads_of
-from tests.unit.gateway.gateways import Peers, RawClient
-from tests.unit.metastore.metastore_peers import Thrift
+from tests.support.gateways import Peers, RawClient
+from tests.support.metastore_peers import Thrift
+from tests.support.process_memory import peak_memory_bytes, threads_of
 
 PARTITIONS = int(os.environ.get("HIVE_FEDERATION_PARTITIONS", "20000"))
 #: Number of the first partition: all have seven digits.
@@ -190,8 +190,8 @@ import socket, sys
 from airflow_hive_federation.gateway.messages import MessageReader
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.grpc_wire import CALL_IN_PIECES, SERVICE, wrap
-from tests.process_memory import peak_memory_bytes
-from tests.unit.gateway.gateways import call_bytes
+from tests.support.process_memory import peak_memory_bytes
+from tests.support.gateways import call_bytes
 way, uri = sys.argv[1:]
 host, port = uri.rpartition("/")[2].split(":")
 call = call_bytes("get_partitions", db_name="d", tbl_name="t", max_parts=-1)

@@ -21,8 +21,8 @@ from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.protocol import ApplicationFault
 from airflow_hive_federation.metastore.wire import from_bytes
-from tests.unit.gateway.gateways import Clients, Gateways, Peers, Raws, call_bytes, outcome
-from tests.unit.metastore.metastore_peers import HangUp, Thrift
+from tests.support.gateways import Clients, Gateways, Peers, Raws, call_bytes, outcome
+from tests.support.metastore_peers import HangUp, Thrift
 
 TABLE = types.Table(dbName="d", tableName="t", parameters={"a": "b"})
 

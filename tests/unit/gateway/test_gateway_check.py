@@ -11,9 +11,9 @@ import pytest
 from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.gateway.certificates import ServerTls
 from airflow_hive_federation.metastore.idl import types
-from tests.unit.gateway.certificate_files import Authority
-from tests.unit.gateway.gateways import Gateways, Peers
-from tests.unit.metastore.metastore_peers import Thrift
+from tests.support.certificate_files import Authority
+from tests.support.gateways import Gateways, Peers
+from tests.support.metastore_peers import Thrift
 
 Check = Callable[..., tuple[int, list[str]]]
 

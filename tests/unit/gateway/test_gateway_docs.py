@@ -35,9 +35,9 @@ from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes.statement import parse_statement
-from tests.unit.gateway.authorities import Authority
-from tests.unit.gateway.gateways import Peers
-from tests.unit.metastore.metastore_peers import Thrift
+from tests.support.authorities import Authority
+from tests.support.gateways import Peers
+from tests.support.metastore_peers import Thrift
 
 DOCS = Path(__file__).parents[3] / "docs"
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -22,8 +22,8 @@ from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
-from tests.unit.gateway.gateways import Peers, call_bytes, outcome
-from tests.unit.metastore.metastore_peers import Thrift
+from tests.support.gateways import Peers, call_bytes, outcome
+from tests.support.metastore_peers import Thrift
 
 BY_NAME = {
     *(Route.NAMED, Route.DEFINES_DATABASE, Route.IN_TRANSACTION, Route.LOCK),

@@ -20,8 +20,8 @@ from airflow_hive_federation.gateway.health import Health, HealthSection
 from airflow_hive_federation.gateway.serving import start
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore import MetastoreSettings
-from tests.unit.gateway.gateways import Gateways, Peers, Raws, call_bytes
-from tests.unit.metastore.metastore_peers import HangUp, Thrift
+from tests.support.gateways import Gateways, Peers, Raws, call_bytes
+from tests.support.metastore_peers import HangUp, Thrift
 
 State = health_pb2.HealthCheckResponse
 

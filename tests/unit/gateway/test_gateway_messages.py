@@ -22,7 +22,7 @@ from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.protocol import ApplicationFault, decode_reply, encode, encode_call
-from tests.unit.gateway.structs import random_struct
+from tests.support.structs import random_struct
 
 
 def pieces(data: bytes, rng: random.Random, longest: int = 40) -> Callable[[int], bytes]:

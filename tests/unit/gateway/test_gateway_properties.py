@@ -15,8 +15,8 @@ from airflow_hive_federation.gateway.config import GatewayConfig, config_of
 from airflow_hive_federation.gateway.grpc.server import GrpcFront
 from airflow_hive_federation.gateway.serving import start
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
-from tests.unit.gateway.gateways import Clients, Peers
-from tests.unit.metastore.metastore_peers import Thrift
+from tests.support.gateways import Clients, Peers
+from tests.support.metastore_peers import Thrift
 
 OURS = "airflow_hive_federation.gateway.grpc.server.GrpcFront"
 TOKENS = "airflow_hive_federation.gateway.grpc.tokens.BearerTokens"

@@ -19,8 +19,8 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.idl.service import METHODS
 from airflow_hive_federation.metastore.protocol import encode
 from airflow_hive_federation.metastore.wire import from_bytes
-from tests.unit.gateway.gateways import Clients, Gateways, Peers, Raws
-from tests.unit.metastore.metastore_peers import Thrift
+from tests.support.gateways import Clients, Gateways, Peers, Raws
+from tests.support.metastore_peers import Thrift
 
 WIRE = Path(__file__).parents[1] / "metastore" / "hive_4_2_1_wire.txt"
 

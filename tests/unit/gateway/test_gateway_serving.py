@@ -22,8 +22,8 @@ from airflow_hive_federation.gateway.config import config_of
 from airflow_hive_federation.gateway.serving import start
 from airflow_hive_federation.gateway.workers import Workers, reserve_ports
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
-from tests.unit.gateway.gateways import Clients, Peers
-from tests.unit.metastore.metastore_peers import Thrift
+from tests.support.gateways import Clients, Peers
+from tests.support.metastore_peers import Thrift
 
 NAMES = ["a", "b"]
 

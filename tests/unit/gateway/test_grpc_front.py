@@ -36,9 +36,9 @@ from airflow_hive_federation.metastore.grpc_wire import (
 )
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
-from tests.unit.gateway.gateways import Clients, Peers, call_bytes
-from tests.unit.gateway.grpc_fronts import Fronts, ask, fronted, raw, refused
-from tests.unit.metastore.metastore_peers import HangUp, Thrift
+from tests.support.gateways import Clients, Peers, call_bytes
+from tests.support.grpc_fronts import Fronts, ask, fronted, raw, refused
+from tests.support.metastore_peers import HangUp, Thrift
 
 __all__ = ["fronted"]
 

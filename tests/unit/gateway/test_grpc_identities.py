@@ -22,7 +22,7 @@ from airflow_hive_federation.gateway.grpc.authentication import (
 )
 from airflow_hive_federation.gateway.grpc.tokens import BearerTokens
 from airflow_hive_federation.metastore.grpc_wire import USER_KEY
-from tests.unit.gateway.certificate_files import Authority
+from tests.support.certificate_files import Authority
 
 ACCOUNT, PROVIDER = "etl@example.iam", "https://idp"
 RSA = rsa.generate_private_key(65537, 2048)

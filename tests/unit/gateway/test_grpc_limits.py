@@ -24,9 +24,9 @@ from airflow_hive_federation.gateway.handler import refused as refused_because
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.grpc_wire import CALL_IN_PIECES, SERVICE, STATUS_KEY, unwrap, wrap
-from tests.unit.gateway.gateways import Peers, call_bytes
-from tests.unit.gateway.grpc_fronts import Fronts, ask, fronted, raw, refused
-from tests.unit.metastore.metastore_peers import Thrift
+from tests.support.gateways import Peers, call_bytes
+from tests.support.grpc_fronts import Fronts, ask, fronted, raw, refused
+from tests.support.metastore_peers import Thrift
 
 __all__ = ["fronted"]
 

@@ -40,10 +40,10 @@ from airflow_hive_federation.gateway.handler import Caller
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings, TlsSettings
 from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
 from airflow_hive_federation.metastore.grpc_tokens import EARLY_S, LIFETIME_S, ServiceAccount
-from tests.unit.gateway.authorities import Authority
-from tests.unit.gateway.gateways import Clients, Peers
-from tests.unit.gateway.grpc_fronts import Fronts, fronted
-from tests.unit.metastore.metastore_peers import Thrift
+from tests.support.authorities import Authority
+from tests.support.gateways import Clients, Peers
+from tests.support.grpc_fronts import Fronts, fronted
+from tests.support.metastore_peers import Thrift
 
 __all__ = ["fronted"]
 

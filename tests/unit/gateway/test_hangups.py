@@ -18,9 +18,9 @@ from airflow_hive_federation.gateway.handler import Cancellation
 from airflow_hive_federation.gateway.hangups import Hangups
 from airflow_hive_federation.gateway.thrift_connection import Gone, ThriftConnection
 from airflow_hive_federation.metastore import TlsSettings
-from tests.unit.gateway.certificate_files import Authority
-from tests.unit.gateway.gateways import Gateways, Peers, RawClient, Raws, call_bytes, outcome
-from tests.unit.metastore.metastore_peers import Thrift
+from tests.support.certificate_files import Authority
+from tests.support.gateways import Gateways, Peers, RawClient, Raws, call_bytes, outcome
+from tests.support.metastore_peers import Thrift
 
 
 class Watched:

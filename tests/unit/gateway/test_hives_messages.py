@@ -17,7 +17,7 @@ from airflow_hive_federation.gateway.services.rpcs import SERVICE, WITHOUT, rpc,
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.protocol import encode
-from tests.unit.gateway.structs import random_struct
+from tests.support.structs import random_struct
 
 #: Fields of structs that no message of Hive's has, of the structs that replace what is there.
 LOST = {

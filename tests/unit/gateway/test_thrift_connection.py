@@ -14,9 +14,9 @@ from airflow_hive_federation.gateway.certificates import ServerTls
 from airflow_hive_federation.gateway.messages import CALL, EXCEPTION, ONEWAY, REPLY
 from airflow_hive_federation.metastore import TlsSettings
 from airflow_hive_federation.metastore.idl import types
-from tests.unit.gateway.certificate_files import Authority
-from tests.unit.gateway.gateways import Clients, Gateways, Peers, Raws, call_bytes, outcome
-from tests.unit.metastore.metastore_peers import Thrift
+from tests.support.certificate_files import Authority
+from tests.support.gateways import Clients, Gateways, Peers, Raws, call_bytes, outcome
+from tests.support.metastore_peers import Thrift
 
 NAMES = ["a", "b"]
 

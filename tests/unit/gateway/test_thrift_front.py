@@ -19,9 +19,9 @@ from airflow_hive_federation.gateway.rules import Rule, Rules
 from airflow_hive_federation.gateway.thrift_connection import Gone, ThriftConnection
 from airflow_hive_federation.metastore import TlsSettings
 from airflow_hive_federation.metastore.idl import types
-from tests.unit.gateway.certificate_files import Authority
-from tests.unit.gateway.gateways import Clients, Gateways, Peers, RawClient, Raws, call_bytes, outcome
-from tests.unit.metastore.metastore_peers import Peer, Thrift
+from tests.support.certificate_files import Authority
+from tests.support.gateways import Clients, Gateways, Peers, RawClient, Raws, call_bytes, outcome
+from tests.support.metastore_peers import Peer, Thrift
 
 NAMES = ["a", "b"]
 

@@ -31,9 +31,9 @@ from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
 from airflow_hive_federation.metastore.grpc_streams import PARTITIONS
 from airflow_hive_federation.metastore.idl import types
-from tests.unit.gateway.gateways import Peers
-from tests.unit.gateway.grpc_fronts import refused
-from tests.unit.metastore.metastore_peers import Thrift
+from tests.support.gateways import Peers
+from tests.support.grpc_fronts import refused
+from tests.support.metastore_peers import Thrift
 
 HIVES = f"{pools.hives().package}.GrpcHiveMetastore"
 TABLE = types.Table(

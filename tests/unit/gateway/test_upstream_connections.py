@@ -26,8 +26,8 @@ from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.protocol import encode
 from airflow_hive_federation.metastore.transport import NotSent
-from tests.unit.gateway.gateways import Peers, RawClient, call_bytes, outcome
-from tests.unit.metastore.metastore_peers import HangUp, Thrift
+from tests.support.gateways import Peers, RawClient, call_bytes, outcome
+from tests.support.metastore_peers import HangUp, Thrift
 
 METHOD = "get_all_databases"
 #: A field of a type that Thrift does not have.

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.ingest.delimited import StrictDelimitedInputWriter
 from airflow_hive_federation.ingest.errors import InvalidColumn, InvalidConnection
-from airflow_hive_federation.ingest.writers import Parsed
+from airflow_hive_federation.ingest.formats.delimited import StrictDelimitedInputWriter
+from airflow_hive_federation.ingest.formats.writers import Parsed
 from airflow_hive_federation.model.types import Column
 
 ALERTS = [Column.of("id", "int"), Column.of("msg", "string")]

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from airflow_hive_federation.acid.orc.tail import read_tail
-from airflow_hive_federation.acid.write.plan import TableLayout
 from airflow_hive_federation.ingest.delta_files import DeltaFile, acid_types, encoded
 from airflow_hive_federation.model.types import Column
+from airflow_hive_federation.orc.tail import read_tail
+from airflow_hive_federation.tables.write.plan import TableLayout
 
 Add = Callable[[int, pa.RecordBatch], None]
 LAYOUT = TableLayout(

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_hive_federation.acid.arrow_columns import arrow_type
-from airflow_hive_federation.acid.write.plan import TableLayout
 from airflow_hive_federation.ingest.grouping import grouped, value_texts
 from airflow_hive_federation.model.types import Column
+from airflow_hive_federation.orc.arrow_columns import arrow_type
+from airflow_hive_federation.tables.write.plan import TableLayout
 
 DEFAULT = "__HIVE_DEFAULT_PARTITION__"
 

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.errors import HiveFederationError
-from airflow_hive_federation.ingest.delimited import StrictDelimitedInputWriter
 from airflow_hive_federation.ingest.errors import InvalidConnection, SerializationError
+from airflow_hive_federation.ingest.formats.delimited import StrictDelimitedInputWriter
+from airflow_hive_federation.ingest.formats.json_records import StrictJsonWriter
+from airflow_hive_federation.ingest.formats.record_bounds import parse_bounded
+from airflow_hive_federation.ingest.formats.regex_records import StrictRegexWriter
+from airflow_hive_federation.ingest.formats.streams import records_of
+from airflow_hive_federation.ingest.formats.writers import MAX_RECORD_BYTES, AbstractRecordWriter, Malformed
 from airflow_hive_federation.ingest.inputs import Position, text_records
-from airflow_hive_federation.ingest.json_records import StrictJsonWriter
-from airflow_hive_federation.ingest.record_bounds import parse_bounded
-from airflow_hive_federation.ingest.regex_records import StrictRegexWriter
-from airflow_hive_federation.ingest.streams import records_of
-from airflow_hive_federation.ingest.writers import MAX_RECORD_BYTES, AbstractRecordWriter, Malformed
 from airflow_hive_federation.model.types import Column, parse_type
-from tests.process_memory import peak_memory_bytes
+from tests.support.process_memory import peak_memory_bytes
 
 ZONED = "timestamp with local time zone"
 

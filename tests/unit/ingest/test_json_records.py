@@ -13,9 +13,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_hive_federation.ingest.json_records import StrictJsonWriter
+from airflow_hive_federation.ingest.formats.json_records import StrictJsonWriter
 from airflow_hive_federation.model.types import Column, parse_type
-from tests.examples import seeds
+from tests.support.examples import seeds
 
 TYPES = ["boolean", "tinyint", "smallint", "int", "bigint", "double", "string", "varchar(3)", "char(3)"]
 VALUES = [

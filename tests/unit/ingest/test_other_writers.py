@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_hive_federation.ingest.arrow_records import ArrowRecordWriter, conforming_batch
 from airflow_hive_federation.ingest.errors import InvalidColumn, SerializationError
-from airflow_hive_federation.ingest.json_records import StrictJsonWriter
-from airflow_hive_federation.ingest.regex_records import StrictRegexWriter
-from airflow_hive_federation.ingest.writers import AbstractRecordWriter, Parsed
+from airflow_hive_federation.ingest.formats.arrow_records import ArrowRecordWriter, conforming_batch
+from airflow_hive_federation.ingest.formats.json_records import StrictJsonWriter
+from airflow_hive_federation.ingest.formats.regex_records import StrictRegexWriter
+from airflow_hive_federation.ingest.formats.writers import AbstractRecordWriter, Parsed
 from airflow_hive_federation.model.types import Column
 
 ALERTS = [Column.of("id", "int"), Column.of("msg", "string")]

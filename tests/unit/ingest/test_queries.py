@@ -14,6 +14,7 @@ import pytest
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.ingest.errors import InvalidColumn, InvalidSource
+from airflow_hive_federation.ingest.formats.sql_rows import rows_parsed
 from airflow_hive_federation.ingest.queries import (
     KeyPosition,
     QueryRequest,
@@ -23,10 +24,9 @@ from airflow_hive_federation.ingest.queries import (
     ingest_query,
     keyset_query,
 )
-from airflow_hive_federation.ingest.sql_rows import rows_parsed
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.model.types import Column, parse_type
-from tests.examples import seeds
+from tests.support.examples import seeds
 
 WALL_CLOCK = datetime(2026, 1, 2, 3, 4, 5, 500_000)  # noqa: DTZ001 - Hive's timestamps have no zone
 MIDNIGHT = datetime.combine(date(2026, 1, 2), time.min)

@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from airflow_hive_federation.ingest import streams
+from airflow_hive_federation.ingest.formats import streams
 from airflow_hive_federation.ingest.partitions import partition_values
-from tests.examples import seeds
+from tests.support.examples import seeds
 
 
 @pytest.mark.parametrize("seed", seeds(20))

@@ -11,11 +11,8 @@ import pytest
 
 from airflow_hive_federation.cli.main import build_parser
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.ingest.builder import (
-    Description,
-    StreamingConnectionBuilder,
-    described_table,
-)
+from airflow_hive_federation.ingest.builder import StreamingConnectionBuilder
+from airflow_hive_federation.ingest.description import Description, described_table
 from airflow_hive_federation.ingest.errors import InvalidConnection, InvalidTable
 from airflow_hive_federation.ingest.files import IngestRequest, ingest_files
 from airflow_hive_federation.ingest.queries import QueryRequest

@@ -13,11 +13,8 @@ import pytest
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.ingest import connection as connections
 from airflow_hive_federation.ingest import inputs
-from airflow_hive_federation.ingest.arrow_records import conforming_batch
-from airflow_hive_federation.ingest.builder import Description, check_description, described_table
-from airflow_hive_federation.ingest.columns import BadRecord
 from airflow_hive_federation.ingest.dead_letters import BadRecords, DeadLetter
-from airflow_hive_federation.ingest.delimited import StrictDelimitedInputWriter
+from airflow_hive_federation.ingest.description import Description, check_description, described_table
 from airflow_hive_federation.ingest.errors import (
     DeadLetterLimitExceeded,
     InvalidColumn,
@@ -25,10 +22,13 @@ from airflow_hive_federation.ingest.errors import (
     InvalidTable,
     SerializationError,
 )
-from airflow_hive_federation.ingest.json_records import StrictJsonWriter
-from airflow_hive_federation.ingest.lazy_values import value_of
+from airflow_hive_federation.ingest.formats.arrow_records import conforming_batch
+from airflow_hive_federation.ingest.formats.columns import BadRecord
+from airflow_hive_federation.ingest.formats.delimited import StrictDelimitedInputWriter
+from airflow_hive_federation.ingest.formats.json_records import StrictJsonWriter
+from airflow_hive_federation.ingest.formats.lazy_values import value_of
+from airflow_hive_federation.ingest.formats.writers import AbstractRecordWriter
 from airflow_hive_federation.ingest.position import check_key
-from airflow_hive_federation.ingest.writers import AbstractRecordWriter
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.types import Column, parse_type
 

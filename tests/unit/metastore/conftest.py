@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from metastore_peers import Peer
+
+from tests.support.metastore_peers import Peer
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from airflow_hive_federation.metastore.connection import _outcome
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.protocol import encode
-from tests.unit.metastore.metastore_peers import Peer
-from tests.unit.metastore.test_message_bounds import LIST, STOP, STRING, STRUCT, field, listing, text
+from tests.support.metastore_peers import Peer
+from tests.support.thrift_bytes import LIST, STOP, STRING, STRUCT, field, listing, text
 
 I32, I64 = 8, 10
 NAMES = field(LIST, 0, listing(STRING, 1, text(b"sales")))

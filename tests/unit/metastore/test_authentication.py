@@ -13,6 +13,7 @@ from airflow_hive_federation.metastore import KerberosSettings, MetastoreSetting
 from airflow_hive_federation.metastore.sasl import SaslChannel
 from airflow_hive_federation.metastore.settings import Endpoint
 from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol
+from tests.support.sasl_server import Server, message
 
 PLAIN = PlainSettings(user="alice", password="sesame")
 ENDPOINT = Endpoint(scheme="thrift", host="127.0.0.1", port=1)
@@ -48,38 +49,6 @@ def test_no_password_in_the_open() -> None:
     settings = MetastoreSettings(uris=("thrift+tls://h",), authentication=PLAIN)
     assert "sesame" not in repr(settings)
     assert pickle.loads(pickle.dumps(settings)) == settings
-
-
-class Server:
-    """Answers with bytes prepared; keeps what it is sent."""
-
-    def __init__(self, *answers: bytes) -> None:
-        self.answers = b"".join(answers)
-        self.heard = b""
-
-    def send(self, request: bytes, deadline: Deadline) -> None:
-        self.heard += request
-
-    def receive(self, size: int, deadline: Deadline) -> bytes:
-        if not self.answers:
-            raise ConnectionResetError("closed")
-        # Never as much as is asked for.
-        size = max(1, size // 2)
-        found, self.answers = self.answers[:size], self.answers[size:]
-        return found
-
-    def is_stale(self) -> bool:
-        return False
-
-    def has_more(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        pass
-
-
-def message(status: int, text: bytes = b"") -> bytes:
-    return struct.pack("!BI", status, len(text)) + text
 
 
 def settings(authentication: PlainSettings | KerberosSettings) -> MetastoreSettings:

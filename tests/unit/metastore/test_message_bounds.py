@@ -19,11 +19,10 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.message_bounds import FREE_VALUES, MAX_DEPTH, MalformedMessage
 from airflow_hive_federation.metastore.protocol import ApplicationFault, decode, decode_reply, encode
 from airflow_hive_federation.metastore.struct import Fault, Struct
-from tests.examples import seeds
-from tests.unit.metastore.metastore_peers import Peer
+from tests.support.examples import seeds
+from tests.support.metastore_peers import Peer
+from tests.support.thrift_bytes import I32, I64, LIST, MAP, STOP, STRING, STRUCT, field, listing, text
 
-STOP = b"\0"
-LIST, MAP, STRUCT, STRING, I32, I64 = 15, 13, 12, 11, 8, 10
 METHOD = "get_table_req"
 
 
@@ -40,20 +39,8 @@ class Bytes:
         return data
 
 
-def field(ttype: int, number: int, body: bytes = b"") -> bytes:
-    return struct.pack("!bh", ttype, number) + body
-
-
-def listing(ttype: int, size: int, body: bytes = b"") -> bytes:
-    return struct.pack("!bi", ttype, size) + body
-
-
 def mapping(key: int, value: int, size: int, body: bytes = b"") -> bytes:
     return struct.pack("!bbi", key, value, size) + body
-
-
-def text(value: bytes, size: int | None = None) -> bytes:
-    return struct.pack("!i", len(value) if size is None else size) + value
 
 
 #: StorageDescriptor: 1 cols, 2 location, 8 bucketCols, 10 parameters.

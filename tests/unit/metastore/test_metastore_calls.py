@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from metastore_peers import HangUp, Peer, Thrift
 from thriftpy2.protocol.cybin.cybin import TCyBinaryProtocol
 from thriftpy2.transport.memory.cymemory import TCyMemoryBuffer
 
@@ -37,6 +36,7 @@ from airflow_hive_federation.metastore import (
     hms_client,
 )
 from airflow_hive_federation.metastore.idl import types
+from tests.support.metastore_peers import HangUp, Peer, Thrift
 
 Peers = Callable[..., Peer]
 

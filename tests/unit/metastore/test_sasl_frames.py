@@ -14,8 +14,8 @@ from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.sasl import SaslChannel
 from airflow_hive_federation.metastore.settings import Endpoint
 from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol
-from tests.unit.metastore.metastore_peers import Peer, Thrift
-from tests.unit.metastore.test_authentication import Server, message
+from tests.support.metastore_peers import Peer, Thrift
+from tests.support.sasl_server import Server, message
 
 ENDPOINT = Endpoint(scheme="thrift", host="127.0.0.1", port=1)
 PASSWORD = "open-sesame"

@@ -27,10 +27,10 @@ from airflow_hive_federation.model.view_text import Renaming
 from airflow_hive_federation.model.views import reason_to_leave_out, text_claim
 from airflow_hive_federation.remotes.links import NAME, PROPERTIES, link_of
 from airflow_hive_federation.remotes.statement import Kind, Name
-from airflow_hive_federation.replication.dump.directory import DumpDirectory
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.metadata.statistics import is_accurate
-from airflow_hive_federation.replication.target.cycle_history import read_cycles
-from airflow_hive_federation.replication.target.markers import CYCLES
+from airflow_hive_federation.replication.replica.cycle_history import read_cycles
+from airflow_hive_federation.replication.replica.markers import CYCLES
 from airflow_hive_federation.spark.streaming_sink import HiveStreamingSink
 from airflow_hive_federation.storage.fence import TICKET, fence_of
 from airflow_hive_federation.storage.plan_files import read_records

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from airflow_hive_federation.acid.orc.tail import read_tail, replace_footer
 from airflow_hive_federation.errors import AcidFormatError, ConfigurationError
 from airflow_hive_federation.metastore.idl.types import NotificationEvent
 from airflow_hive_federation.model import events, thrift_json
 from airflow_hive_federation.model.types import parse_type
+from airflow_hive_federation.orc.tail import read_tail, replace_footer
 
 
 @pytest.mark.parametrize("text", ["array<int>>", "int int", "decimal(1,0))"])

@@ -10,7 +10,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes import definitions
 from airflow_hive_federation.remotes.links import EVENT, Link
 from airflow_hive_federation.remotes.statement import Kind, Name
-from tests.catalog_contract import tables
+from tests.support.catalog_contract import tables
 
 LINK = Link(
     kind=Kind.TABLE, local=Name(database="l", table="n"), remote=Name(database="contract", table="plain")

@@ -29,7 +29,7 @@ from airflow_hive_federation.remotes.statement import (
     parse_statement,
     quoted,
 )
-from tests.examples import examples
+from tests.support.examples import examples
 
 THRIFT = "org.apache.hadoop.hive.metastore.ThriftHiveMetastoreClientFactory"
 URIS = {"hive.metastore.uris": "thrift://remote-hms:9083"}

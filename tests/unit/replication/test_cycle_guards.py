@@ -24,16 +24,16 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.replication import cycle, take_over
-from airflow_hive_federation.replication.dump.directory import DumpDirectory
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.load.bootstrap import LoadSummary
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.target import cycle_lock, markers
-from airflow_hive_federation.replication.target.dumps_owner import claim_dumps, metastore_id
-from airflow_hive_federation.replication.target.foreign_writes import ForeignWrite
-from airflow_hive_federation.replication.target.position import TargetPosition
+from airflow_hive_federation.replication.replica import cycle_lock, markers
+from airflow_hive_federation.replication.replica.dumps_owner import claim_dumps, metastore_id
+from airflow_hive_federation.replication.replica.foreign_writes import ForeignWrite
+from airflow_hive_federation.replication.replica.position import TargetPosition
 from airflow_hive_federation.storage import fence
 from airflow_hive_federation.storage.fence import fence_of, raise_fence
-from tests.unit.replication.metastore_model import Server
+from tests.support.metastore_model import Server
 
 
 @dataclass
@@ -250,7 +250,7 @@ def test_of_claims_that_meet_at_least_one_is_refused(site: Site, monkeypatch: py
     """A claim that a killed cycle has left uncompared holds others back, but not who was there before."""
     claims = Path(site.policy.directory.removeprefix("file:")) / "_targets"
     with monkeypatch.context() as patch:
-        patch.setattr("airflow_hive_federation.replication.target.dumps_owner.list_directory", killed)
+        patch.setattr("airflow_hive_federation.replication.replica.dumps_owner.list_directory", killed)
         with pytest.raises(KeyboardInterrupt):
             claim_dumps("one", site.policy)
     with pytest.raises(LocationConflictError, match="id one"):
@@ -258,7 +258,7 @@ def test_of_claims_that_meet_at_least_one_is_refused(site: Site, monkeypatch: py
     assert [one.name for one in claims.iterdir()] == ["one.json"]
     claim_dumps("one", site.policy)
     with monkeypatch.context() as patch:
-        patch.setattr("airflow_hive_federation.replication.target.dumps_owner.list_directory", killed)
+        patch.setattr("airflow_hive_federation.replication.replica.dumps_owner.list_directory", killed)
         with pytest.raises(KeyboardInterrupt):
             claim_dumps("two", site.policy)
     claim_dumps("one", site.policy)

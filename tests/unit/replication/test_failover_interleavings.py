@@ -28,11 +28,11 @@ from airflow_hive_federation.errors import (
     MetastoreUnreachableError,
 )
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
-from airflow_hive_federation.metastore.heartbeat import Heartbeat
 from airflow_hive_federation.replication import cycle, failover, take_over
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.target import cycle_lock, markers
-from tests.unit.replication.metastore_model import Server
+from airflow_hive_federation.replication.replica import cycle_lock, markers
+from airflow_hive_federation.transactions.heartbeat import Heartbeat
+from tests.support.metastore_model import Server
 
 POLICY = ReplicationPolicy(
     name="p", source_database="s", target_database="t", dump_root="file:/dumps", external_base=None

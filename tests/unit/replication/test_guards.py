@@ -20,16 +20,16 @@ from airflow_hive_federation.errors import (
     VerificationIncompleteError,
 )
 from airflow_hive_federation.metastore import MetastoreSettings
-from airflow_hive_federation.metastore.heartbeat import Heartbeat
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication import take_over
-from airflow_hive_federation.replication.dump.lease import LeaseKeeper, lease_of_a_dump
 from airflow_hive_federation.replication.failover import reverse_policy
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.target.cycle_lock import CycleLock
-from airflow_hive_federation.replication.verification.differences import Difference
-from airflow_hive_federation.replication.verification.verify import ReadFailure, VerificationReport
+from airflow_hive_federation.replication.replica.cycle_lock import CycleLock
+from airflow_hive_federation.replication.replica.differences import Difference
+from airflow_hive_federation.replication.verify.verify import ReadFailure, VerificationReport
+from airflow_hive_federation.transactions.heartbeat import Heartbeat
+from airflow_hive_federation.transactions.lease import LeaseKeeper, lease_of_a_dump
 
 POLICY = ReplicationPolicy(
     name="p", source_database="d", dump_root="file:/dumps", external_base="file:/replica"

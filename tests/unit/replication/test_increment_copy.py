@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_federation.replication.load.copying import (
-    STAGE,
     TableCopy,
     _directories,
     _is_covered,
     place_staged,
 )
+from airflow_hive_federation.replication.replica.layout import STAGE
 
 
 def test_all_directories_of_a_partition_are_placed(tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ import pytest
 
 from airflow_hive_federation.errors import CycleLostError
 from airflow_hive_federation.model.files import CopyItem
-from airflow_hive_federation.replication.dump.directory import DumpDirectory
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.load import bootstrap, increment
-from airflow_hive_federation.replication.load.copying import STAGE, TableCopy
+from airflow_hive_federation.replication.load.copying import TableCopy
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica.layout import STAGE
 from airflow_hive_federation.storage.plan_files import write_plan
 
 

@@ -17,18 +17,18 @@ from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.dump import contents
-from airflow_hive_federation.replication.dump import directory as dump_directory
 from airflow_hive_federation.replication.dump.contents import visible_files
-from airflow_hive_federation.replication.dump.directory import DumpDirectory
 from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
+from airflow_hive_federation.replication.format import directory as dump_directory
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.load import bootstrap as load
 from airflow_hive_federation.replication.load import convergence
 from airflow_hive_federation.replication.load.convergence import TableConvergence
 from airflow_hive_federation.replication.metadata import statistics
-from airflow_hive_federation.replication.metadata.layout import TargetLayout
 from airflow_hive_federation.replication.metadata.locations import Place
 from airflow_hive_federation.replication.metadata.places import Places
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica.layout import TargetLayout
 
 POLICY = ReplicationPolicy(name="p", source_database="d", dump_root="file:/nowhere")
 SOURCE, TARGET = "file:/source/d.db/t", "file:/target/d.db/t"

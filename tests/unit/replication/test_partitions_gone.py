@@ -10,10 +10,10 @@ import pytest
 
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
-from airflow_hive_federation.replication.dump.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.load.convergence import TableConvergence
-from airflow_hive_federation.replication.metadata.layout import TargetLayout
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica.layout import TargetLayout
 
 POLICY = ReplicationPolicy(name="p", source_database="db", dump_root="file:/dumps")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.replication.dump.directory import DumpDirectory
 from airflow_hive_federation.replication.dump.retention import forget_old_dumps
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import PolicyChanges, policy_changes, refuse_changed
 

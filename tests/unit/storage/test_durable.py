@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from airflow_hive_federation.acid.compaction import files as compaction_files
-from airflow_hive_federation.acid.compaction.plan import CompactionPlan, Decision, FileFormat
+from airflow_hive_federation.compaction import files as compaction_files
+from airflow_hive_federation.compaction.plan import CompactionPlan, Decision, FileFormat
 from airflow_hive_federation.errors import StorageError
 from airflow_hive_federation.ingest.dead_letters import DeadLetter, DeadLetterFile
 from airflow_hive_federation.model.files import CopyItem
-from airflow_hive_federation.replication.dump.directory import DumpDirectory
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.load.copying import TableCopy, place_staged
 from airflow_hive_federation.storage import durable
 from airflow_hive_federation.storage.copying import CopySettings, copy_file
 from airflow_hive_federation.storage.publishing import make_directory, write_atomically
-from tests.durability import Recorder, recorded
+from tests.support.durability import Recorder, recorded
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_hive_federation.acid.compaction import files as compaction_files
-from airflow_hive_federation.acid.compaction.plain import append_files
-from airflow_hive_federation.acid.compaction.plan import (
+from airflow_hive_federation.compaction import files as compaction_files
+from airflow_hive_federation.compaction.plain import append_files
+from airflow_hive_federation.compaction.plan import (
     BucketMerge,
     CompactionKind,
     CompactionPlan,
@@ -20,15 +20,15 @@ from airflow_hive_federation.acid.compaction.plan import (
     FileFormat,
     MergeInput,
 )
-from airflow_hive_federation.acid.write import publish as statements
-from airflow_hive_federation.acid.write.plan import StagedFile, TableLayout
-from airflow_hive_federation.acid.write.staging import staging_directory, sweep
-from airflow_hive_federation.acid.write.tasks import StagedOutput
 from airflow_hive_federation.ingest.delta_files import DeltaFile, acid_types, encoded
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
-from tests.durability import Recorder, recorded
-from tests.unit.acid.test_compaction_merge import before_compaction, compact, described
+from airflow_hive_federation.tables.write import publish as statements
+from airflow_hive_federation.tables.write.plan import StagedFile, TableLayout
+from airflow_hive_federation.tables.write.staging import staging_directory, sweep
+from airflow_hive_federation.tables.write.tasks import StagedOutput
+from tests.support.durability import Recorder, recorded
+from tests.unit.compaction.test_compaction_merge import before_compaction, compact, described
 
 
 @pytest.fixture

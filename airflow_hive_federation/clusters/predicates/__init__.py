@@ -1,0 +1,1 @@
+"""Predicates decide which partitions a statement may read. Pure."""

@@ -1,0 +1,290 @@
+"""Conditions of a parsed statement as :mod:`.conditions` has them. Pure.
+
+Whatever is not listed here becomes undecided: a partition then counts as read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from typing import ClassVar
+
+from sqlglot import exp
+
+from airflow_hive_federation.clusters.predicates.conditions import (
+    ANY,
+    FALSE,
+    NULL,
+    TRUE,
+    And,
+    Call,
+    Compare,
+    Condition,
+    Constant,
+    Fixed,
+    In,
+    IsNull,
+    Key,
+    Like,
+    Not,
+    Or,
+    Today,
+    Undecided,
+    Value,
+)
+from airflow_hive_federation.clusters.predicates.values import day
+
+_OPERATORS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "<=>",
+}
+_ONE_ARGUMENT: dict[type[exp.Expr], str] = {
+    exp.Year: "year",
+    exp.Month: "month",
+    exp.Day: "day",
+    exp.Upper: "upper",
+    exp.Lower: "lower",
+    exp.TsOrDsToDate: "to_date",
+}
+#: Wrappers by which sqlglot says that a function takes a date or a time.
+_TRANSPARENT = (exp.Paren, exp.TimeStrToTime, exp.TsOrDsToTimestamp)
+_CASTS = {
+    "STRING": "to_string",
+    "TEXT": "to_string",
+    "VARCHAR": "to_string",
+    "DATE": "to_date",
+    "INT": "to_integer",
+    "BIGINT": "to_integer",
+}
+_INTEGER = re.compile(r"-?[0-9]+")
+_FORMAT = re.compile(r"[-/. _]|yyyy|MM|dd")
+_ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "add", exp.Sub: "subtract"}
+
+
+class Conditions:
+    """The conversion, for one statement.
+
+    :param text: the text that a string of the tree stands for.
+    :param uncertain: texts of the statement's strings that engines may read differently, such as those with
+        escapes.
+    """
+
+    def __init__(
+        self, uncertain: frozenset[str] = frozenset(), text: Callable[[str], str] = lambda text: text
+    ) -> None:
+        self._uncertain = uncertain
+        self._text = text
+
+    def condition(self, node: exp.Expr | None) -> Condition:
+        """The condition that a node of the tree stands for."""
+        match node:
+            case exp.Paren():
+                return self.condition(node.this)
+            case exp.And() | exp.Or():
+                made = And if isinstance(node, exp.And) else Or
+                return made(tuple(self.condition(one) for one in node.flatten()))
+            case exp.Not():
+                return Not(self.condition(node.this))
+            case exp.Boolean():
+                return Fixed(TRUE if node.this else FALSE)
+            case exp.Null():
+                return Fixed(NULL)
+        return self._leaf(node)
+
+    def _leaf(self, node: exp.Expr | None) -> Condition:
+        match node:
+            case exp.Between():
+                return self._between(node)
+            case exp.In():
+                return self._in(node)
+            case exp.Is():
+                return self._is(node)
+            case exp.Like():
+                return self._like(node)
+        if node is not None and type(node) in _OPERATORS:
+            return self._compared(_OPERATORS[type(node)], node.this, node.expression)
+        return Fixed(ANY)
+
+    def _between(self, node: exp.Between) -> Condition:
+        if node.args.get("symmetric"):
+            return Undecided()
+        value = self._value(node.this)
+        low, high = self._value(node.args["low"]), self._value(node.args["high"])
+        return And((Compare(">=", value, low), Compare("<=", value, high)))
+
+    def _like(self, node: exp.Like) -> Condition:
+        pattern = node.expression
+        if isinstance(pattern, exp.Literal) and pattern.is_string and self._is_certain(pattern.name):
+            return Like(self._value(node.this), self._text(pattern.name))
+        return Undecided()
+
+    def _compared(self, operator: str, left: exp.Expr, right: exp.Expr) -> Condition:
+        if isinstance(left, exp.Tuple) or isinstance(right, exp.Tuple):
+            return self._tuples(left, right) if operator == "=" else Undecided()
+        if any(isinstance(side, exp.Query | exp.All | exp.Any | exp.Subquery) for side in (left, right)):
+            return Undecided()
+        return Compare(operator, self._value(left), self._value(right))
+
+    def _tuples(self, left: exp.Expr, right: exp.Expr) -> Condition:
+        if not (isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple)):
+            return Undecided()
+        if len(left.expressions) != len(right.expressions):
+            return Undecided()
+        pairs = zip(left.expressions, right.expressions, strict=True)
+        return And(tuple(self._compared("=", *pair) for pair in pairs))
+
+    def _in(self, node: exp.In) -> Condition:
+        options = node.expressions
+        if not options or any(node.args.get(other) for other in ("query", "unnest", "field", "is_global")):
+            return Undecided()
+        if isinstance(node.this, exp.Tuple):
+            return Or(tuple(self._tuples(node.this, one) for one in options))
+        if any(isinstance(one, exp.Query | exp.Subquery) for one in options):
+            return Undecided()
+        return In(self._value(node.this), tuple(self._value(one) for one in options))
+
+    def _is(self, node: exp.Is) -> Condition:
+        match node.expression:
+            case exp.Null():
+                return IsNull(self._value(node.this))
+            case exp.Boolean():
+                value = Constant(bool(node.expression.this))
+                return Compare("<=>", self._value(node.this), value)
+        return Undecided()
+
+    # -- values --------------------------------------------------------------------------------------------
+
+    def _value(self, node: exp.Expr | None) -> Value:
+        while isinstance(node, _TRANSPARENT):
+            node = node.this
+        match node:
+            case exp.Column():
+                return _key(node)
+            case exp.Literal():
+                return self._literal(node)
+            case exp.Null():
+                return Constant(None)
+            case exp.Boolean():
+                return Constant(bool(node.this))
+            case exp.CurrentDate():
+                return Undecided() if node.this else Today()
+        return self._call(node)
+
+    def _literal(self, node: exp.Literal) -> Value:
+        if node.is_string:
+            return Constant(self._text(node.name)) if self._is_certain(node.name) else Undecided()
+        try:
+            number = Decimal(node.name)
+        except InvalidOperation:
+            return Undecided()
+        # Old versions of sqlglot write the days of ``date_sub`` as a product with the literal -1.
+        return Constant(int(node.name) if _INTEGER.fullmatch(node.name) else number)
+
+    def _is_certain(self, text: str) -> bool:
+        return text not in self._uncertain and "${" not in text
+
+    def _call(self, node: exp.Expr | None) -> Value:
+        if node is None:
+            return Undecided()
+        kind = type(node)
+        if kind in _ONE_ARGUMENT:
+            return Call(_ONE_ARGUMENT[kind], (self._value(node.this),))
+        if kind in _ARITHMETIC:
+            return self._arithmetic(node)
+        found = self._CALLS.get(kind)
+        return found(self, node) if found else Undecided()
+
+    def _arithmetic(self, node: exp.Expr) -> Value:
+        left, right = self._value(node.this), self._value(node.expression)
+        if any(isinstance(side, Today | Undecided) for side in (left, right)):
+            return Undecided()
+        return Call(_ARITHMETIC[type(node)], (left, right))
+
+    def _negated(self, node: exp.Expr) -> Value:
+        value = self._value(node.this)
+        if isinstance(value, Constant) and isinstance(value.value, int | Decimal):
+            return Constant(-value.value)
+        return Undecided()
+
+    def _product(self, node: exp.Expr) -> Value:
+        """``n * -1``, by which sqlglot writes the days of ``date_sub``."""
+        values = [self._value(node.this), self._value(node.expression)]
+        numbers = [one.value for one in values if isinstance(one, Constant) and type(one.value) is int]
+        return Constant(numbers[0] * numbers[1]) if len(numbers) == 2 else Undecided()
+
+    def _shifted(self, node: exp.Expr) -> Value:
+        unit = node.args.get("unit")
+        if unit is not None and unit.name.upper() != "DAY":
+            return Undecided()
+        days = self._value(node.expression)
+        if isinstance(node, exp.DateSub):
+            days = Call("subtract", (Constant(0), days))
+        return Call("date_add", (self._value(node.this), days))
+
+    def _cast(self, node: exp.Expr) -> Value:
+        to = node.args["to"]
+        name = "" if to.expressions or node.args.get("format") else str(to.this.name)
+        function = _CASTS.get(name)
+        value = self._value(node.this)
+        if name == "DATE" and isinstance(value, Constant) and isinstance(value.value, str):
+            found = day(value.value)
+            return Undecided() if found is None else Constant(found)
+        return Call(function, (value,)) if function else Undecided()
+
+    def _substring(self, node: exp.Expr) -> Value:
+        parts = [node.this, node.args.get("start"), node.args.get("length")]
+        given = parts if parts[2] is not None else parts[:2]
+        return Call("substring", tuple(self._value(one) for one in given))
+
+    def _concat(self, node: exp.Expr) -> Value:
+        return Call("concat", tuple(self._value(one) for one in node.expressions))
+
+    def _formatted(self, node: exp.Expr) -> Value:
+        pattern = _java_format(node.args.get("format"))
+        value = self._value(node.this)
+        if isinstance(node, exp.UnixToStr):
+            # from_unixtime(unix_timestamp(), …), by which Hive's users wrote the day before it had
+            # current_date.
+            now = isinstance(node.this, exp.StrToUnix) and isinstance(node.this.this, exp.CurrentTimestamp)
+            value = Today() if now else Undecided()
+        return Call("date_format", (value, Constant(pattern))) if pattern else Undecided()
+
+    _CALLS: ClassVar[dict[type[exp.Expr], Callable[[Conditions, exp.Expr], Value]]] = {
+        exp.Neg: _negated,
+        exp.Mul: _product,
+        exp.TsOrDsAdd: _shifted,
+        exp.DateAdd: _shifted,
+        exp.DateSub: _shifted,
+        exp.Cast: _cast,
+        exp.TryCast: _cast,
+        exp.Substring: _substring,
+        exp.Concat: _concat,
+        exp.TimeToStr: _formatted,
+        exp.UnixToStr: _formatted,
+    }
+
+
+def _key(column: exp.Column) -> Value:
+    if not isinstance(column.this, exp.Identifier) or column.args.get("catalog"):
+        return Undecided()
+    database = column.args.get("db")
+    return Key(column.name.lower(), column.table.lower() or None, database and database.name.lower())
+
+
+def _java_format(node: exp.Expr | None) -> str | None:
+    """The format of a date as the statement has it, if it has nothing but years, months and days.
+
+    sqlglot turns Java's letters into those of strftime, some versions with the word ``strict`` behind them.
+    """
+    if not isinstance(node, exp.Literal) or not node.is_string:
+        return None
+    text = node.name.replace("strict", "")
+    for theirs, ours in {"%Y": "yyyy", "%m": "MM", "%d": "dd"}.items():
+        text = text.replace(theirs, ours)
+    return text if text and not _FORMAT.sub("", text) else None

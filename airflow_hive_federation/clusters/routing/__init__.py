@@ -1,0 +1,1 @@
+"""Routing chooses a cluster for a statement. Pure."""

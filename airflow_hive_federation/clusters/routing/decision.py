@@ -1,0 +1,127 @@
+"""Decisions of the router, with all that they rest on. Pure, and safe to pickle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from airflow_hive_federation.clusters.statements.statement import TableName, Unanalysable
+
+
+class Rule(StrEnum):
+    """The rule that decided."""
+
+    SESSION = "session"
+    OUTPUT = "output"
+    INPUT = "input"
+    NO_TABLES = "no tables"
+    UNANALYSABLE = "unanalysable"
+    UNKNOWN_CLUSTER = "unknown cluster"
+    NONE = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Partitions that are read, and are in the same clusters; or an unpartitioned table.
+
+    :param readable: the clusters with a fresh copy, the primary first.
+    :param stale: the clusters whose copies are not fresh.
+    :param partitions: how many there are; ``None`` for an unpartitioned table.
+    :param examples: names of the first ones.
+    :param bytes: their size; ``None`` if any is unknown.
+    :param values: the values of all of them, unless they are many.
+    :param spans: each partition key with its least and greatest value, as texts.
+    """
+
+    readable: tuple[str, ...]
+    stale: tuple[str, ...] = ()
+    partitions: int | None = None
+    examples: tuple[str, ...] = ()
+    bytes: int | None = None
+    values: tuple[tuple[str, ...], ...] = ()
+    spans: tuple[tuple[str, str, str], ...] = ()
+
+    def __str__(self) -> str:
+        """Name the partitions, as the end of a sentence about the table."""
+        if self.partitions is None:
+            return ""
+        shown = ", ".join(self.examples)
+        rest = self.partitions - len(self.examples)
+        return f" partition {shown}" + (f" and {rest:,} more" if rest > 0 else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputUse:
+    """A table that a statement reads.
+
+    :param views: the views through which it is read.
+    :param primary: its primary cluster; ``None`` for one that is not in any.
+    :param groups: its rows that are read, by where they are.
+    :param total: the number of its partitions; ``None`` if it is not partitioned.
+    :param unplaced: the reason why its place is not known, as a clause; empty if it is.
+    """
+
+    table: TableName
+    views: tuple[TableName, ...] = ()
+    primary: str | None = None
+    groups: tuple[Group, ...] = ()
+    total: int | None = None
+    unplaced: str = ""
+
+    def problems(self, cluster: str) -> list[str]:
+        """Name the reasons why a cluster cannot read the table, as clauses."""
+        found = []
+        for group in self.groups:
+            if cluster not in group.readable:
+                state = "stale there" if cluster in group.stale else "not there"
+                found.append(f"{self.table}{group} is {state} (it is in {', '.join(group.readable)})")
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputUse:
+    """A table that a statement writes.
+
+    :param primaries: the primary clusters of the table and of those partitions that may be written. None for
+        a new table, which is created in the cluster that runs the statement, and for a view.
+    :param examples: names of partitions whose primary is another than the table's.
+    """
+
+    table: TableName
+    new: bool = False
+    primaries: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+    unplaced: str = ""
+
+    def __str__(self) -> str:
+        also = f" (partition {', '.join(self.examples)})" if self.examples else ""
+        return f"{self.table} is of {' and '.join(self.primaries)}{also}"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A cluster that was tried, and what kept it from running the statement."""
+
+    cluster: str
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """The cluster that runs a statement, and why.
+
+    :param cluster: ``None`` if there is none.
+    :param rule: the rule that decided.
+    :param attempts: the clusters that were tried, in their order.
+    :param wanted: the session's cluster, if it has one.
+    """
+
+    rule: Rule
+    reason: str
+    cluster: str | None = None
+    inputs: tuple[InputUse, ...] = ()
+    outputs: tuple[OutputUse, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    wanted: str | None = None
+    unanalysable: Unanalysable | None = None
+    remedy: str = "Copy what is missing to the cluster, or see EXPLAIN for the cheapest copies."

@@ -1,0 +1,140 @@
+"""The inputs of a statement, by where their rows are. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import date
+
+import numpy as np
+from numpy.typing import NDArray
+
+from airflow_hive_federation.clusters.placement import CatalogFacts, Clusters, Home, Partitions, TableFacts
+from airflow_hive_federation.clusters.predicates.conditions import And, may_be_read
+from airflow_hive_federation.clusters.routing.decision import Group, InputUse
+from airflow_hive_federation.clusters.statements.reads import Read
+from airflow_hive_federation.clusters.statements.statement import TableName
+
+MAX_EXAMPLES = 3
+#: Values of more partitions are not kept in a decision.
+MAX_VALUES = 100
+NO_METADATA = "it has no cluster metadata, and hive.use.default.cluster is off"
+
+
+def input_uses(
+    reads: Sequence[Read], catalog: CatalogFacts, clusters: Clusters, today: Sequence[date]
+) -> tuple[InputUse, ...]:
+    """The tables that are read, once each, in the order of the statement."""
+    by_table: dict[tuple[TableName, bool], list[Read]] = {}
+    for read in reads:
+        by_table.setdefault((read.table, read.temporary is None), []).append(read)
+    return tuple(_use(places, catalog, clusters, today) for places in by_table.values())
+
+
+def primary_of(facts: TableFacts, clusters: Clusters) -> str | None:
+    """The primary cluster of a table; ``None`` if it has no cluster metadata, and none is assumed."""
+    if facts.placement is not None:
+        return facts.placement.primary.cluster
+    return clusters.default if clusters.use_default else None
+
+
+def partition_names(facts: TableFacts, partitions: Partitions, chosen: NDArray[np.bool_]) -> tuple[str, ...]:
+    """Names of the first partitions that are chosen."""
+    numbers = np.flatnonzero(chosen)[:MAX_EXAMPLES].tolist()
+    return tuple(
+        "/".join(
+            f"{key}={value}"
+            for (key, _), value in zip(facts.partition_keys, partitions[number].values, strict=True)
+        )
+        for number in numbers
+    )
+
+
+def _use(
+    places: Sequence[Read], catalog: CatalogFacts, clusters: Clusters, today: Sequence[date]
+) -> InputUse:
+    first = places[0]
+    if first.temporary is not None:
+        group = Group(readable=(first.temporary,))
+        return InputUse(table=first.table, primary=first.temporary, groups=(group,))
+    facts, views = first.facts, first.views
+    if facts is None:
+        return InputUse(table=first.table, views=views, unplaced="the metastore has no such table")
+    primary = primary_of(facts, clusters)
+    if primary is None:
+        return InputUse(table=first.table, views=views, unplaced=NO_METADATA)
+    with_rows = [place for place in places if place.rows]
+    if not facts.is_partitioned:
+        whole = (_whole(facts, primary),) if with_rows else ()
+        return InputUse(table=first.table, views=views, primary=primary, groups=whole)
+    if not with_rows:
+        return InputUse(table=first.table, views=views, primary=primary)
+    partitions = Partitions.of(catalog.partitions(facts))
+    groups = _groups(facts, partitions, _read(with_rows, facts, partitions, today), primary)
+    return InputUse(table=first.table, views=views, primary=primary, groups=groups, total=len(partitions))
+
+
+def _whole(facts: TableFacts, primary: str) -> Group:
+    if facts.placement is None:
+        return Group(readable=(primary,), bytes=facts.bytes)
+    return Group(readable=facts.placement.readable, stale=facts.placement.stale, bytes=facts.bytes)
+
+
+def _read(
+    places: Iterable[Read], facts: TableFacts, partitions: Partitions, today: Sequence[date]
+) -> NDArray[np.bool_]:
+    found = np.zeros(len(partitions), dtype=np.bool_)
+    for place in places:
+        found |= may_be_read(And(place.conditions), partitions, facts.partition_keys, today)
+    return found
+
+
+def _groups(
+    facts: TableFacts, partitions: Partitions, read: NDArray[np.bool_], primary: str
+) -> tuple[Group, ...]:
+    found: dict[tuple[tuple[str, ...], tuple[str, ...]], NDArray[np.bool_]] = {}
+    for code in np.flatnonzero(np.bincount(partitions.home_codes[read])).tolist():
+        home: Home = partitions.homes[code]
+        # A partition without metadata of its own is where its table is updated, and nowhere else.
+        key = home or ((primary,), ())
+        here = read & (partitions.home_codes == code)
+        found[key] = found[key] | here if key in found else here
+    return tuple(
+        _group(facts, partitions, readable, stale, chosen) for (readable, stale), chosen in found.items()
+    )
+
+
+def _group(
+    facts: TableFacts,
+    partitions: Partitions,
+    readable: tuple[str, ...],
+    stale: tuple[str, ...],
+    chosen: NDArray[np.bool_],
+) -> Group:
+    sizes = partitions.bytes[chosen]
+    return Group(
+        readable=readable,
+        stale=stale,
+        partitions=int(chosen.sum()),
+        examples=partition_names(facts, partitions, chosen),
+        bytes=None if (sizes < 0).any() else int(sizes.sum()),
+        values=_values(partitions, chosen),
+        spans=_spans(facts, partitions, chosen),
+    )
+
+
+def _values(partitions: Partitions, chosen: NDArray[np.bool_]) -> tuple[tuple[str, ...], ...]:
+    numbers = np.flatnonzero(chosen)
+    if len(numbers) > MAX_VALUES:
+        return ()
+    return tuple(partitions[number].values for number in numbers.tolist())
+
+
+def _spans(
+    facts: TableFacts, partitions: Partitions, chosen: NDArray[np.bool_]
+) -> tuple[tuple[str, str, str], ...]:
+    spans = []
+    for (key, _), column in zip(facts.partition_keys, partitions.columns, strict=True):
+        texts, places = column.in_order
+        those = places[chosen]
+        spans.append((key, texts[those.min()], texts[those.max()]))
+    return tuple(spans)

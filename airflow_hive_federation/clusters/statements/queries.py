@@ -1,0 +1,166 @@
+"""Trees of queries: sqlglot's parser, with what Hive allows beyond it. Pure."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.dialects.hive import Hive
+from sqlglot.errors import ErrorLevel, ParseError
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
+
+from airflow_hive_federation.clusters.statements.statement import Outline, TableName, UnreadableError
+from airflow_hive_federation.clusters.statements.tokens import table_name, word
+
+_STATEMENTS = (exp.Query, exp.Values, exp.Delete, exp.Update, exp.Merge)
+
+
+class _Parser(Hive.Parser):  # type: ignore[misc, valid-type]
+    def validate_expression(self, expression: Any, args: Any = None) -> Any:
+        """Accept any number of a function's arguments: trees of queries are read for their tables alone."""
+        if isinstance(expression, exp.Func):
+            return expression
+        return super().validate_expression(expression, args)
+
+
+def parsed(text: str, tokens: Sequence[Token]) -> Any:
+    """The tree of a query, or of a statement that sqlglot reads whole.
+
+    :raises UnreadableError: it cannot be parsed, or not for certain.
+    """
+    try:
+        return _parsed(text, list(tokens))
+    except UnreadableError as error:
+        rewritten = _without_scripts(tokens)
+        if rewritten is None:
+            raise
+        try:
+            return _parsed(text, rewritten)
+        except UnreadableError:
+            raise error from None
+
+
+def outline(trees: Sequence[Any]) -> Outline:
+    """Find the tables in the trees of a statement."""
+    tables: dict[int, tuple[Any, ...]] = {}
+    names: dict[TableName, None] = {}
+    above: set[int] = set()
+    for tree in trees:
+        tables[id(tree)] = tuple(tree.find_all(exp.Table))
+        for node in tree.find_all(exp.Query, exp.Table):
+            parent = node
+            while parent is not None and id(parent) not in above:
+                above.add(id(parent))
+                parent = parent.parent
+        for table in tables[id(tree)]:
+            if isinstance(table.this, exp.Identifier):
+                with suppress(UnreadableError):  # The walk of the tree raises it, with what it is about.
+                    names[table_name([part.name for part in table.parts], 0)] = None
+    return Outline(tables=tables, above=frozenset(above), names=tuple(names))
+
+
+def _parsed(text: str, tokens: list[Token]) -> Any:
+    begin = tokens[0].start if tokens else 0
+    try:
+        found = _Parser(dialect=Hive(), error_level=ErrorLevel.IMMEDIATE).parse(tokens, text)
+    except ParseError as error:
+        raise UnreadableError(_reason(error), _position(text, error, begin)) from error
+    except RecursionError as error:
+        raise UnreadableError("it is nested too deeply to be parsed", begin) from error
+    # sqlglot's parser fails on some malformed input by whatever happens to go wrong first.
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise UnreadableError(f"sqlglot cannot parse it ({type(error).__name__})", begin) from error
+    trees = [tree for tree in found if tree is not None]
+    if len(trees) != 1 or not isinstance(_bare(trees[0]), _STATEMENTS):
+        raise UnreadableError("expected one query", begin)
+    # Spark takes FROM for a column here, and what follows for its alias.
+    if any(not one.expressions for one in trees[0].find_all(exp.Select)):
+        raise UnreadableError("expected columns after SELECT", begin)
+    if trees[0].find(exp.Into):
+        raise UnreadableError("expected INSERT INTO before SELECT", begin)
+    if trees[0].find(exp.Command):
+        raise UnreadableError("it contains a command that sqlglot does not parse", begin)
+    return trees[0]
+
+
+def _bare(tree: Any) -> Any:
+    while isinstance(tree, exp.Paren):
+        tree = tree.this
+    return tree
+
+
+def _reason(error: ParseError) -> str:
+    first = error.errors[0] if error.errors else {}
+    found = first.get("highlight")
+    reason = str(first.get("description") or "sqlglot cannot parse it").rstrip(".")
+    return f"{reason}, at {found!r}" if found else reason
+
+
+def _position(text: str, error: ParseError, begin: int) -> int:
+    first = error.errors[0] if error.errors else {}
+    line, column = first.get("line"), first.get("col")
+    if not isinstance(line, int) or not isinstance(column, int):
+        return begin
+    lines = text.split("\n")
+    # sqlglot says where a token ends.
+    end = sum(len(one) + 1 for one in lines[: line - 1]) + column
+    return max(0, min(end, len(text)) - len(str(first.get("highlight") or "")))
+
+
+def _without_scripts(tokens: Sequence[Token]) -> list[Token] | None:
+    """The tokens with Hive's forms of ``TRANSFORM`` written as sqlglot knows them; ``None`` if there are
+    none.
+
+    ``MAP a, b USING 'x'`` and ``REDUCE a, b USING 'x'`` are ``SELECT TRANSFORM(a, b) USING 'x'``.
+    ``TRANSFORM(*)`` names no tables, so its star may be any constant.
+    """
+    made: list[Token] = []
+    changed = False
+    waiting: list[int] = []
+    depth = 0
+    for number, token in enumerate(tokens):
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        text = word(token)
+        if text in {"MAP", "REDUCE"} and _begins_script(tokens, number):
+            made += [_as(token, "SELECT", TokenType.SELECT), _as(token, "TRANSFORM", TokenType.VAR)]
+            made.append(_as(token, "(", TokenType.L_PAREN))
+            waiting.append(depth)
+            changed = True
+        elif text == "USING" and waiting and waiting[-1] == depth:
+            waiting.pop()
+            made += [_as(token, ")", TokenType.R_PAREN), token]
+        elif token.token_type is TokenType.STAR and _is_transformed(tokens, number):
+            made.append(_as(token, "1", TokenType.NUMBER))
+            changed = True
+        else:
+            made.append(token)
+    return made if changed and not waiting else None
+
+
+def _begins_script(tokens: Sequence[Token], number: int) -> bool:
+    """Tell whether MAP or REDUCE here is a clause, with a USING of its own before its parentheses end."""
+    depth = 0
+    for token in tokens[number + 1 :]:
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if depth < 0 or token.token_type in {TokenType.FROM, TokenType.SELECT, TokenType.SEMICOLON}:
+            return False
+        if depth == 0 and word(token) == "USING":
+            return True
+    return False
+
+
+def _is_transformed(tokens: Sequence[Token], number: int) -> bool:
+    around = [
+        word(tokens[at]) if 0 <= at < len(tokens) else "" for at in (number - 2, number - 1, number + 1)
+    ]
+    return around == ["TRANSFORM", "(", ")"]
+
+
+def _as(token: Token, text: str, kind: TokenType) -> Token:
+    made = copy.copy(token)
+    made.text = text
+    made.token_type = kind
+    return made

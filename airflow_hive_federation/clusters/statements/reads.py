@@ -1,0 +1,467 @@
+"""The tables that queries read, each with the conditions on its partition keys. Pure.
+
+A condition of a ``WHERE`` or ``ON`` clause may keep a partition from being read if no row of it could reach
+the answer. So it is used only where that holds: not behind a ``LIMIT`` or a window function, not from the
+``ON`` of a join that keeps the table's other rows, and behind an outer join only if it rejects nulls.
+Conditions on a subquery, a common table expression or a view go down to the tables below it, where a column
+of its answer is a plain column of one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlglot import exp
+
+from airflow_hive_federation.clusters.placement import CatalogFacts, Session, TableFacts
+from airflow_hive_federation.clusters.predicates.conditions import (
+    Condition,
+    Key,
+    bound,
+    conjuncts,
+    may_exclude,
+    rejects_nulls,
+)
+from airflow_hive_federation.clusters.predicates.sql import Conditions
+from airflow_hive_federation.clusters.statements.columns import column_behind, keeps_filters, output_names
+from airflow_hive_federation.clusters.statements.grammar import analyse
+from airflow_hive_federation.clusters.statements.statement import (
+    Outline,
+    Statement,
+    TableName,
+    UnreadableError,
+)
+from airflow_hive_federation.clusters.statements.tokens import table_name
+
+MAX_VIEWS = 64
+#: Walks of subqueries. A text of n common table expressions may refer to 2^n tables.
+MAX_WALKS = 5_000
+
+#: Functions whose value is the name of a table.
+_NAMING = frozenset({"IDENTIFIER", "TABLE"})
+#: The base of all nodes, by the names of older and newer versions.
+_NODE: Any = getattr(exp, "Expr", exp.Expression)
+Conjuncts = tuple[Condition, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read:
+    """One place where a statement reads a table.
+
+    :param table: its name, with the database.
+    :param facts: ``None`` if the metastore has no such table.
+    :param temporary: the cluster that holds it, if it is a temporary table of the session.
+    :param conditions: conditions on its partition keys; only partitions that may satisfy all of them are
+        read.
+    :param views: the views through which it is read, the outermost first.
+    :param rows: its rows are read, not its definition only.
+    """
+
+    table: TableName
+    facts: TableFacts | None
+    temporary: str | None = None
+    conditions: Conjuncts = ()
+    views: tuple[TableName, ...] = ()
+    rows: bool = True
+
+
+@dataclass(frozen=True)
+class _Common:
+    """A common table expression, and those that it sees; ``None`` for its own name inside a recursive one."""
+
+    node: Any
+    scope: Mapping[str, _Common | None]
+
+
+@dataclass(frozen=True)
+class _Home:
+    """The place in which the names of a text mean tables."""
+
+    database: str
+    conditions: Conditions
+    outline: Outline
+    views: tuple[TableName, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class _Source:
+    """An entry of a FROM clause: a table, or a query with the names of its columns.
+
+    :param opaque: its columns are not known, so no condition goes down.
+    """
+
+    alias: str
+    database: str | None = None
+    read: Read | None = None
+    query: Any = None
+    scope: Mapping[str, _Common | None] | None = None
+    columns: tuple[str, ...] = ()
+    home: _Home | None = None
+    opaque: bool = False
+
+    def provides(self, name: str) -> bool:
+        """Tell whether the source certainly has a column."""
+        if self.opaque:
+            return False
+        if self.read is not None:
+            facts = self.read.facts
+            return facts is not None and any(name == key for key, _ in facts.partition_keys)
+        if self.columns:
+            return name in self.columns
+        return self.query is not None and name in output_names(self.query)
+
+
+class _From:
+    """The sources of a FROM clause, with the conditions that each join puts on them."""
+
+    def __init__(self) -> None:
+        self._conditions: dict[_Source, Conjuncts] = {}
+        self._visible: list[_Source] = []
+        #: Some join makes up rows of nulls.
+        self.outer = False
+
+    def add(self, sources: Sequence[_Source]) -> None:
+        self._visible += sources
+        for one in sources:
+            self._conditions[one] = ()
+
+    def join(self, join: Any, added: Sequence[_Source], on: Conjuncts) -> None:
+        side, kind = (join.side or "").upper(), (join.kind or "").upper()
+        hides = kind in {"SEMI", "ANTI"}
+        before, within = list(self._visible), [*self._visible, *added]
+        for one in added:
+            self._conditions[one] = ()
+        if (not hides and (side == "RIGHT" or not side)) or kind == "SEMI":
+            self._put(before, within, on)
+        # The ON of a parenthesised join is not only about what its parts have in common.
+        if (side in {"", "LEFT"} or hides) and len(added) == 1:
+            self._put(added, within, on)
+        self.outer |= bool(side) and not hides
+        # The right side of a semi-join cannot be named any more.
+        self._visible = before if hides else within
+
+    def _put(self, sources: Sequence[_Source], within: Sequence[_Source], on: Conjuncts) -> None:
+        for condition in on:
+            keys = _columns_of(condition)
+            for one in sources:
+                # Most conditions of a join name other tables.
+                if keys and all(key.qualifier not in {None, one.alias} for key in keys):
+                    continue
+                usable = _bound_to(one, within, condition)
+                if may_exclude(usable):
+                    self._conditions[one] += (usable,)
+
+    def filtered(self, filters: Conjuncts) -> Iterator[tuple[_Source, Conjuncts]]:
+        """The sources, each with the conditions that its rows must satisfy."""
+        self._put(self._visible, self._visible, filters)
+        for source, conditions in self._conditions.items():
+            yield source, tuple(one for one in conditions if not self.outer or rejects_nulls(one))
+
+
+def reads(statement: Statement, catalog: CatalogFacts, session: Session) -> tuple[Read, ...]:
+    """The tables that a statement reads, once per place.
+
+    :raises UnreadableError: a view cannot be read, or is defined by itself; or a name is of another catalog.
+    """
+    walk = _Walk(catalog, session)
+    home = _Home(session.database, Conditions(statement.uncertain, statement.text), statement.outline)
+    for name in statement.described:
+        walk.describe(name, home)
+    try:
+        for tree in statement.queries:
+            walk.whole(tree, home)
+    except RecursionError as error:
+        raise UnreadableError("it is nested too deeply to be analysed") from error
+    return tuple(dict.fromkeys(walk.found))
+
+
+class _Walk:
+    def __init__(self, catalog: CatalogFacts, session: Session) -> None:
+        self._catalog = catalog
+        self._session = session
+        self._walks = 0
+        self._seen: set[int] = set()
+        self._plainly: set[tuple[int, TableName | None]] = set()
+        self.found: list[Read] = []
+
+    def describe(self, name: TableName, home: _Home) -> None:
+        read = self._read(name, home)
+        # A view has no cluster, and its definition is in the metastore, which all clusters share.
+        if read.facts is None or not read.facts.is_view:
+            self.found.append(replace(read, rows=False))
+
+    def whole(self, tree: Any, home: _Home, pushed: Conjuncts = (), columns: tuple[str, ...] = ()) -> None:
+        """Walk the tree of a text, and see that nothing in it was passed over."""
+        if isinstance(tree, exp.Delete | exp.Update | exp.Merge):
+            self._changed(tree, home)
+        else:
+            self._query(tree, {}, home, pushed, columns)
+        for table in home.outline.tables[id(tree)]:
+            if id(table) not in self._seen and isinstance(table.this, exp.Identifier):
+                raise UnreadableError(f"{table.name} stands where no table was expected")
+
+    def _changed(self, tree: Any, home: _Home) -> None:
+        # The table itself is an output: its primary cluster, which has all of it, runs the statement.
+        self._seen.add(id(tree.this))
+        scope = self._scope(tree, {}, home)
+        using = tree.args.get("using")
+        sources = list(self._sources(using, scope, home)) if isinstance(using, _NODE) else []
+        for one in sources:
+            self._descend(one, ())
+        self._nested(tree, scope, home, skip=("this", "using", "with", "with_"))
+
+    # -- queries -------------------------------------------------------------------------------------------
+
+    def _query(
+        self, node: Any, scope: Mapping[str, Any], home: _Home, pushed: Conjuncts, columns: tuple[str, ...]
+    ) -> None:
+        self._walks += 1
+        if self._walks > MAX_WALKS:
+            raise UnreadableError(f"it contains more than {MAX_WALKS} subqueries, views included")
+        scope = self._scope(node, scope, home)
+        if isinstance(node, exp.Subquery | exp.Paren) and not isinstance(node.this, exp.Table):
+            keep = keeps_filters(node)
+            self._query(node.this, scope, home, pushed if keep else (), columns)
+            self._nested(node, scope, home, skip=("this", "joins", "with", "with_"))
+        elif isinstance(node, exp.SetOperation):
+            self._set_operation(node, scope, home, pushed, columns)
+        elif isinstance(node, exp.Select):
+            self._select(node, scope, home, _renamed(node, pushed, columns))
+        elif isinstance(node, exp.Subquery | exp.Table):
+            for source in self._sources(node, scope, home):
+                self._descend(source, ())
+        else:
+            self._nested(node, scope, home, skip=("with", "with_"))
+
+    def _scope(self, node: Any, scope: Mapping[str, Any], home: _Home) -> Mapping[str, Any]:
+        """The common table expressions that a query sees."""
+        common = node.args.get("with_") or node.args.get("with")
+        if not isinstance(common, exp.With):
+            return scope
+        inner: dict[str, _Common | None] = dict(scope)
+        for one in common.expressions:
+            name = one.alias.lower()
+            below = {**inner, name: None} if common.recursive else dict(inner)
+            inner[name] = _Common(one, below)
+            # One that nobody refers to is analysed by engines all the same.
+            if not _is_referred_to(node, name):
+                self._query(one.this, below, home, (), ())
+        return inner
+
+    def _set_operation(
+        self, node: Any, scope: Mapping[str, Any], home: _Home, pushed: Conjuncts, columns: tuple[str, ...]
+    ) -> None:
+        names = columns or output_names(node.left)
+        keep = keeps_filters(node) and not node.args.get("by_name")
+        self._query(node.left, scope, home, pushed if keep else (), columns)
+        # Columns of the other side are found by their places, which stars hide.
+        known = keep and len(names) == len(output_names(node.right)) > 0
+        self._query(node.right, scope, home, pushed if known else (), names if known else ())
+        self._nested(node, scope, home, skip=("this", "expression", "with", "with_"))
+
+    def _select(self, node: Any, scope: Mapping[str, Any], home: _Home, pushed: Conjuncts) -> None:
+        begin = node.args.get("from_") or node.args.get("from")
+        clause = _From()
+        joins = list(node.args.get("joins") or ())
+        if begin is not None:
+            clause.add(list(self._sources(begin.this, scope, home)))
+            clause.outer = _is_parenthesised(begin.this)
+            joins = [*(begin.this.args.get("joins") or ()), *joins]
+        for join in joins:
+            added = list(self._sources(join.this, scope, home))
+            inner = join.this.args.get("joins") or ()
+            for one in inner:
+                added += self._sources(one.this, scope, home)
+                self._nested(one, scope, home, skip=("this",))
+            on = join.args.get("on")
+            given = tuple(conjuncts(home.conditions.condition(on))) if on is not None else ()
+            clause.join(join, added, given)
+            clause.outer |= bool(inner) or _is_parenthesised(join.this)
+        where = node.args.get("where")
+        filters = tuple(conjuncts(home.conditions.condition(where.this))) if where is not None else ()
+        for source, conditions in clause.filtered((*filters, *pushed)):
+            self._descend(source, conditions)
+        self._nested(node, scope, home, skip=("from", "from_", "joins", "with", "with_"))
+        for join in joins:
+            self._nested(join, scope, home, skip=("this",))
+
+    # -- sources -------------------------------------------------------------------------------------------
+
+    def _sources(self, node: Any, scope: Mapping[str, Any], home: _Home) -> Iterator[_Source]:
+        """The entries of a FROM clause that a node stands for; those of its joins are the caller's."""
+        if isinstance(node, exp.Table):
+            yield self._table(node, scope, home)
+            self._nested(node, scope, home, skip=("joins",))
+        elif isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table | exp.Subquery):
+            yield from self._parenthesised(node, scope, home)
+        elif isinstance(node, exp.Subquery):
+            yield self._derived(node, scope, home)
+        elif isinstance(node, _NODE):
+            self._nested(node, scope, home)
+
+    def _parenthesised(self, node: Any, scope: Mapping[str, Any], home: _Home) -> Iterator[_Source]:
+        """``(a JOIN b ON …)``, whose tables are seen outside of it."""
+        found = [*self._sources(node.this, scope, home)]
+        for join in node.this.args.get("joins") or ():
+            found += self._sources(join.this, scope, home)
+            self._nested(join, scope, home, skip=("this",))
+        for one in found:
+            # Behind an alias, its columns are no longer those of the table that it names.
+            yield replace(one, alias="", opaque=True) if node.alias else one
+
+    def _derived(self, node: Any, scope: Mapping[str, Any], home: _Home) -> _Source:
+        columns = tuple(name.lower() for name in node.alias_column_names)
+        return _Source(alias=node.alias.lower(), query=node, scope=scope, columns=columns, home=home)
+
+    def _table(self, node: Any, scope: Mapping[str, Any], home: _Home) -> _Source:
+        self._seen.add(id(node))
+        if not isinstance(node.this, exp.Identifier):
+            if not isinstance(node.this, exp.Func) or _names_a_table(node.this):
+                raise UnreadableError("a table has no plain name")
+            return _Source(alias=node.alias.lower())
+        start = int(node.this.meta.get("start", 0))
+        name = table_name([part.name for part in node.parts], start)
+        alias = (node.alias or name.name).lower()
+        renamed = tuple(one.lower() for one in node.alias_column_names)
+        if name.database is None and name.name in scope:
+            return self._common(scope[name.name], alias, renamed, home)
+        read = self._read(name, home)
+        if read.facts is None or not read.facts.is_view:
+            # Renamed columns are no longer the keys.
+            return _Source(alias=alias, database=read.table.database, read=read, opaque=bool(renamed))
+        return self._view(read, alias, renamed, home)
+
+    def _common(self, common: Any, alias: str, renamed: tuple[str, ...], home: _Home) -> _Source:
+        if common is None:
+            return _Source(alias=alias)
+        columns = renamed or tuple(one.lower() for one in common.node.alias_column_names)
+        # A recursive one reads rows that its answer does not show.
+        recursive = common.scope.get(common.node.alias.lower(), common) is None
+        return _Source(
+            alias=alias,
+            query=common.node.this,
+            scope=common.scope,
+            columns=columns,
+            home=home,
+            opaque=recursive,
+        )
+
+    def _view(self, read: Read, alias: str, renamed: tuple[str, ...], home: _Home) -> _Source:
+        facts = read.facts
+        assert facts is not None
+        assert facts.view_text is not None
+        if read.table in home.views:
+            raise UnreadableError(f"the view {read.table} is defined by itself")
+        if len(home.views) >= MAX_VIEWS:
+            raise UnreadableError(f"more than {MAX_VIEWS} views are defined by one another")
+        found = analyse(facts.view_text)
+        if not isinstance(found, Statement) or found.outputs or len(found.queries) != 1:
+            raise UnreadableError(f"the definition of the view {read.table} cannot be read ({found})")
+        inside = _Home(
+            facts.view_database or facts.database,
+            Conditions(found.uncertain, found.text),
+            found.outline,
+            (*home.views, read.table),
+        )
+        return _Source(
+            alias=alias,
+            database=read.table.database,
+            query=found.queries[0],
+            columns=renamed or facts.columns or ("",),
+            home=inside,
+        )
+
+    def _read(self, name: TableName, home: _Home) -> Read:
+        if name.database is None and not home.views and name.name in self._session.temporary:
+            return Read(table=name, facts=None, temporary=self._session.temporary[name.name])
+        full = TableName(name.database or home.database, name.name)
+        facts = self._catalog.table(full.database or "", full.name)
+        return Read(table=full, facts=facts, views=home.views)
+
+    def _descend(self, source: _Source, conditions: Conjuncts) -> None:
+        if source.read is not None:
+            keys = dict(source.read.facts.partition_keys) if source.read.facts is not None else {}
+            self.found.append(replace(source.read, conditions=conditions if keys else ()))
+        elif source.query is not None and source.home is not None:
+            self._below(source, conditions, source.home)
+
+    def _below(self, source: _Source, conditions: Conjuncts, home: _Home) -> None:
+        many = self._walks > MAX_WALKS // 5
+        useful = () if many or source.opaque else tuple(one for one in conditions if _columns_of(one))
+        view = home.views[-1] if home.views else None
+        if not useful:
+            # Nothing is won by walking the same query again.
+            if (id(source.query), view) in self._plainly:
+                return
+            self._plainly.add((id(source.query), view))
+        if source.scope is None:
+            self.whole(source.query, home, useful, source.columns)
+        else:
+            self._query(source.query, source.scope, home, useful, source.columns)
+
+    def _nested(self, node: Any, scope: Mapping[str, Any], home: _Home, skip: Sequence[str] = ()) -> None:
+        """Walk the queries within a node's expressions."""
+        for key, value in node.args.items():
+            if key in skip:
+                continue
+            for one in value if isinstance(value, list) else [value]:
+                if id(one) not in home.outline.above:
+                    continue
+                if isinstance(one, exp.Query | exp.Table):
+                    self._query(one, scope, home, (), ())
+                elif key != "hint":
+                    self._nested(one, scope, home)
+
+
+def _bound_to(source: _Source, sources: Sequence[_Source], condition: Condition) -> Condition:
+    """The condition with the columns of one source; those of others become undecided."""
+
+    def bind(key: Key) -> Key | None:
+        if key.qualifier is None and len(sources) == 1 and source.query is not None:
+            owners = list(sources)
+        elif key.qualifier is None:
+            owners = [one for one in sources if one.provides(key.name)]
+        else:
+            owners = [
+                one for one in sources if one.alias == key.qualifier and key.database in {None, one.database}
+            ]
+        only = len(owners) == 1 and owners[0] is source
+        return Key(key.name) if only and (source.query is not None or source.provides(key.name)) else None
+
+    return bound(condition, bind)
+
+
+def _names_a_table(function: Any) -> bool:
+    """Tell whether a function takes a table, ``f(TABLE(t))``, or stands for the name of one."""
+    return any(one.name.upper() in _NAMING and not one.find(exp.Query) for one in function.find_all(exp.Func))
+
+
+def _is_parenthesised(node: Any) -> bool:
+    return isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table | exp.Subquery)
+
+
+def _renamed(node: Any, pushed: Conjuncts, columns: tuple[str, ...]) -> Conjuncts:
+    """Conditions on a query's answer as conditions on its sources."""
+    if not pushed or not keeps_filters(node):
+        return ()
+    return tuple(bound(one, lambda key: column_behind(node, key.name, columns)) for one in pushed)
+
+
+def _columns_of(condition: Condition) -> set[Key]:
+    found: set[Key] = set()
+
+    def bind(key: Key) -> Key:
+        found.add(key)
+        return key
+
+    bound(condition, bind)
+    return found
+
+
+def _is_referred_to(node: Any, name: str) -> bool:
+    return any(
+        isinstance(one.this, exp.Identifier) and not one.args.get("db") and one.name.lower() == name
+        for one in node.find_all(exp.Table)
+    )

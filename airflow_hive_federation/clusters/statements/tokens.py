@@ -1,0 +1,243 @@
+"""Tokens of statements, and a cursor over them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import ClassVar
+
+from sqlglot.dialects.hive import Hive
+from sqlglot.errors import TokenError
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
+
+from airflow_hive_federation.clusters.statements.statement import TableName, UnreadableError
+
+#: A parser recurses at each parenthesis. Hive's own gives up far earlier.
+MAX_DEPTH = 200
+MAX_CHARACTERS = 2_000_000
+_POSITION = re.compile(r"\d+:(\d+)")
+_WORD = re.compile(r"\w+")
+_OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET})
+_CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET})
+_CATALOGS = frozenset({"spark_catalog", "hive"})
+
+
+class _Tokenizer(Hive.Tokenizer):
+    # These would swallow the rest of their statement as one string.
+    COMMANDS: ClassVar[set[TokenType]] = set()
+
+
+@lru_cache(maxsize=64)
+def tokens_of(text: str) -> tuple[Token, ...]:
+    """The tokens of a text.
+
+    :raises UnreadableError: a quotation that does not end, or a text beyond all bounds.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise UnreadableError(f"it has more than {MAX_CHARACTERS:,} characters")
+    if "\0" in text:
+        raise UnreadableError("it contains a zero byte", text.index("\0"))
+    try:
+        tokens = tuple(_Tokenizer(dialect=Hive).tokenize(text))
+    except TokenError as error:
+        found = _POSITION.search(str(error.__cause__ or error))
+        raise UnreadableError(
+            "a quotation, comment or number does not end", int(found[1]) if found else 0
+        ) from error
+    depth = 0
+    for token in tokens:
+        depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+        if depth > MAX_DEPTH:
+            raise UnreadableError(f"parentheses are nested deeper than {MAX_DEPTH}", token.start)
+    return tokens
+
+
+def split_script(text: str) -> tuple[str, ...]:
+    """The statements of a script, without the semicolons between them.
+
+    :raises UnreadableError: as :func:`tokens_of`.
+    """
+    found, begin = [], 0
+    tokens = tokens_of(text)
+    ends = [token.start for token in tokens if token.token_type is TokenType.SEMICOLON]
+    for end in (*ends, len(text)):
+        if any(begin <= token.start < end for token in tokens):
+            found.append(text[begin:end].strip())
+        begin = end + 1
+    return tuple(found)
+
+
+def uncertain_strings(text: str, tokens: Sequence[Token]) -> frozenset[str]:
+    """Texts of the strings that engines may read differently: with escapes, or two side by side."""
+    found = set()
+    before: Token | None = None
+    for token in tokens:
+        if token.token_type is TokenType.STRING:
+            if has_escape(text, token):
+                found.add(token.text)
+            if before is not None and before.token_type is TokenType.STRING:
+                found.update((before.text, token.text))
+        before = token
+    return frozenset(found)
+
+
+def has_escape(text: str, token: Token) -> bool:
+    """Tell whether a string has an escape as it is written: its token does not show that."""
+    return "\\" in text[token.start : token.end + 1]
+
+
+class Cursor:
+    """A place between the tokens of one statement."""
+
+    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
+        self.text = text
+        self.tokens = tokens
+        self.at = 0
+
+    def end(self) -> bool:
+        return self.at >= len(self.tokens)
+
+    def peek(self, ahead: int = 0) -> str:
+        """The word at a place, in upper case; empty for a quoted name, a string, and behind the end."""
+        number = self.at + ahead
+        return word(self.tokens[number]) if 0 <= number < len(self.tokens) else ""
+
+    def kind(self, ahead: int = 0) -> TokenType | None:
+        number = self.at + ahead
+        return self.tokens[number].token_type if number < len(self.tokens) else None
+
+    def accept(self, *words: str) -> bool:
+        """Step over a sequence of words, if it stands here.
+
+        Some of sqlglot's keywords have several words, so the sequence is compared as text.
+        """
+        wanted, number = " ".join(words), self.at
+        while wanted and number < len(self.tokens):
+            found = word(self.tokens[number])
+            if not found or not (wanted == found or wanted.startswith(found + " ")):
+                return False
+            wanted = wanted[len(found) :].lstrip()
+            number += 1
+        if wanted:
+            return False
+        self.at = number
+        return True
+
+    def accept_any(self, *words: str) -> str:
+        return next((one for one in words if self.accept(*one.split())), "")
+
+    def skip(self, kind: TokenType) -> bool:
+        found = self.kind() is kind
+        self.at += found
+        return found
+
+    def error(self, reason: str) -> UnreadableError:
+        start = len(self.text.rstrip()) if self.end() else self.tokens[self.at].start
+        near = self.text[start : start + 30] or "the end"
+        return UnreadableError(f"{reason}, found {near!r}", start)
+
+    def name(self) -> TableName:
+        """Step over the name of a table.
+
+        :raises UnreadableError: there is none, or one of another catalog.
+        """
+        if self.peek() == "IDENTIFIER" and self.kind(1) is TokenType.L_PAREN:
+            raise self.error("expected the name of a table, and not of a parameter")
+        parts = [self._part()]
+        while self.skip(TokenType.DOT):
+            parts.append(self._part())
+        return table_name(parts, self.tokens[self.at - 1].start)
+
+    def _part(self) -> str:
+        if self.end() or not is_name(self.tokens[self.at]):
+            raise self.error("expected the name of a table")
+        self.at += 1
+        return str(self.tokens[self.at - 1].text)
+
+    def partition(self) -> tuple[tuple[str, str | None], ...]:
+        """Step over ``PARTITION (…)``, if it stands here, and return its keys and values."""
+        if not self.accept("PARTITION"):
+            return ()
+        inside = self.parenthesised()
+        found: list[tuple[str, str | None]] = []
+        for part in split_at(inside, TokenType.COMMA):
+            if not part or not is_name(part[0]):
+                raise self.error("expected keys of a partition before this")
+            found.append((part[0].text.lower(), _constant(part[1:])))
+        return tuple(found)
+
+    def parenthesised(self) -> Sequence[Token]:
+        """Step over parentheses, and return the tokens inside.
+
+        :raises UnreadableError: there are none, or they do not close.
+        """
+        begin = self.at
+        if not self.skip(TokenType.L_PAREN):
+            raise self.error("expected (")
+        depth = 1
+        while depth and not self.end():
+            kind = self.kind()
+            depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
+            self.at += 1
+        if depth:
+            raise self.error("expected )")
+        return self.tokens[begin + 1 : self.at - 1]
+
+    def top_level(self) -> Iterator[int]:
+        """Numbers of the tokens from here on that stand in no parentheses; the opening ones count."""
+        depth = 0
+        for number in range(self.at, len(self.tokens)):
+            kind = self.tokens[number].token_type
+            depth -= kind in _CLOSING
+            if depth == 0:
+                yield number
+            depth += kind in _OPENING
+
+
+def table_name(parts: Sequence[str], start: int) -> TableName:
+    """The name of the metastore's table.
+
+    :raises UnreadableError: it is of another catalog, names a file, or has a part that is no name.
+    """
+    parts = [part.lower() for part in parts]
+    if len(parts) == 3 and parts[0] in _CATALOGS:
+        parts = parts[1:]
+    if len(parts) > 2:
+        raise UnreadableError(f"{'.'.join(parts)} is of another catalog, or no table's name", start)
+    # Hive cuts blanks off at the ends of a name, other engines keep them.
+    if any("." in part or "/" in part or not part or part != part.strip() for part in parts):
+        raise UnreadableError(f"{parts[-1]!r} is a path, or a name of several parts in one", start)
+    return TableName(parts[0] if len(parts) == 2 else None, parts[-1])
+
+
+def split_at(tokens: Sequence[Token], kind: TokenType) -> list[Sequence[Token]]:
+    """The tokens between those of a kind that stand in no parentheses."""
+    found, begin, depth = [], 0, 0
+    for number, token in enumerate(tokens):
+        depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+        if depth == 0 and token.token_type is kind:
+            found.append(tokens[begin:number])
+            begin = number + 1
+    return [*found, tokens[begin:]]
+
+
+def word(token: Token) -> str:
+    if token.token_type in {TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER}:
+        return ""
+    return " ".join(token.text.upper().split())
+
+
+def is_name(token: Token) -> bool:
+    if token.token_type is TokenType.IDENTIFIER:
+        return True
+    return token.token_type not in {TokenType.STRING, TokenType.NUMBER} and bool(_WORD.fullmatch(token.text))
+
+
+def _constant(tokens: Sequence[Token]) -> str | None:
+    """The text of ``= constant``; ``None`` for anything else."""
+    if len(tokens) == 2 and tokens[0].token_type is TokenType.EQ:
+        value = tokens[1]
+        if value.token_type in {TokenType.STRING, TokenType.NUMBER}:
+            return str(value.text)
+    return None

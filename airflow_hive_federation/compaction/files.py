@@ -1,0 +1,112 @@
+"""Where a compaction makes its files, and how they get their names.
+
+Files are made below a hidden directory and appear by one rename of each directory. That is not yet what makes
+them visible: a directory ``…_vN`` counts from the moment transaction N commits. On object stores, where a
+rename is a copy, they are therefore made under their final names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from airflow_hive_federation.acid.names import VERSION_FILE
+from airflow_hive_federation.compaction.plan import CompactionPlan, FileFormat, staging_txn
+from airflow_hive_federation.errors import FileVanishedError
+from airflow_hive_federation.model.write_ids import ValidTxns
+from airflow_hive_federation.storage import durable
+from airflow_hive_federation.storage.filesystem import (
+    OBJECT_STORES,
+    join,
+    open_filesystem,
+    parse_location,
+    protocols,
+    storage_errors,
+)
+from airflow_hive_federation.storage.publishing import make_directory, write_atomically
+
+_ACID_VERSION = b"2"
+
+
+def placed(plan: CompactionPlan, location: str) -> CompactionPlan:
+    """The plan as it suits the store: on object stores, files are made where they belong."""
+    if parse_location(location).scheme not in OBJECT_STORES:
+        return plan
+    merges = tuple(
+        replace(merge, output=merge.output.removeprefix(f"{plan.staging}/")) for merge in plan.merges
+    )
+    return replace(plan, staging="", merges=merges)
+
+
+def publish(
+    plan: CompactionPlan, location: str, file_format: FileFormat, options: Mapping[str, Any] | None = None
+) -> None:
+    """Give the finished directories their names; all of them exist then, even one that got no file.
+
+    :raises StorageError: one cannot be made or renamed.
+    """
+    filesystem, path = open_filesystem(location, options)
+    for directory in plan.directories:
+        made = join(location, plan.staging, directory)
+        if file_format is FileFormat.ACID:
+            write_atomically(join(made, VERSION_FILE), [_ACID_VERSION], options)
+        make_directory(made, options)
+        with storage_errors(made):
+            if plan.staging:
+                _move(filesystem, f"{path}/{plan.staging}/{directory}", f"{path}/{directory}")
+    remove_staging(plan, location, options)
+
+
+def remove_staging(plan: CompactionPlan, location: str, options: Mapping[str, Any] | None = None) -> None:
+    """Remove what was made and not published."""
+    if plan.staging:
+        _remove(join(location, plan.staging), options)
+
+
+def remove_directories(
+    location: str, directories: Iterable[str], options: Mapping[str, Any] | None = None
+) -> None:
+    """Remove directories; what is not there is fine.
+
+    :param directories: relative to the location.
+    :raises StorageError: one cannot be removed.
+    """
+    for directory in directories:
+        _remove(join(location, directory), options)
+
+
+def remove_leftovers(location: str, txns: ValidTxns, options: Mapping[str, Any] | None = None) -> None:
+    """Remove the hidden directories of compactions that were killed.
+
+    :param txns: the transactions of this moment; directories of open ones are left alone.
+    """
+    filesystem, path = open_filesystem(location, options)
+    with storage_errors(location):
+        names = [str(entry).rstrip("/").rpartition("/")[2] for entry in _listed(filesystem, path)]
+    for name in names:
+        txn_id = staging_txn(name)
+        if txn_id is not None and txn_id <= txns.high_watermark and txn_id not in txns.open_ids:
+            _remove(join(location, name), options)
+
+
+def _move(filesystem: Any, made: str, place: str) -> None:
+    if "file" in protocols(filesystem):
+        # Its files, made by tasks on any machine, have been waited for by these.
+        durable.rename(made, place)
+    else:
+        filesystem.mv(made, place, recursive=True)
+
+
+def _listed(filesystem: Any, path: str) -> list[Any]:
+    try:
+        return list(filesystem.ls(path, detail=False, refresh=True))
+    except FileNotFoundError:
+        return []
+
+
+def _remove(uri: str, options: Mapping[str, Any] | None) -> None:
+    filesystem, path = open_filesystem(uri, options)
+    with suppress(FileVanishedError), storage_errors(uri):
+        filesystem.rm(path, recursive=True)

@@ -1,0 +1,60 @@
+"""Merging bucket files in this process; the Spark job merges them on a cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_hive_federation.compaction.merge import MergeOutcome, merge_bucket
+from airflow_hive_federation.compaction.plan import BucketMerge
+from airflow_hive_federation.compaction.worker import MergeRunner
+from airflow_hive_federation.errors import AcidFormatError, HiveFederationError
+
+
+def in_threads(
+    threads: int | None = None,
+    *,
+    options: Mapping[str, Any] | None = None,
+    compression: str | None = None,
+) -> MergeRunner:
+    """Merge in threads of this process: several files side by side, or several stripes of one.
+
+    :param threads: how many; one a core by default.
+    :param options: storage options.
+    :param compression: ``zlib``, ``zstd``, ``snappy``, ``lz4`` or ``uncompressed``; by default each
+        table's own, by its property ``orc.compress``.
+    """
+    count = threads or os.cpu_count() or 1
+
+    def run(merges: Sequence[BucketMerge]) -> list[MergeOutcome | HiveFederationError]:
+        each = max(1, count // max(1, len(merges)))
+        with ThreadPoolExecutor(max_workers=count, thread_name_prefix="merge") as workers:
+            return list(
+                workers.map(
+                    lambda merge: merge_or_error(
+                        merge, options=options, compression=compression, threads=each
+                    ),
+                    merges,
+                )
+            )
+
+    return run
+
+
+def merge_or_error(
+    merge: BucketMerge, *, options: Mapping[str, Any] | None, compression: str | None, threads: int
+) -> MergeOutcome | HiveFederationError:
+    """Merge one bucket; what fails is an answer, so that one bad table does not stop the others."""
+    try:
+        return merge_bucket(merge, options=options, compression=compression, threads=threads)
+    except HiveFederationError as error:
+        return error
+    except (pa.ArrowException, MemoryError) as error:
+        return AcidFormatError(
+            f"{merge.table.full_name}: {merge.output} cannot be made: {type(error).__name__}: {error}",
+            remedy="Nothing of it is visible. Hive's own worker may be able to compact it.",
+        )

@@ -1,0 +1,276 @@
+"""``hive-federation demo``: the main job, start to end, on this machine.
+
+Two real Hive metastores, a database that Hive itself has written, a transaction left open, and the example
+DAG in Airflow: it waits for the transaction, dumps, copies with Spark, loads and verifies. Then Hive changes
+the source, and the same DAG brings the target up to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow_hive_federation.cli.report import print_report
+from airflow_hive_federation.cli.story import Story
+from airflow_hive_federation.demo import data as demo_data
+from airflow_hive_federation.demo.local_airflow import DAG_ID, DagRun, DemoAirflow
+from airflow_hive_federation.errors import HiveFederationError
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+    from airflow_hive_federation.embedded.sql import HiveSql
+    from airflow_hive_federation.metastore import MetastoreClient
+
+#: The open transaction is committed this long after the DAG was seen waiting for it.
+_LEFT_OPEN_S = 3.0
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command to ``hive-federation``."""
+    parser = subparsers.add_parser(
+        "demo",
+        help="replicate a database between two embedded metastores",
+        description="Starts two real Hive metastores on this machine, lets Hive fill one of them, replicates "
+        "its database to the other by the example DAG in Airflow, and verifies the copy.",
+    )
+    parser.add_argument("--ui", action="store_true", help="leave Airflow's UI up with the same DAG")
+    parser.add_argument("--json", action="store_true", help="end with the result as JSON on stdout")
+    parser.add_argument("--directory", type=Path, help="work here and keep everything (default: temporary)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the demo; 0 if the replica is equal to its source."""
+    story = Story()
+    with _ended_in_order(), _directory(args.directory, story) as directory, ExitStack() as stack:
+        airflow = DemoAirflow(directory)
+        scene = _set_up(stack, directory, airflow, story)
+        if args.ui:
+            from airflow_hive_federation.demo.ui import serve
+
+            return serve(airflow, scene.dag_run(directory), scene.commit, story)
+        set_up_s = story.seconds
+        story.stage(f"Airflow runs the DAG {DAG_ID}")
+        tasks_s = airflow.run_dag(scene.dag_run(directory), _Audience(scene, story).hear)
+        report = _report(directory)
+        changes = _second_cycle(scene, directory, airflow, story)
+        if args.json:
+            print(json.dumps(_result(report, story.seconds)))
+        else:
+            story.stage("Done")
+            _show(report, scene, {"set-up": set_up_s, **tasks_s, "in all": story.seconds})
+            _show_changes(changes)
+    return int(bool(report["differences"] or changes["differences"]))
+
+
+def _second_cycle(scene: _Scene, directory: Path, airflow: DemoAirflow, story: Story) -> dict[str, Any]:
+    """Let Hive change the source and run the DAG again; return the report of its verification."""
+    story.stage("Hive changes the source")
+    demo_data.change_source(scene.source_sql, story.detail)
+    story.stage(f"Airflow runs the DAG {DAG_ID} again: now it copies what has changed")
+
+    def hear(task: str, text: str) -> None:
+        story.hear(text, label=task)
+
+    tasks_s = airflow.run_dag(scene.dag_run(directory), hear)
+    story.detail(" · ".join(f"{name} {seconds:.0f} s" for name, seconds in tasks_s.items()))
+    return _report(directory)
+
+
+# -- setting up ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Scene:
+    """Two metastores, and a transaction left open in the source."""
+
+    source: EmbeddedMetastore
+    target: EmbeddedMetastore
+    source_sql: HiveSql
+    open_txn: int
+
+    def dag_run(self, directory: Path) -> DagRun:
+        return DagRun(
+            conf={"database": demo_data.DATABASE, "open_txn_timeout": "5m"},
+            connections=self._connections(),
+            # For the runs, too, that somebody triggers in the UI.
+            variables={
+                "hive_federation_dump_root": f"file:{directory / 'dumps'}",
+                "hive_federation_external_base": f"file:{self.target.external_warehouse / 'from_source'}",
+                # The demo's source keeps its tables on this machine's disk.
+                "hive_federation_source_roots": f"file:{self.source.warehouse},"
+                f"file:{self.source.external_warehouse}",
+            },
+        )
+
+    def _connections(self) -> dict[str, dict[str, Any]]:
+        """The connections that the DAG uses, by their ids."""
+        ends = {"source": self.source, "target": self.target}
+        return {
+            **{
+                f"hive_{name}": {
+                    "conn_type": "hive_federation",
+                    "description": f"The demo's {name}",
+                    "host": "127.0.0.1",
+                    "port": metastore.port,
+                }
+                for name, metastore in ends.items()
+            },
+            "spark_default": {"conn_type": "spark", "host": "local[*]"},
+        }
+
+    def commit(self) -> None:
+        """Commit the transaction left open."""
+        with _connected(self.source) as client:
+            client.commit_txn(self.open_txn)
+
+
+def _set_up(stack: ExitStack, directory: Path, airflow: DemoAirflow, story: Story) -> _Scene:
+    """What can happen side by side does: the target starts and Airflow prepares while Hive writes."""
+    from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+    from airflow_hive_federation.embedded.sql import HiveSql
+
+    def start(name: str) -> EmbeddedMetastore:
+        return stack.enter_context(EmbeddedMetastore.start(name, directory=directory / name))
+
+    # Ended before the metastores are, whatever happens.
+    aside = ThreadPoolExecutor(max_workers=2, thread_name_prefix="demo")
+    story.stage("Starting two Hive metastores (the first time ever, their jars are fetched)")
+    source = start("source")
+    stack.callback(aside.shutdown, cancel_futures=True)
+    starting = aside.submit(start, "target")
+    migrating = aside.submit(airflow.migrate)
+    story.detail(f"source   {source.uri}")
+    sql = stack.enter_context(HiveSql(source))
+    open_txn = _fill(source, sql, story)
+    target = starting.result()
+    story.detail(f"target   {target.uri}")
+    migrating.result()
+    return _Scene(source, target, sql, open_txn)
+
+
+def _fill(source: EmbeddedMetastore, sql: HiveSql, story: Story) -> int:
+    """Fill the source, abort one transaction and leave another open; return the open one."""
+    story.stage(f"Hive writes the database '{demo_data.DATABASE}' into the source")
+    demo_data.fill_source(source, sql, story.detail)
+    with _connected(source) as client:
+        write_id = demo_data.abort_a_transaction(client)
+        story.detail(f"flights  write id {write_id} aborted, its rows still in the table's directory")
+        open_txn = demo_data.open_a_transaction(client)
+        story.detail(f"flights  transaction {open_txn} left open: the replication has to wait for it")
+    return open_txn
+
+
+def _connected(metastore: EmbeddedMetastore) -> MetastoreClient:
+    from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+
+    return MetastoreClient(MetastoreSettings(uris=(metastore.uri,)))
+
+
+@contextmanager
+def _directory(named: Path | None, story: Story) -> Iterator[Path]:
+    """The directory of the demo; a temporary one goes at the end, unless something went wrong."""
+    if named:
+        named.mkdir(parents=True, exist_ok=True)
+        if any(named.iterdir()):
+            raise HiveFederationError(
+                f"Directory {named} is not empty.", remedy="Name another: the demo begins with nothing."
+            )
+        yield named.absolute()
+        return
+    directory = Path(tempfile.mkdtemp(prefix="hive-federation-demo-"))
+    try:
+        yield directory
+    except HiveFederationError:
+        story.detail(f"Everything is kept in {directory}")
+        raise
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    else:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the demo as an interrupt does: with everything it has started."""
+
+    def interrupt(*_: object) -> NoReturn:
+        # Once. A terminal that closes after Ctrl-C hangs up too, which would cut the ending short and leave
+        # Airflow behind; what does not end in time is killed anyway.
+        for number in before:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# -- telling -------------------------------------------------------------------------------------------
+
+
+class _Audience:
+    """Retells what the DAG's tasks say, and commits the open transaction once the DAG waits for it."""
+
+    def __init__(self, scene: _Scene, story: Story) -> None:
+        self._scene = scene
+        self._story = story
+        self._timer: threading.Timer | None = None
+
+    def hear(self, task: str, text: str) -> None:
+        self._story.hear(text, label=task)
+        if self._timer is None and text.startswith("Still open"):
+            self._timer = threading.Timer(_LEFT_OPEN_S, self._commit)
+            self._timer.start()
+
+    def _commit(self) -> None:
+        self._story.detail(f"        (somebody commits transaction {self._scene.open_txn} now)")
+        self._scene.commit()
+
+
+def _report(directory: Path) -> dict[str, Any]:
+    found = sorted((directory / "dumps").glob("*/*/_verified.json"), key=lambda path: path.stat().st_mtime)
+    if not found:
+        raise HiveFederationError(
+            "The DAG left no verification report.", remedy=f"Read {directory / 'airflow.log'}."
+        )
+    report: dict[str, Any] = json.loads(found[-1].read_text(encoding="utf-8"))
+    return report
+
+
+def _result(report: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    names = ("name", "source_rows", "target_rows", "digest_equal")
+    return {
+        "tables": [{name: table[name] for name in names} for table in report["tables"]],
+        "seconds": round(seconds, 1),
+    }
+
+
+def _show(report: Mapping[str, Any], scene: _Scene, times_s: Mapping[str, float]) -> None:
+    title = f"Database {report['database']}, replicated from {scene.source.uri} to {scene.target.uri}"
+    print()
+    print_report(report, title=title)
+    print(" · ".join(f"{name} {seconds:.0f} s" for name, seconds in times_s.items()))
+
+
+def _show_changes(report: Mapping[str, Any]) -> None:
+    changed = [table for table in report["tables"] if table["files"]]
+    print()
+    print_report({**report, "tables": changed}, title=f"After the changes, at event {report['event_id']}")
+    print("\nNext: hive-federation demo --ui (make demo UI=1) shows the same DAG in Airflow's UI.")

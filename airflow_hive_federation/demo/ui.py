@@ -1,0 +1,259 @@
+"""``hive-federation demo --ui``: the same DAG in Airflow's UI."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+from typing import Any, NoReturn
+
+from airflow_hive_federation.cli.story import Story
+from airflow_hive_federation.demo.local_airflow import DAG_ID, DagRun, DemoAirflow
+from airflow_hive_federation.errors import HiveFederationError
+from airflow_hive_federation.waiting import PollPolicy, wait_until
+
+#: For the start, and for the whole DAG run, on a machine that is busy with ten other things.
+_TIMEOUT_S = 600.0
+_STOP_TIMEOUT_S = 10.0
+_CREATE_TIMEOUT_S = 60.0
+#: The open transaction is committed this long after the drain task was seen deferred: time to look at it.
+_LEFT_OPEN_S = 20.0
+#: States in which a run or a task stays.
+ENDED = frozenset({"success", "failed"})
+
+
+def serve(airflow: DemoAirflow, run: DagRun, commit: Callable[[], None], story: Story) -> int:
+    """Start Airflow's UI, run the DAG there, and stay until the user interrupts.
+
+    :param commit: commits the transaction that the DAG has to wait for.
+    :raises HiveFederationError: Airflow does not come up, or ends by itself.
+    """
+    story.stage("Starting Airflow with scheduler, triggerer and UI (about half a minute)")
+    with airflow_server(airflow) as server:
+        try:
+            for conn_id, fields in run.connections.items():
+                server.connect(conn_id, fields)
+            for name, value in run.variables.items():
+                server.set_variable(name, value)
+            _show(server, server.trigger(run.conf), commit, story)
+            server.wait(lambda: False, "", timeout_s=None)
+        except KeyboardInterrupt:
+            # The terminal may be gone.
+            with suppress(OSError):
+                story.stage("Ending Airflow and the metastores")
+    return 0
+
+
+@contextmanager
+def airflow_server(airflow: DemoAirflow) -> Iterator[AirflowServer]:
+    """A whole Airflow (``airflow standalone``) on a loopback port, without a login; it ends with the block.
+
+    :raises HiveFederationError: it does not come up.
+    """
+    port = _free_port()
+    url = f"http://127.0.0.1:{port}"
+    settings = {
+        **airflow.environment,
+        "AIRFLOW__API__HOST": "127.0.0.1",
+        "AIRFLOW__API__PORT": str(port),
+        "AIRFLOW__API__BASE_URL": url,
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        # Loopback only, and gone when the demo ends: no login.
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+    }
+    with airflow.log_path.open("ab") as log:
+        process = subprocess.Popen(
+            airflow.command("standalone"),
+            env=settings,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            # A group of its own: ending the parent alone would leave scheduler and API server behind.
+            start_new_session=True,
+        )
+    server = AirflowServer(url, process, str(airflow.log_path))
+    try:
+        server.wait(server.is_healthy, "Airflow did not come up.")
+        yield server
+    finally:
+        _end(process)
+
+
+def _show(server: AirflowServer, run_id: str, commit: Callable[[], None], story: Story) -> None:
+    story.stage(f"The DAG is running: {server.url}/dags/{DAG_ID}/runs/{run_id}")
+    drain = f"{run_id}/taskInstances/replicate.drain"
+    server.wait(lambda: server.state(drain) in {"deferred", *ENDED}, "The drain task did not begin.")
+    if server.state(drain) == "deferred":
+        story.detail(
+            f"drain is deferred: it waits for the open transaction, committed in {_LEFT_OPEN_S:.0f} s"
+        )
+        time.sleep(_LEFT_OPEN_S)
+    commit()
+    story.detail("transaction committed; dump, load and verify follow")
+    server.wait(lambda: server.state(run_id) in ENDED, "The DAG run did not end.")
+    story.stage(f"The DAG run has ended: {server.state(run_id)}")
+    story.detail("rows and digests of both sides are the XCom of the task verify")
+    story.detail(f"the two connections, with their test buttons: {server.url}/connections")
+    story.detail("Ctrl-C ends everything")
+
+
+class AirflowServer:
+    """A running Airflow and its REST API.
+
+    :param url: where its UI and API are.
+    :param process: ``airflow standalone``.
+    :param log_path: named in errors.
+    """
+
+    def __init__(self, url: str, process: subprocess.Popen[bytes], log_path: str) -> None:
+        self.url = url
+        self._process = process
+        self._log_path = log_path
+
+    def wait(
+        self, probe: Callable[[], bool], otherwise: str, *, timeout_s: float | None = _TIMEOUT_S
+    ) -> None:
+        """Wait until the probe says yes.
+
+        :param otherwise: what went wrong if it does not.
+        :param timeout_s: seconds; ``None`` waits for ever.
+        :raises HiveFederationError: Airflow has ended, or the time is over.
+        """
+        ended = False
+
+        def asked() -> bool:
+            nonlocal ended
+            ended = self._process.poll() is not None
+            return ended or probe()
+
+        policy = PollPolicy(first_s=0.5, longest_s=1.0, timeout_s=timeout_s)
+        if not wait_until(asked, policy) or ended:
+            text = f"Airflow has ended by itself. {otherwise}".strip() if ended else otherwise
+            raise HiveFederationError(text, remedy=f"Read {self._log_path}.", log_path=self._log_path)
+
+    def is_healthy(self) -> bool:
+        """Scheduler, triggerer and database work, and the DAG is known."""
+        try:
+            health = self.request("/api/v2/monitor/health", token="")
+            self.request(f"/api/v2/dags/{DAG_ID}")
+        except (OSError, ValueError):
+            return False
+        parts = ("scheduler", "triggerer", "metadatabase")
+        return all(health.get(part, {}).get("status") == "healthy" for part in parts)
+
+    def connect(self, conn_id: str, fields: Mapping[str, Any]) -> None:
+        """Define a connection, in Airflow's database: those of the environment are not shown in the UI.
+
+        :raises HiveFederationError: Airflow refuses.
+        """
+        self._create("/api/v2/connections", {"connection_id": conn_id, **fields})
+
+    def set_variable(self, name: str, value: str) -> None:
+        """Set a variable, in Airflow's database.
+
+        :raises HiveFederationError: Airflow refuses.
+        """
+        self._create("/api/v2/variables", {"key": name, "value": value})
+
+    def trigger(self, conf: Mapping[str, Any], run_id: str = "demo") -> str:
+        """Unpause the DAG, trigger it and return the id of its run.
+
+        :raises HiveFederationError: Airflow refuses.
+        """
+        # The other example DAGs stay paused: what their schedules would serve is not here.
+        self._insist(f"/api/v2/dags/{DAG_ID}", {"is_paused": False}, "PATCH")
+        body = {"dag_run_id": run_id, "logical_date": None, "conf": dict(conf)}
+        self._create(f"/api/v2/dags/{DAG_ID}/dagRuns", body)
+        return run_id
+
+    def state(self, path: str) -> str:
+        """The state of a run, or of a task instance below it; empty while there is none."""
+        try:
+            return str(self.request(f"/api/v2/dags/{DAG_ID}/dagRuns/{path}").get("state") or "")
+        except OSError:
+            return ""
+
+    def _create(self, path: str, body: Mapping[str, Any]) -> None:
+        """POST something with an id of its own."""
+        self._insist(path, body, "POST")
+
+    def _insist(self, path: str, body: Mapping[str, Any], method: str) -> None:
+        """Ask again where Airflow stumbles over its SQLite database, or is too busy to answer."""
+        refusal = ""
+
+        def done() -> bool:
+            nonlocal refusal
+            try:
+                self.request(path, body=body, method=method)
+            except urllib.error.HTTPError as error:
+                refusal = f"{error} {error.read().decode(errors='replace')[:300]}"
+                if error.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                    return False
+                # Made by a request that was answered with an error, or not at all.
+                return error.code == HTTPStatus.CONFLICT or self._refuse(path, refusal)
+            except OSError as error:
+                refusal = str(error)
+                return False
+            return True
+
+        if not wait_until(done, PollPolicy(first_s=1.0, timeout_s=_CREATE_TIMEOUT_S)):
+            self._refuse(path, refusal)
+
+    def _refuse(self, path: str, text: str) -> NoReturn:
+        raise HiveFederationError(f"Airflow refuses {path}: {text}", remedy=f"Read {self._log_path}.")
+
+    def request(
+        self, path: str, *, token: str | None = None, body: Any = None, method: str | None = None
+    ) -> Any:
+        """Ask the API and return its answer.
+
+        :param method: by default GET, or POST if there is a body.
+        :param token: of a user; by default one is fetched.
+        :raises OSError: no answer, or an error.
+        """
+        if token is None:
+            token = str(self.request("/auth/token", token="")["access_token"])
+        headers = {"Content-Type": "application/json"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)  # noqa: S310 - loopback
+        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+            return json.load(answer)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End Airflow with all it has started; kill what does not end.
+
+    Its running tasks are in process groups of their own, and would outlive the others if nobody knew them.
+    """
+    import psutil  # type: ignore[import-untyped]
+
+    started: list[Any] = []
+    with suppress(psutil.NoSuchProcess):
+        started = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    try:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        psutil.wait_procs(started, timeout=_STOP_TIMEOUT_S)
+    finally:
+        # Also when the user interrupts once more.
+        for one in started:
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
+        process.wait()
+
+
+def _free_port() -> int:
+    """A port of 127.0.0.1 that was free a moment ago: Airflow cannot choose one and tell it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port

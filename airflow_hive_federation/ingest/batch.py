@@ -1,0 +1,430 @@
+"""A batch of transactions that write to the same files, one for each bucket of each partition.
+
+In stores that files cannot be appended to, each transaction has files, and a directory, of its own.
+
+What happens when, killed at any line:
+
+===================  ==================================================  ===============================
+step                 done                                                left behind
+===================  ==================================================  ===============================
+open                 transactions, write ids                             aborted by their timeout
+begin                a lock: the metastore knows the table               the same
+flush                partitions; told to the transaction; then stripes   bytes behind the flushed length
+commit               tails; flushed lengths; then the commit             rows of a write id that is aborted
+close                the rest aborted; side files removed                side files, which readers obey
+===================  ==================================================  ===============================
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_hive_federation.acid.names import DirectoryKind, DirectoryName
+from airflow_hive_federation.errors import (
+    MetastoreError,
+    NoSuchTransactionError,
+    OutcomeUnknownError,
+    StorageError,
+    TransactionAbortedError,
+    UnsupportedMethodError,
+)
+from airflow_hive_federation.ingest.delta_files import DeltaFile, acid_types, encoded
+from airflow_hive_federation.ingest.errors import (
+    CommitOutcomeUnknown,
+    HeartBeatFailure,
+    StreamingIOFailure,
+    TransactionError,
+    io_errors,
+    metastore_errors,
+)
+from airflow_hive_federation.ingest.grouping import Group, Values, grouped
+from airflow_hive_federation.ingest.partitions import Partitions
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.storage.filesystem import local_path
+from airflow_hive_federation.tables.write.plan import TableLayout, partition_names
+from airflow_hive_federation.transactions.batch_heartbeat import Heartbeats
+from airflow_hive_federation.transactions.locks import TableWrite, WriteKind, lock_components
+from airflow_hive_federation.transactions.transaction import LOCK_POLICY
+from airflow_hive_federation.waiting import PollPolicy, boot_time_s, wait_until
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchSettings:
+    """What all batches of a connection have in common.
+
+    :param static: values of the one partition; ``()`` without partitions, ``None`` if records have them.
+    :param size: transactions in a batch.
+    :param fence: another lock that every transaction takes.
+    :param buffer_bytes: rows beyond so many bytes are written to the files before the commit.
+    """
+
+    layout: TableLayout
+    static: Values | None
+    size: int
+    agent_info: str
+    optimized: bool
+    compression: str
+    buffer_bytes: int
+    heartbeat_interval_s: float
+    fence: types.LockComponent | None = None
+    storage_options: Any = field(default=None, repr=False)
+    lock_policy: PollPolicy = LOCK_POLICY
+    at: Callable[[str], None] = lambda _step: None
+    on_lost: Callable[[Collection[int]], None] = lambda _txn_ids: None
+
+
+class TransactionBatch:
+    """Transactions opened together, used one after the other.
+
+    :raises TransactionError: the metastore does not open them.
+    """
+
+    def __init__(self, client: MetastoreClient, settings: BatchSettings, partitions: Partitions) -> None:
+        self._client, self._settings, self._partitions = client, settings, partitions
+        layout = settings.layout
+        since_s = boot_time_s()
+        with metastore_errors(TransactionError, f"A transaction batch on {layout.name}"):
+            self.txn_ids = client.open_txns(settings.size, agent_info=settings.agent_info)
+            settings.at("opened")
+            given = client.allocate_table_write_ids(layout.database, layout.table, self.txn_ids)
+        self.write_ids = [given[one] for one in self.txn_ids]
+        self._place = -1
+        self._types = acid_types(layout)
+        self._shares_files = local_path(layout.location) is not None
+        self._files: dict[tuple[Values, int], DeltaFile] = {}
+        self._touched: dict[tuple[Values, int], DeltaFile] = {}
+        self._rows: list[pa.RecordBatch] = []
+        self._rows_bytes = 0
+        self._is_torn = False
+        self.auto_flushes = 0
+        self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, 8), thread_name_prefix="hive-ingest-encode")
+        self._hearts = Heartbeats(
+            client,
+            self.txn_ids,
+            settings.heartbeat_interval_s,
+            since_s=since_s,
+            on_lost=settings.on_lost,
+        )
+
+    @property
+    def remaining(self) -> int:
+        """Transactions that were not begun yet."""
+        return self._settings.size - self._place - 1
+
+    @property
+    def txn_id(self) -> int:
+        """The present transaction."""
+        return self.txn_ids[self._place]
+
+    @property
+    def write_id(self) -> int:
+        """Its write id."""
+        return self.write_ids[self._place]
+
+    def begin(self) -> None:
+        """Begin the next transaction and take its lock.
+
+        :raises TransactionError: the lock is not granted.
+        """
+        self._place += 1
+        self._is_torn = False
+        self.check()
+        self._partitions.begin()
+        self._touched.clear()
+        self._forget_rows()
+        if not self._shares_files:
+            self._end_files()
+        for file in self._files.values():
+            file.begin()
+        with metastore_errors(TransactionError, f"Lock on {self._settings.layout.name}", txn_id=self.txn_id):
+            self._lock()
+
+    def check(self) -> None:
+        """Make sure that the transaction is alive and whole.
+
+        :raises HeartBeatFailure: the metastore has given it up.
+        :raises StreamingIOFailure: an error has come between its rows and its files.
+        """
+        if self._is_torn:
+            raise StreamingIOFailure(
+                f"Rows of transaction {self.txn_id} are missing from its files: writing them has failed.",
+                remedy="Close the connection, connect again, and send the transaction's records again.",
+                txn_id=self.txn_id,
+            )
+        if self.txn_id in self._hearts.lost:
+            loss = self._hearts.loss
+            why = (
+                loss.word
+                if loss
+                else "it was silent for longer than hive.txn.timeout, or somebody aborted it"
+            )
+            raise HeartBeatFailure(
+                f"Transaction {self.txn_id} is lost: {why}.",
+                remedy="Close the connection, connect again, and send the transaction's records again.",
+                txn_id=self.txn_id,
+            ) from (loss.cause if loss else None)
+
+    def insert(self, rows: pa.RecordBatch) -> None:
+        """Add rows; nobody sees them before the commit.
+
+        :raises StreamingIOFailure: they cannot be written.
+        """
+        if not rows.num_rows:
+            return
+        self._rows.append(rows)
+        self._rows_bytes += rows.nbytes
+        if self._rows_bytes > self._settings.buffer_bytes:
+            self.flush()
+            self.auto_flushes += 1
+
+    def flush(self) -> None:
+        """Write the rows to the files.
+
+        :raises StreamingIOFailure: they cannot be written.
+        """
+        if not self._rows:
+            return
+        layout, static = self._settings.layout, self._settings.static
+        prepared: Future[None] = Future()
+        divided = self._pool.submit(self._divide, self._rows, prepared)
+        try:
+            # Meanwhile rows are grouped, and the first stripes encoded.
+            values = {static} if static is not None else divided.result()[0]
+            self._partitions.prepare(values, txn_id=self.txn_id, write_id=self.write_id)
+            self._settings.at("prepared")
+            tasks = divided.result()[1]
+        except BaseException as error:
+            # The rows are kept: when no metastore answers, the commit may be called again.
+            prepared.set_exception(error)
+            wait([divided])
+            if divided.exception() is None:
+                wait(divided.result()[1])
+            raise
+        self._forget_rows()
+        self._is_torn = True
+        prepared.set_result(None)
+        with io_errors(f"Rows of {layout.name}"):
+            _all_done(tasks)
+        self._is_torn = False
+
+    def _divide(
+        self, batches: Sequence[pa.RecordBatch], prepared: Future[None]
+    ) -> tuple[set[Values], list[Future[None]]]:
+        """Have rows written, those of each file by a task; return the partitions' values and the tasks."""
+        layout, static = self._settings.layout, self._settings.static
+        work: dict[tuple[Values, int], list[Group]] = {}
+        for rows in pa.Table.from_batches(batches).combine_chunks().to_batches():
+            for group in grouped(layout, rows, static):
+                work.setdefault((group.values, group.bucket), []).append(group)
+        tasks = [self._pool.submit(self._write, groups, prepared) for groups in work.values()]
+        return {values for values, _bucket in work}, tasks
+
+    def commit(self, partitions: Sequence[Values], key_value: types.CommitTxnKeyValue | None) -> None:
+        """Make the transaction's rows visible. May be repeated while the metastore does not answer.
+
+        :param partitions: to be created even if nothing was written to them.
+        :raises TransactionError: it was aborted, or the metastore refuses.
+        :raises StreamingIOFailure: the files cannot be written.
+        """
+        self.check()
+        self.flush()
+        self._partitions.prepare(partitions, txn_id=self.txn_id, write_id=self.write_id)
+        self._settings.at("flushed")
+        with io_errors(f"Files of {self._settings.layout.name}"):
+            _all_done([self._pool.submit(file.flush) for file in self._touched.values()])
+        self._settings.at("published")
+        with self._hearts.ending:
+            self._commit(key_value)
+            self._hearts.ended(self.txn_id)
+        self._settings.at("committed")
+
+    def abort(self) -> None:
+        """Drop the present transaction's rows.
+
+        :raises TransactionError: the metastore cannot be told; it will find out by the missing heartbeats.
+        """
+        self._forget_rows()
+        with self._hearts.ending:
+            self._hearts.ended(self.txn_id)
+        with io_errors(f"Files of {self._settings.layout.name}"):
+            for file in self._touched.values():
+                file.rewind()
+        self._settings.at("rewound")
+        with metastore_errors(TransactionError, f"Transaction {self.txn_id}", txn_id=self.txn_id):
+            self._client.abort_txns([self.txn_id])
+
+    def close(self, *, open_too: bool) -> None:
+        """Abort what is left and finish the files. Everything is tried; the first error is raised.
+
+        :param open_too: the present transaction is open.
+        """
+        errors: list[Exception] = []
+        self._hearts.stop()
+        rest = self.txn_ids[self._place if open_too else self._place + 1 :]
+        self._forget_rows()
+        for file in self._files.values():
+            try:
+                if open_too:
+                    file.rewind()
+                file.close()
+            except StorageError as error:
+                errors.append(error)
+        self._settings.at("finished")
+        try:
+            if rest:
+                self._client.abort_txns(rest)
+        except MetastoreError as error:
+            errors.append(error)
+        self._pool.shutdown()
+        if errors:
+            raise errors[0]
+
+    def _end_files(self) -> None:
+        with io_errors(f"Files of {self._settings.layout.name}"):
+            for file in self._files.values():
+                file.close()
+        self._files.clear()
+
+    def _lock(self) -> None:
+        layout, static = self._settings.layout, self._settings.static
+        write = TableWrite(
+            database=layout.database,
+            table=layout.table,
+            kind=WriteKind.INSERT,
+            partition=partition_names(layout, [static])[0] if static else None,
+            dynamic=static is None,
+        )
+        components = lock_components([write])
+        if self._settings.fence is not None:
+            components.append(self._settings.fence)
+        answer = self._client.lock(components, txn_id=self.txn_id, agent_info=self._settings.agent_info)
+        self._settings.at("locked")
+        lock_id = answer.lockid or 0
+        if answer.state == types.LockState.ACQUIRED or wait_until(
+            lambda: self._client.check_lock(lock_id, txn_id=self.txn_id).state == types.LockState.ACQUIRED,
+            self._settings.lock_policy,
+        ):
+            return
+        raise TransactionError(
+            f"Transaction {self.txn_id} was not granted its lock on {layout.name} in "
+            f"{self._settings.lock_policy.timeout_s} s.",
+            remedy="SHOW LOCKS tells who holds it.",
+            txn_id=self.txn_id,
+        )
+
+    def _write(self, groups: Sequence[Group], prepared: Future[None]) -> None:
+        """Write a file's rows, as soon as its partition is prepared."""
+        settings, key = self._settings, (groups[0].values, groups[0].bucket)
+        there = self._files.get(key)
+        first_row_id = there.next_row_id if there is not None else 0
+        for group in groups:
+            stripes = encoded(
+                group.rows(),
+                bucket=group.bucket,
+                write_id=self.write_id,
+                first_row_id=first_row_id,
+                compression=settings.compression,
+                optimized=settings.optimized,
+                filters=settings.layout.filters,
+            )
+            first_row_id += group.row_count
+            prepared.result()
+            self._file(key).append(self.write_id, stripes)
+
+    def _file(self, key: tuple[Values, int]) -> DeltaFile:
+        values, bucket = key
+        if key not in self._files:
+            shared = self.write_ids if self._shares_files else [self.write_id]
+            name = DirectoryName(kind=DirectoryKind.DELTA, min_write_id=shared[0], max_write_id=shared[-1])
+            self._files[key] = DeltaFile(
+                f"{self._partitions.location(values)}/{name}",
+                bucket,
+                self._types,
+                compression=self._settings.compression,
+                indexed=not self._settings.optimized,
+                side=len(shared) > 1,
+                storage_options=self._settings.storage_options,
+            )
+        return self._touched.setdefault(key, self._files[key])
+
+    def _commit(self, key_value: types.CommitTxnKeyValue | None) -> None:
+        try:
+            with metastore_errors(
+                TransactionError, f"Commit of transaction {self.txn_id}", txn_id=self.txn_id
+            ):
+                self._notify()
+                self._settings.at("notified")
+                try:
+                    self._client.commit_txn(self.txn_id, key_value=key_value)
+                except OutcomeUnknownError:
+                    # Committing what is committed is fine, and committing what is aborted says so.
+                    self._commit_again(key_value)
+        except TransactionError as error:
+            if isinstance(error.__cause__, TransactionAbortedError):
+                raise HeartBeatFailure(
+                    error.message, remedy="Connect again and send its records again.", txn_id=self.txn_id
+                ) from error
+            raise
+
+    def _commit_again(self, key_value: types.CommitTxnKeyValue | None) -> None:
+        try:
+            self._client.commit_txn(self.txn_id, key_value=key_value)
+        except (NoSuchTransactionError, OutcomeUnknownError) as error:
+            raise CommitOutcomeUnknown(
+                f"It is unknown whether transaction {self.txn_id} was committed: {error.message}",
+                remedy="Connect again and go on from the position that was committed last.",
+                txn_id=self.txn_id,
+            ) from error
+
+    def _notify(self) -> None:
+        """Tell replication which files the transaction has written."""
+        layout = self._settings.layout
+        files: dict[Values, list[str]] = {}
+        for (values, _), file in self._touched.items():
+            if file.rows:
+                files.setdefault(values, []).append(file.uri)
+        if not files:
+            return
+        requests = [
+            types.WriteNotificationLogRequest(
+                txnId=self.txn_id,
+                writeId=self.write_id,
+                db=layout.database,
+                table=layout.table,
+                fileInfo=types.InsertEventRequestData(
+                    replace=False,
+                    filesAdded=uris,
+                    filesAddedChecksum=["" for _ in uris],
+                    subDirectoryList=[uri.rsplit("/", 2)[1] for uri in uris],
+                ),
+                partitionVals=list(values) or None,
+            )
+            for values, uris in files.items()
+        ]
+        together = types.WriteNotificationLogBatchRequest(
+            catalog=self._client.settings.catalog,
+            db=layout.database,
+            table=layout.table,
+            requestList=requests,
+        )
+        try:
+            self._client.call("add_write_notification_log_in_batch", together)
+        except UnsupportedMethodError:
+            for one in requests:
+                self._client.call("add_write_notification_log", one)
+
+    def _forget_rows(self) -> None:
+        self._rows, self._rows_bytes = [], 0
+
+
+def _all_done(tasks: Sequence[Future[Any]]) -> None:
+    """Wait for all, and raise what one of them has raised."""
+    for task in wait(tasks).done:
+        task.result()

@@ -1,0 +1,1 @@
+"""Record writers turn records into rows, one writer per format."""

@@ -1,0 +1,97 @@
+"""Arrow record batches as records: nothing is parsed, only checked and brought to the table's types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from airflow_hive_federation.ingest.errors import InvalidColumn, SerializationError
+from airflow_hive_federation.ingest.formats.writers import AbstractRecordWriter, check_names, unstorable
+from airflow_hive_federation.model.types import Column
+from airflow_hive_federation.orc.arrow_columns import arrow_type
+
+
+class ArrowRecordWriter(AbstractRecordWriter):
+    """For connections that are given record batches only (``write_batch``); single records are refused.
+
+    :param schema: the batches' schema, where it is known: it is then checked when connecting.
+    """
+
+    def __init__(self, schema: pa.Schema | None = None) -> None:
+        super().__init__()
+        self._schema = schema
+
+    def bind(self, columns: Sequence[Column]) -> None:
+        """See :meth:`AbstractRecordWriter.bind`."""
+        super().bind(columns)
+        if self._schema is not None:
+            conforming_batch(pa.RecordBatch.from_pylist([], schema=self._schema), columns)
+
+    def encode(self, record: bytes) -> Sequence[object]:
+        """Refuse it: there is no format to read it by."""
+        raise ValueError(f"this connection takes Arrow batches, and not {len(record)} bytes")
+
+
+def conforming_batch(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
+    """Bring a batch to the table's columns: by name, without regard to case; types cast if nothing is lost.
+
+    :param columns: the table's, then the dynamic partition keys.
+    :raises InvalidColumn: it lacks columns, has others, has one twice, or one of another kind of type.
+    :raises SerializationError: a value does not fit; ``column`` and ``record_number`` (from 1) name it.
+    """
+    by_name = {name.lower(): place for place, name in enumerate(batch.schema.names)}
+    wanted = [column.name for column in columns]
+    if len(by_name) != batch.num_columns:
+        raise InvalidColumn("The batch has a column twice.")
+    if set(by_name) != set(wanted):
+        check_names(batch.schema.names, columns)
+    arrays = [_cast(batch.column(by_name[column.name]), column) for column in columns]
+    for array, column in zip(arrays, columns, strict=True):
+        for one in unstorable(array, column):
+            raise SerializationError(
+                f"Row {one.index + 1} of the batch, column {column.name}: {one.reason}.",
+                remedy="Correct the value; nothing of the batch was written.",
+                column=column.name,
+                record_number=one.index + 1,
+            )
+    return pa.RecordBatch.from_arrays(arrays, names=wanted)
+
+
+def _cast(array: pa.Array, column: Column) -> pa.Array:
+    kind = arrow_type(column.type)
+    if array.type.equals(kind):
+        return array
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    try:
+        pa.nulls(0, array.type).cast(kind)
+    except pa.ArrowNotImplementedError as error:
+        raise InvalidColumn(
+            f"Column {column.name} is {column.type}, which {array.type} cannot become.",
+            remedy="Convert it before it is written.",
+            column=column.name,
+        ) from error
+    try:
+        return array.cast(kind)
+    except pa.ArrowInvalid as error:
+        place = _first_unfit(array, kind)
+        raise SerializationError(
+            f"Row {place + 1} of the batch, column {column.name} ({column.type}): {error}",
+            remedy="Correct the value; nothing of the batch was written.",
+            column=column.name,
+            record_number=place + 1,
+        ) from error
+
+
+def _first_unfit(array: pa.Array, kind: pa.DataType) -> int:
+    low, high = 0, len(array)
+    # array[:low] casts; array[:high] does not.
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            array.slice(low, middle - low).cast(kind)
+            low = middle
+        except pa.ArrowInvalid:
+            high = middle
+    return low

@@ -1,0 +1,179 @@
+"""Records taken apart by a regular expression, as Hive's ``StrictRegexWriter`` does by ``RegexSerDe``.
+
+The expression has to match the whole record; its groups are the columns, dynamic partition keys last. A group
+that took no part is null. It is Python's dialect, which differs from Java's in little (``(?<name>…)`` is
+``(?P<name>…)``).
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any, Self
+
+import pyarrow as pa
+
+from airflow_hive_federation.ingest.errors import InvalidColumn, InvalidConnection, StreamingIOFailure
+from airflow_hive_federation.ingest.formats import regex_child
+from airflow_hive_federation.ingest.formats.columns import BadRecord
+from airflow_hive_federation.ingest.formats.lazy_values import INTEGER_BITS, value_of
+from airflow_hive_federation.ingest.formats.writers import AbstractRecordWriter, Malformed, Parsed
+from airflow_hive_federation.model.types import Column, HiveType
+from airflow_hive_federation.runtime.environment import without_secrets
+
+#: Seconds of the processor's time that a record may take.
+LIMIT_S = 1.0
+#: So many records of a batch may take longer; those after them are not tried.
+_GIVE_UP_AFTER = 10
+_WHOLE = re.compile(r"[+-]?\d{1,100}\Z")
+
+
+class StrictRegexWriter(AbstractRecordWriter):
+    """Records that match an expression; made by :meth:`new_builder`.
+
+    :param limit_s: seconds of the processor's time that the expression may take for a record. Some take a
+        time that doubles with each character of a record; such a record is bad.
+    """
+
+    def __init__(
+        self,
+        regex: str,
+        *,
+        line_delimiter: str | bytes | None = None,
+        malformed: Malformed = "raise",
+        limit_s: float = LIMIT_S,
+    ) -> None:
+        super().__init__(line_delimiter=line_delimiter, malformed=malformed)
+        try:
+            self._regex = re.compile(regex, re.DOTALL)
+        except (re.error, RecursionError, OverflowError) as error:
+            raise InvalidConnection(f"{regex!r} is no regular expression: {error}.") from error
+        if limit_s <= 0:
+            raise InvalidConnection(f"limit_s is {limit_s}.", remedy="Give a number of seconds above 0.")
+        self._limit_s = limit_s
+
+    @staticmethod
+    def new_builder() -> StrictRegexWriterBuilder:
+        """Begin to describe one."""
+        return StrictRegexWriterBuilder()
+
+    def bind(self, columns: Sequence[Column]) -> None:
+        """See :meth:`AbstractRecordWriter.bind`."""
+        if self._regex.groups != len(columns):
+            raise InvalidColumn(
+                f"The expression has {self._regex.groups} groups, but there are {len(columns)} columns.",
+                remedy=f"Make a group for each of {', '.join(column.name for column in columns)}.",
+            )
+        super().bind(columns)
+
+    def encode(self, record: bytes) -> Sequence[str | None]:
+        """Return the groups of one record."""
+        (found,) = self._matched([record.decode("utf-8")])
+        return self._groups(found)
+
+    def parse(self, records: Sequence[bytes]) -> Parsed:
+        """Make rows of records."""
+        texts: list[str] = []
+        bad: list[BadRecord] = []
+        for index, record in enumerate(records):
+            try:
+                texts.append(record.decode("utf-8"))
+            except UnicodeDecodeError as error:
+                texts.append("")
+                bad.append(BadRecord(index=index, column="", reason=str(error)))
+        rows: list[Sequence[str | None]] = []
+        for index, found in enumerate(self._matched(texts)):
+            try:
+                rows.append(self._groups(found))
+            except ValueError as error:
+                rows.append([None] * len(self.columns))
+                bad.append(BadRecord(index=index, column="", reason=str(error)))
+        groups = [pa.array([row[place] for row in rows], pa.string()) for place in range(len(self.columns))]
+        return self.of_texts(groups, bad, _value)
+
+    def _groups(self, found: list[str | None] | str | None) -> Sequence[str | None]:
+        if isinstance(found, str):
+            raise ValueError(found)
+        if found is None:
+            if self.malformed == "raise":
+                raise ValueError("it does not match the expression")
+            return [None] * len(self.columns)
+        return found
+
+    def _matched(self, texts: Sequence[str]) -> list[list[str | None] | str | None]:
+        """Match texts in a process of its own: groups, ``None`` for no match, or why that is not known."""
+        asked = {
+            "regex": self._regex.pattern,
+            "texts": texts,
+            "limit_s": self._limit_s,
+            "give_up_after": _GIVE_UP_AFTER,
+        }
+        try:
+            done = subprocess.run(
+                [sys.executable, "-I", "-S", "-X", "utf8", "-c", inspect.getsource(regex_child)],
+                env=without_secrets(),
+                input=json.dumps(asked).encode(),
+                capture_output=True,
+                check=True,
+            )
+            answer: list[list[str | None] | str | None] = json.loads(done.stdout)
+        except (OSError, subprocess.CalledProcessError, ValueError) as error:
+            told = getattr(error, "stderr", b"") or b""
+            raise StreamingIOFailure(
+                f"Matching records has failed: {error}. {told[-500:].decode(errors='replace')}",
+                remedy="Look whether memory is short; then write the transaction's records again.",
+            ) from error
+        return answer
+
+
+class StrictRegexWriterBuilder:
+    """Describes a :class:`StrictRegexWriter`; the names are those of Hive's builder."""
+
+    def __init__(self) -> None:
+        self._regex = ""
+        self._limit_s = LIMIT_S
+        self._line: str | bytes | None = None
+        self._malformed: Malformed = "raise"
+
+    def with_regex(self, regex: str) -> Self:
+        """Set the expression."""
+        self._regex = regex
+        return self
+
+    def with_line_delimiter(self, delimiter: str | bytes) -> Self:
+        """Set what ends a record of a stream (a line feed). It is taken literally, not as a pattern."""
+        self._line = delimiter
+        return self
+
+    def with_malformed(self, malformed: Malformed) -> Self:
+        """``raise`` for records that do not match or values that cannot be read, or ``null``."""
+        self._malformed = malformed
+        return self
+
+    def with_limit_s(self, seconds: float) -> Self:
+        """Set the processor's time that the expression may take for a record (1 s); others are bad."""
+        self._limit_s = seconds
+        return self
+
+    def build(self) -> StrictRegexWriter:
+        """Make the writer.
+
+        :raises InvalidConnection: the expression is none.
+        """
+        return StrictRegexWriter(
+            self._regex, line_delimiter=self._line, malformed=self._malformed, limit_s=self._limit_s
+        )
+
+
+def _value(text: str, hive_type: HiveType) -> Any:
+    """Read a group as ``valueOf`` of Java's classes does: whole numbers have no fractions."""
+    if hive_type.name in INTEGER_BITS:
+        if not _WHOLE.match(text):
+            raise ValueError(f"{text[:80]!r} is not a whole number")
+        # Digits may be those of any script.
+        text = str(int(text))
+    return value_of(text, hive_type)

@@ -1,0 +1,378 @@
+"""ORC files put together from stripes that were encoded apart, side by side.
+
+A stripe holds nothing that depends on where it lies in a file, so that it can be encoded as a small file of
+its own, in any thread, compressed, and moved. What a file says about its stripes (positions, statistics,
+Hive's key index) is written last. pyarrow's writer alone uses one core, deflates slowly, and sets neither
+user metadata nor char and varchar types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import BinaryIO, NamedTuple
+
+import pyarrow as pa
+from pyarrow import orc
+
+from airflow_hive_federation.model.types import HiveType
+from airflow_hive_federation.orc.bloom_filters import filtered_columns, with_filters
+from airflow_hive_federation.orc.chunks import decompressed, uncompressed_chunks
+from airflow_hive_federation.orc.column_statistics import merged_statistics
+from airflow_hive_federation.orc.compression import BLOCK_BYTES, COMPRESSIONS, compressed
+from airflow_hive_federation.orc.early_timestamps import (
+    Nanoseconds,
+    split,
+    storable,
+    value_counts,
+    with_nanoseconds,
+    without_bounds,
+)
+from airflow_hive_federation.orc.long_texts import Bounds, stripe_with_bounds, with_bounds, without_long_texts
+from airflow_hive_federation.orc.made_columns import put_in, taken_out, together
+from airflow_hive_federation.orc.nested import whole_nested
+from airflow_hive_federation.orc.properties import NO_FILTERS, BloomFilters
+from airflow_hive_federation.orc.protobuf import BYTES, VARINT, all_of, fields_of, message_of, number_of
+from airflow_hive_federation.orc.row_groups import Encoded
+from airflow_hive_federation.orc.streams import Streams
+from airflow_hive_federation.orc.tail import locate_footer
+
+#: ORC's ``CalendarKind`` of dates and timestamps: Julian before 1582, or Gregorian for all times, as Arrow's.
+HYBRID, PROLEPTIC = 1, 2
+
+#: Rows of a row group, which an index tells the beginning of.
+ROW_INDEX_STRIDE = 10_000
+
+_MAGIC = b"ORC"
+# So that what is encoded together stays one stripe.
+_STRIPE_BYTES = 1 << 40
+# Where dictionaries pay (hive.exec.orc.dictionary.key.size.threshold).
+_DICTIONARY_THRESHOLD = 0.8
+# Fields of Footer and PostScript that are taken over from the stripes' writer.
+_WRITER, _SOFTWARE = 9, 12
+_VERSION, _WRITER_VERSION = 4, 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stripe:
+    """A stripe, encoded.
+
+    :param body: index, data and footer.
+    :param lengths: bytes of index, data and footer.
+    :param rows: how many rows it has.
+    :param statistics: its ``StripeStatistics``.
+    :param columns: a ``ColumnStatistics`` a column.
+    :param writer: fields of footer and postscript that say which software wrote it.
+    """
+
+    body: memoryview
+    lengths: tuple[int, int, int]
+    rows: int
+    statistics: tuple[bytes, ...]
+    columns: tuple[bytes, ...]
+    writer: tuple[tuple[int, int, int | bytes], ...]
+    postscript: tuple[tuple[int, int, int | bytes], ...]
+
+
+def encode(
+    rows: pa.Table,
+    compression: str,
+    *,
+    dictionaries: bool = True,
+    filters: BloomFilters = NO_FILTERS,
+) -> list[Stripe]:
+    """Encode rows as one stripe (pyarrow may make more of very many); other threads run meanwhile.
+
+    Of no rows at all a stripe without content is made, which says who wrote the file.
+
+    :param compression: of :data:`.compression.COMPRESSIONS`.
+    :param dictionaries: whether texts that repeat are worth the time to find them.
+    :param filters: Bloom filters to make.
+    :raises AcidFormatError: some timestamp cannot be stored; see :mod:`.early_timestamps`.
+    """
+    filtered = filtered_columns(filters, rows)
+    rows, columns = taken_out(rows, texts=not dictionaries)
+    rows, nanoseconds = storable(whole_nested(rows))
+    rows, bounds = without_long_texts(rows)
+    # malloc keeps freed pages for the next stripe; pyarrow's own pool gives them back to the kernel.
+    sink = pa.BufferOutputStream(pa.system_memory_pool())
+    with orc.ORCWriter(
+        sink,
+        # Which layouts of streams there are is the version's.
+        file_version="0.12",
+        compression="uncompressed",
+        stripe_size=_STRIPE_BYTES,
+        row_index_stride=ROW_INDEX_STRIDE,
+        dictionary_key_size_threshold=_DICTIONARY_THRESHOLD if dictionaries else 0.0,
+    ) as writer:
+        writer.write(rows)
+    stripes, kinds = taken_apart(memoryview(sink.getvalue()))
+    if not len(rows):
+        return stripes
+    kinds = together(kinds, {number: column.kind for number, column in columns.items()})
+    counts = [value_counts(stripe.statistics[0]) for stripe in stripes]
+    made, at = [], 0
+    for stripe, early in zip(stripes, split(nanoseconds, counts), strict=True):
+        streams = with_nanoseconds(Streams.of(stripe.body, stripe.lengths), early)
+        some = {
+            number: column.part(at, at + stripe.rows).encoded(number, ROW_INDEX_STRIDE)
+            for number, column in columns.items()
+        }
+        streams = put_in(streams, some)
+        end = at + stripe.rows
+        streams = with_filters(streams, filtered, at, end, fpp=filters.fpp, stride=ROW_INDEX_STRIDE)
+        body, lengths = compressed(streams, kinds, compression)
+        told = _with_made(_with_bounds(_without_bounds(stripe, early), bounds), some)
+        made.append(replace(told, body=body, lengths=lengths))
+        at += stripe.rows
+    return made
+
+
+class Mark(NamedTuple):
+    """What a file in the making held at some moment."""
+
+    offset: int
+    stripes: int
+    statistics: int
+    columns: Sequence[bytes]
+    last: Stripe | None
+    rows: int
+
+
+class AssembledFile:
+    """An ORC file in the making.
+
+    :param file: where it goes, open for writing.
+    :param types: serialized ``Type`` messages, see :func:`type_messages`.
+    :param compression: that of the stripes.
+    :param calendar: number of the ``CalendarKind`` of dates and timestamps.
+    :param indexed: whether its stripes have indexes.
+    """
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        types: Sequence[bytes],
+        *,
+        compression: str,
+        calendar: int | None,
+        indexed: bool = True,
+    ) -> None:
+        self._file = file
+        self._types = types
+        self._compression = COMPRESSIONS[compression]
+        self._calendar = calendar
+        self._row_index_stride = ROW_INDEX_STRIDE if indexed else 0
+        self._offset = len(_MAGIC)
+        self._stripes: list[bytes] = []
+        self._statistics: list[bytes] = []
+        # Column statistics of parts of the file.
+        self._parts: list[Sequence[bytes]] = []
+        self._last: Stripe | None = None
+        self.rows = 0
+        file.write(_MAGIC)
+
+    def add(self, stripe: Stripe) -> None:
+        """Append a stripe; of one without rows the file takes only what it says of its writer."""
+        if stripe.rows:
+            index, data, footer = stripe.lengths
+            fields = ((1, self._offset), (2, index), (3, data), (4, footer), (5, stripe.rows))
+            self._stripes.append(message_of([(number, VARINT, value) for number, value in fields]))
+            self._statistics += stripe.statistics
+        self._parts.append(stripe.columns)
+        self._file.write(stripe.body)
+        self._offset += len(stripe.body)
+        self.rows += stripe.rows
+        # Of many files in the making none may hold its last stripe.
+        self._last = replace(stripe, body=memoryview(b""))
+
+    def finish(self, user_metadata: Mapping[str, bytes]) -> int:
+        """Write the tail and return the file's length in bytes. The file stays open.
+
+        :raises ValueError: no stripe was added (an empty one will do).
+        """
+        if self._last is None:
+            raise ValueError("a file needs a stripe")
+        metadata = self._framed(message_of([(1, BYTES, one) for one in self._statistics]))
+        footer = self._framed(self._footer(self._last, user_metadata))
+        postscript = message_of(
+            [
+                (1, VARINT, len(footer)),
+                (2, VARINT, self._compression),
+                (3, VARINT, BLOCK_BYTES),
+                *(field for field in self._last.postscript if field[0] == _VERSION),
+                (5, VARINT, len(metadata)),
+                *(field for field in self._last.postscript if field[0] == _WRITER_VERSION),
+                (8000, BYTES, _MAGIC),
+            ]
+        )
+        self._file.write(metadata + footer + postscript + bytes([len(postscript)]))
+        return self._offset + len(metadata) + len(footer) + len(postscript) + 1
+
+    def flush(self, user_metadata: Mapping[str, bytes]) -> int:
+        """Write a tail behind which more stripes may follow, and return the file's length so far.
+
+        Who reads only so many bytes reads a whole file: Hive's readers do, by its ``_flush_length``.
+        """
+        self._offset = self.finish(user_metadata)
+        return self._offset
+
+    def mark(self) -> Mark:
+        """Remember what there is, to :meth:`rewind` to it."""
+        return Mark(
+            self._offset, len(self._stripes), len(self._statistics), self._columns(), self._last, self.rows
+        )
+
+    def rewind(self, mark: Mark) -> None:
+        """Forget what was added since; cutting the file off at ``mark.offset`` is the caller's."""
+        del self._stripes[mark.stripes :], self._statistics[mark.statistics :]
+        self._offset, self._last, self.rows = mark.offset, mark.last, mark.rows
+        self._parts = [mark.columns] if mark.columns else []
+
+    def _columns(self) -> Sequence[bytes]:
+        if len(self._parts) > 1:
+            self._parts = [merged_statistics(self._parts)]
+        return self._parts[0] if self._parts else ()
+
+    def _footer(self, last: Stripe, user_metadata: Mapping[str, bytes]) -> bytes:
+        fields: list[tuple[int, int, int | bytes]] = [
+            (1, VARINT, len(_MAGIC)),
+            (2, VARINT, self._offset - len(_MAGIC)),
+            *((3, BYTES, one) for one in self._stripes),
+            *((4, BYTES, one) for one in self._types),
+            *(
+                (5, BYTES, message_of([(1, BYTES, key.encode()), (2, BYTES, value)]))
+                for key, value in user_metadata.items()
+            ),
+            (6, VARINT, self.rows),
+            *((7, BYTES, one) for one in self._columns()),
+            (8, VARINT, self._row_index_stride),
+            *(field for field in last.writer if field[0] == _WRITER),
+        ]
+        if self._calendar is not None:
+            fields.append((11, VARINT, self._calendar))
+        return message_of([*fields, *(field for field in last.writer if field[0] == _SOFTWARE)])
+
+    def _framed(self, message: bytes) -> bytes:
+        return uncompressed_chunks(message, BLOCK_BYTES) if self._compression else message
+
+
+def taken_apart(content: memoryview, name: str = "stripe") -> tuple[list[Stripe], list[int]]:
+    """Take a file apart: its stripes, and ``Type.Kind`` of each column.
+
+    :param name: the file's, for error messages.
+    :raises AcidFormatError: it is no ORC file, or is truncated.
+    """
+    start, postscript, footer = locate_footer(pa.BufferReader(content), name)
+    metadata = bytes(content[start - number_of(postscript, 5) : start])
+    metadata_fields = fields_of(decompressed(metadata, number_of(postscript, 2)))
+    statistics = all_of(metadata_fields, 1)
+    columns = tuple(all_of(footer, 7))
+    # The file's, which are those of all its stripes: counted once.
+    nothing = Stripe(
+        body=memoryview(b""),
+        lengths=(0, 0, 0),
+        rows=0,
+        statistics=(),
+        columns=columns,
+        writer=tuple(field for field in footer if field[0] in {_WRITER, _SOFTWARE}),
+        postscript=tuple(field for field in postscript if field[0] in {_VERSION, _WRITER_VERSION}),
+    )
+    found = [fields_of(one) for one in all_of(footer, 3)]
+    stripes = []
+    for number, information in enumerate(found):
+        offset, index, data, length, rows = (number_of(information, field) for field in range(1, 6))
+        stripes.append(
+            replace(
+                nothing,
+                body=content[offset : offset + index + data + length],
+                lengths=(index, data, length),
+                rows=rows,
+                statistics=(statistics[number],),
+                columns=columns if len(found) == 1 else tuple(all_of(fields_of(statistics[number]), 1)),
+            )
+        )
+    return stripes or [nothing], [number_of(fields_of(one), 1) for one in all_of(footer, 4)]
+
+
+def _with_made(stripe: Stripe, columns: Mapping[int, Encoded]) -> Stripe:
+    told = {number: column.statistics for number, column in columns.items()}
+    (statistics,) = stripe.statistics
+    fields = [(1, BYTES, one) for one in together(all_of(fields_of(statistics), 1), told)]
+    return replace(stripe, statistics=(message_of(fields),), columns=tuple(together(stripe.columns, told)))
+
+
+def _without_bounds(stripe: Stripe, found: Mapping[int, Nanoseconds]) -> Stripe:
+    (statistics,) = stripe.statistics
+    told = enumerate(all_of(fields_of(statistics), 1))
+    fields = [(1, BYTES, without_bounds(one) if number in found else one) for number, one in told]
+    columns = enumerate(stripe.columns)
+    return replace(
+        stripe,
+        statistics=(message_of(fields),),
+        columns=tuple(without_bounds(one) if number in found else one for number, one in columns),
+    )
+
+
+def _with_bounds(stripe: Stripe, bounds: Mapping[int, Bounds]) -> Stripe:
+    return replace(
+        stripe,
+        statistics=tuple(stripe_with_bounds(one, bounds) for one in stripe.statistics),
+        columns=tuple(
+            with_bounds(one, bounds[number]) if number in bounds else one
+            for number, one in enumerate(stripe.columns)
+        ),
+    )
+
+
+# Type.Kind of orc_proto.proto.
+_KINDS = {
+    "boolean": 0,
+    "tinyint": 1,
+    "smallint": 2,
+    "int": 3,
+    "bigint": 4,
+    "float": 5,
+    "double": 6,
+    "string": 7,
+    "binary": 8,
+    "timestamp": 9,
+    "array": 10,
+    "map": 11,
+    "struct": 12,
+    "decimal": 14,
+    "date": 15,
+    "varchar": 16,
+    "char": 17,
+    "timestamp with local time zone": 18,
+}
+
+
+def type_messages(root: HiveType) -> list[bytes]:
+    """Serialize a type and those below it, in column order.
+
+    :raises KeyError: ORC has no such type (intervals), or it cannot be written (unions).
+    """
+    out: list[bytes] = []
+    _add_type(root, out)
+    return out
+
+
+def _add_type(hive: HiveType, out: list[bytes]) -> None:
+    place = len(out)
+    out.append(b"")
+    fields: list[tuple[int, int, int | bytes]] = [(1, VARINT, _KINDS[hive.name])]
+    children = [field.type for field in hive.fields] or list(hive.children)
+    numbers = []
+    for child in children:
+        numbers.append(len(out))
+        _add_type(child, out)
+    if numbers:
+        fields.append((2, BYTES, b"".join(message_of([(1, VARINT, number)])[1:] for number in numbers)))
+    fields += [(3, BYTES, field.name.encode()) for field in hive.fields]
+    if hive.name in {"char", "varchar"}:
+        fields.append((4, VARINT, hive.arguments[0]))
+    if hive.name == "decimal":
+        precision, scale = hive.arguments
+        fields += [(5, VARINT, precision), (6, VARINT, scale)]
+    out[place] = message_of(fields)

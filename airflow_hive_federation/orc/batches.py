@@ -1,0 +1,205 @@
+"""ORC files read in batches of bounded size.
+
+pyarrow's ``ORCFile`` reads whole stripes, and a stripe of rows that compress well, such as delete events, may
+hold millions of them. Its dataset scanner reads files batch by batch, a bounded number of them ahead, in a
+thread of its own.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from threading import Lock
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+from pyarrow import dataset, fs
+
+from airflow_hive_federation.orc.arrow_columns import orc_width
+from airflow_hive_federation.orc.assembly import PROLEPTIC
+from airflow_hive_federation.orc.calendars import proleptic_dates
+from airflow_hive_federation.orc.exact_times import EXACT, microseconds, proleptic_times
+from airflow_hive_federation.orc.far_columns import FarColumns, far_columns, types_as_numbers
+from airflow_hive_federation.orc.nested import with_leaves
+from airflow_hive_federation.orc.protobuf import fields_of, number_of
+from airflow_hive_federation.orc.tail import INSTANT_KIND, OrcTail, end_with_types
+
+# Arrow decodes up to 32 batches ahead (kDefaultBackgroundMaxQ), so these are small.
+_BATCH_ROWS = 16_384
+_SMALLEST_BATCH_ROWS = 128
+_BATCH_BYTES = 512 * 1024
+
+
+class OrcBatches:
+    """One file.
+
+    :param file: its path, or the file open for reading and seeking.
+    :param name: its name for error messages.
+    :param tail: its tail.
+    :param size_bytes: its length in bytes; long rows make smaller batches.
+    :param exactly: timestamps that nanoseconds do not reach are :data:`.exact_times.EXACT`; else they are
+        microseconds.
+    :param proleptic: dates and timestamps before 15 October 1582 are made proleptic ones.
+    """
+
+    def __init__(
+        self,
+        file: str | BinaryIO,
+        name: str,
+        tail: OrcTail,
+        *,
+        size_bytes: int,
+        exactly: bool = True,
+        proleptic: bool = False,
+    ) -> None:
+        self._file = file
+        self._name = name
+        self._tail = tail
+        self._far = far_columns(tail)
+        self._exactly = exactly
+        # A file that does not say its calendar goes by the Julian one (OrcConf.PROLEPTIC_GREGORIAN_DEFAULT).
+        self._from_julian = proleptic and tail.calendar != PROLEPTIC
+        fitting = _BATCH_BYTES * tail.row_count // max(1, size_bytes)
+        self._batch_rows = min(_BATCH_ROWS, max(_SMALLEST_BATCH_ROWS, fitting))
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Its columns.
+
+        :raises pyarrow.ArrowException: it is no ORC file, or has types that pyarrow does not know.
+        """
+        schema = self._fragment.physical_schema
+        if not self._far:
+            return schema
+        pairs = zip(schema, self._numbers.values(), strict=True)
+        made = [with_leaves(pa.array([], field.type), self._nothing, number) for field, number in pairs]
+        return pa.schema([field.with_type(one.type) for field, one in zip(schema, made, strict=True)])
+
+    def batches(self, columns: Sequence[str] | None = None) -> Generator[pa.RecordBatch, None, None]:
+        """Yield its rows in order; a batch does not reach over the end of a stripe.
+
+        :param columns: names of the columns wanted; ``None`` means all.
+        :raises pyarrow.ArrowException: it is damaged.
+        :raises AcidFormatError: its timestamps are, or are not of a kind that can be read.
+        """
+        schema = self._fragment.physical_schema
+        names = schema.names if columns is None else columns
+        numbers = [self._numbers[name] for name in names]
+        spans = [
+            range(first, first + orc_width(schema.field(name).type))
+            for first, name in zip(numbers, names, strict=True)
+        ]
+        far = frozenset(number for number in self._far if any(number in span for span in spans))
+        rows = self._exact_times(columns, numbers, far) if far else self._scanned(self._fragment, columns)
+        if not (self._from_julian or far):
+            yield from rows
+            return
+        for batch in rows:
+            pairs = zip(batch.columns, numbers, strict=True)
+            arrays = [with_leaves(array, self._finished, number) for array, number in pairs]
+            yield pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+    @cached_property
+    def _fragment(self) -> dataset.Fragment:
+        return _fragment(self._file)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        schema = self._fragment.physical_schema
+        widths = (orc_width(kind) for kind in schema.types)
+        return dict(zip(schema.names, accumulate(widths, initial=1), strict=False))
+
+    def _exact_times(
+        self, columns: Sequence[str] | None, numbers: Sequence[int], far: frozenset[int]
+    ) -> Generator[pa.RecordBatch, None, None]:
+        with ExitStack() as opened:
+            file = self._file
+            if isinstance(file, str):
+                file = opened.enter_context(Path(file).open("rb"))
+            start, end = end_with_types(file, self._name, types_as_numbers(self._tail, far))
+            # The scanner's thread reads the same file.
+            lock = Lock()
+            as_numbers, stripes = (io.BufferedReader(Head(file, start, some, lock)) for some in (end, b""))
+            times = FarColumns(stripes, self._tail, far, numbers)
+            yield from times.put_together(self._scanned(_fragment(as_numbers), columns))
+
+    def _scanned(self, fragment: dataset.Fragment, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        # No fragments and batches beside those of the background thread.
+        yield from fragment.scanner(
+            columns=None if columns is None else list(columns),
+            batch_size=self._batch_rows,
+            batch_readahead=0,
+            fragment_readahead=0,
+            use_threads=False,
+            cache_metadata=False,
+        ).to_batches()
+
+    def _nothing(self, empty: pa.Array, number: int) -> pa.Array:
+        return self._finished(pa.array([], EXACT) if number in self._far else empty, number)
+
+    def _finished(self, array: pa.Array, number: int) -> pa.Array:
+        if self._from_julian and pa.types.is_date32(array.type):
+            return proleptic_dates(array)
+        if array.type != EXACT:
+            return array
+        times = proleptic_times(array) if self._from_julian else array
+        if self._exactly:
+            return times
+        is_instant = number_of(fields_of(self._tail.types[number]), 1) == INSTANT_KIND
+        return microseconds(times).cast(pa.timestamp("us", "UTC" if is_instant else None))
+
+
+def _fragment(file: str | BinaryIO) -> dataset.Fragment:
+    local = fs.LocalFileSystem() if isinstance(file, str) else None
+    return dataset.OrcFileFormat().make_fragment(file, filesystem=local)
+
+
+class Head(io.RawIOBase):
+    """The first bytes of a file that is longer.
+
+    :param file: the whole file.
+    :param length: how many bytes count.
+    :param end: bytes to come after them.
+    :param lock: held while the file is read.
+    """
+
+    def __init__(
+        self, file: BinaryIO, length: int, end: bytes = b"", lock: AbstractContextManager[Any] | None = None
+    ) -> None:
+        self._file = file
+        self._length = length
+        self._end = end
+        self._lock = lock or nullcontext()
+        self._at = 0
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a place; the end is that of the head and what comes after it."""
+        end = self._length + len(self._end)
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: end}[whence]
+        self._at = max(0, start + offset)
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what fits, at most to the head's end, or from there on."""
+        if self._at >= self._length:
+            at = self._at - self._length
+            content = self._end[at : at + len(buffer)]
+        else:
+            with self._lock:
+                self._file.seek(self._at)
+                content = self._file.read(min(len(buffer), self._length - self._at))
+        buffer[: len(content)] = content
+        self._at += len(content)
+        return len(content)

@@ -1,0 +1,137 @@
+"""Timestamps that pyarrow's ORC writer stores wrongly, or does not know.
+
+Of an instant before 1970 with a fraction of a second it stores nanoseconds below zero; and those of
+:mod:`.exact_times` are bytes to it. So it is handed whole seconds instead, rounded as ORC
+rounds them, and the streams of nanoseconds are made here: a stripe is taken apart, and put together with
+them. What its statistics say of the bounds of these columns is left out.
+
+The second before 1970 itself is not storable: the sign of its seconds is lost
+(``TimestampTreeReader`` tells an early instant by seconds below zero).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_hive_federation.errors import AcidFormatError
+from airflow_hive_federation.orc.arrow_columns import in_one_piece, orc_width
+from airflow_hive_federation.orc.exact_times import EXACT, of_timestamps, parts
+from airflow_hive_federation.orc.instants import shortened
+from airflow_hive_federation.orc.integers import Runs, runs_of
+from airflow_hive_federation.orc.nested import with_leaves
+from airflow_hive_federation.orc.protobuf import (
+    BYTES,
+    all_of,
+    fields_of,
+    message_of,
+    number_of,
+    read_varints,
+    varint,
+)
+from airflow_hive_federation.orc.streams import ROW_INDEX, SECONDARY, Stream, Streams
+from airflow_hive_federation.orc.timestamps import has_unstorable_timestamp
+
+Nanoseconds = np.ndarray[Any, np.dtype[np.int64]]
+# Below it, seconds are rounded down instead of towards zero (TimestampTreeReader, TimestampColumnWriter).
+_ROUNDED_NANOSECONDS = 999_999
+_TIMESTAMP_STATISTICS = 9
+
+
+def storable(rows: pa.Table) -> tuple[pa.Table, Mapping[int, Nanoseconds]]:
+    """Make rows that pyarrow stores rightly.
+
+    :return: the rows, and what streams of nanoseconds have to hold, by the columns' numbers in an ORC file.
+    :raises AcidFormatError: an instant lies in the last second before 1970.
+    """
+    found: dict[int, Nanoseconds] = {}
+
+    def whole_seconds(array: pa.Array, number: int) -> pa.Array:
+        if not has_unstorable_timestamp(array):
+            return array
+        made, found[number] = _whole_seconds(array)
+        return made
+
+    columns, number = [], 1
+    for column in rows.columns:
+        is_changed = any(has_unstorable_timestamp(chunk) for chunk in column.chunks)
+        if is_changed:
+            columns.append(with_leaves(in_one_piece(column), whole_seconds, number))
+        else:
+            columns.append(column)
+        number += orc_width(column.type)
+    return (pa.table(columns, names=rows.column_names) if found else rows), found
+
+
+def _whole_seconds(array: pa.Array) -> tuple[pa.Array, Nanoseconds]:
+    times = array if array.type == EXACT else of_timestamps(array)
+    seconds, nanoseconds = parts(times)
+    nulls = times.is_null().to_numpy(zero_copy_only=False)
+    seconds, nanoseconds = np.where(nulls, 0, seconds), np.where(nulls, 0, nanoseconds)
+    is_rounded = (seconds < 0) & (nanoseconds > _ROUNDED_NANOSECONDS)
+    if (is_rounded & (seconds == -1)).any():
+        raise AcidFormatError(
+            "A timestamp lies in the last second before 1970, whose fractions ORC cannot store.",
+            remedy="Write whole seconds.",
+        )
+    whole = pa.array(seconds + is_rounded, pa.int64(), mask=nulls).cast(pa.timestamp("s"))
+    return whole, shortened(nanoseconds[~nulls], 10**9)
+
+
+def with_nanoseconds(streams: Streams, found: Mapping[int, Nanoseconds]) -> Streams:
+    """Put streams of nanoseconds into a stripe.
+
+    :param found: of each column, as many as it has values that are not null.
+    """
+    made = {column: runs_of(values, signed=False) for column, values in found.items()}
+
+    def changed(stream: Stream) -> Stream:
+        if stream.column in made and stream.kind == SECONDARY:
+            return stream._replace(content=made[stream.column].content)
+        if stream.column in made and stream.kind == ROW_INDEX:
+            return stream._replace(content=_index(bytes(stream.content), made[stream.column]))
+        return stream
+
+    return replace(streams, streams=[changed(one) for one in streams.streams])
+
+
+def without_bounds(statistics: bytes) -> bytes:
+    """Leave out of a ``ColumnStatistics`` which timestamps are the first and the last."""
+    return message_of([field for field in fields_of(statistics) if field[0] != _TIMESTAMP_STATISTICS])
+
+
+def value_counts(stripe_statistics: bytes) -> list[int]:
+    """Count the values of each column that are not null, by a ``StripeStatistics``."""
+    return [number_of(fields_of(one), 1) for one in all_of(fields_of(stripe_statistics), 1)]
+
+
+def _index(message: bytes, runs: Runs) -> bytes:
+    """Change the positions of the stream, which is the column's last, in a ``RowIndex``.
+
+    :param runs: the stream.
+    """
+    entries: list[tuple[int, int, int | bytes]] = []
+    values = 0
+    for entry in all_of(fields_of(message), 1):
+        fields = fields_of(entry)
+        (statistics,) = all_of(fields, 2)
+        positions = list(read_varints(b"".join(all_of(fields, 1))))
+        positions[-2:] = runs.place(values)
+        packed = b"".join(map(varint, positions))
+        entries.append((1, BYTES, message_of([(1, BYTES, packed), (2, BYTES, without_bounds(statistics))])))
+        values += number_of(fields_of(statistics), 1)
+    return message_of(entries)
+
+
+def split(found: Mapping[int, Nanoseconds], counts: Sequence[Sequence[int]]) -> list[dict[int, Nanoseconds]]:
+    """Share out values among the stripes they are in.
+
+    :param counts: values of each column, stripe by stripe.
+    """
+    ends = {column: np.cumsum([one[column] for one in counts])[:-1] for column in found}
+    parts = {column: np.split(values, ends[column]) for column, values in found.items()}
+    return [{column: some[index] for column, some in parts.items()} for index in range(len(counts))]

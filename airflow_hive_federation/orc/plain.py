@@ -1,0 +1,137 @@
+"""ORC stripes made quickly: without indexes, dictionaries and compression, as Hive's streaming makes them.
+
+``hive.exec.orc.delta.streaming.optimizations.enabled`` leaves all that to the next compaction. Whole numbers,
+dates and texts, most of what is streamed, are then hardly more than copied: numpy makes their streams a
+multiple quicker than an encoder that looks for the smallest form. Columns of other types, and columns of long
+texts, are encoded as stripes with indexes are, and their streams are taken over.
+
+Streams, encodings and statistics are those of the ORC specification, version 1; whole numbers are as
+:mod:`.integers` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+import pyarrow as pa
+
+from airflow_hive_federation.orc.arrow_columns import orc_width
+from airflow_hive_federation.orc.assembly import Stripe, encode
+from airflow_hive_federation.orc.integers import integer_statistics, steps
+from airflow_hive_federation.orc.protobuf import BYTES, VARINT, message_of
+from airflow_hive_federation.orc.streams import DATA, ROW_INDEX, Content, Stream, Streams
+from airflow_hive_federation.orc.texts import Texts
+from airflow_hive_federation.orc.whole_numbers import WholeNumbers
+
+_Stream = tuple[int, Content]
+# Kinds of encodings.
+_DIRECT, _DIRECT_V2 = b"\x08\x00", b"\x08\x02"
+# Fields of ColumnStatistics.
+_COUNT, _INTEGERS, _DATES, _HAS_NULL = 1, 2, 7, 10
+_MAX_SUM = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class EncodedColumn:
+    """One column of a stripe.
+
+    :param streams: kind and content of each.
+    :param encoding: its ``ColumnEncoding``.
+    :param statistics: its ``ColumnStatistics``.
+    """
+
+    streams: tuple[_Stream, ...]
+    encoding: bytes
+    statistics: bytes
+
+
+def constant(value: int, count: int) -> EncodedColumn:
+    """Encode one whole number, so many times."""
+    return _numbers(steps(value, 0, count), value, value, value * count, count)
+
+
+def counting(first: int, count: int) -> EncodedColumn:
+    """Encode the whole numbers from ``first`` on."""
+    last = first + count - 1
+    return _numbers(steps(first, 1, count), first, last, (first + last) * count // 2, count)
+
+
+def structs(count: int) -> EncodedColumn:
+    """Encode the structs, none of them null, whose fields are the columns that follow."""
+    return EncodedColumn((), _DIRECT, message_of([(_COUNT, VARINT, count), (_HAS_NULL, VARINT, 0)]))
+
+
+def columns_of(rows: pa.RecordBatch) -> list[EncodedColumn]:
+    """Encode rows, each of their columns with those below it.
+
+    :raises AcidFormatError: some timestamp cannot be stored; see :mod:`.early_timestamps`.
+    """
+    made = [_plain(array) for array in rows.columns]
+    others = [place for place, one in enumerate(made) if one is None]
+    taken = iter(_by_arrow([rows.column(place) for place in others]) if others else ())
+    return [column for one in made for column in ([one] if one is not None else next(taken))]
+
+
+def plain_stripe(columns: Sequence[EncodedColumn], count: int) -> Stripe:
+    """Put a stripe together.
+
+    :param columns: all of a file, the root included.
+    :param count: rows.
+    """
+    model = _model()
+    body, lengths = Streams(
+        [
+            Stream(kind, number, content)
+            for number, column in enumerate(columns)
+            for kind, content in column.streams
+        ],
+        [column.encoding for column in columns],
+        Streams.of(model.body, model.lengths).others,
+    ).joined()
+    statistics = tuple(column.statistics for column in columns)
+    return replace(
+        model,
+        body=body,
+        lengths=lengths,
+        rows=count,
+        statistics=(message_of([(1, BYTES, one) for one in statistics]),),
+        columns=statistics,
+    )
+
+
+@cache
+def _model() -> Stripe:
+    """Have a stripe of pyarrow's: it says which software wrote it, and by which time zone."""
+    (model,) = encode(pa.table({"model": pa.array([0], pa.int32())}), "uncompressed")
+    return model
+
+
+def _by_arrow(arrays: Sequence[pa.Array]) -> list[list[EncodedColumn]]:
+    table = pa.Table.from_arrays(list(arrays), names=[str(place) for place in range(len(arrays))])
+    (made,) = encode(table, "uncompressed", dictionaries=False)
+    taken = Streams.of(made.body, made.lengths)
+    streams: list[list[_Stream]] = [[] for _ in made.columns]
+    for one in taken.streams:
+        if one.kind != ROW_INDEX:
+            streams[one.column].append((one.kind, one.content))
+    # The first is the root.
+    found = iter(list(map(EncodedColumn, map(tuple, streams), taken.encodings, made.columns))[1:])
+    return [[next(found) for _ in range(orc_width(array.type))] for array in arrays]
+
+
+def _plain(array: pa.Array) -> EncodedColumn | None:
+    """Encode a column of a type for which that is simple."""
+    column = pa.chunked_array([array])
+    found = WholeNumbers.of_any(column) or Texts.of(column)
+    if found is None:
+        return None
+    made = found.plain()
+    return EncodedColumn(
+        tuple((one.kind, one.content) for one in made.streams), made.encoding, made.statistics
+    )
+
+
+def _numbers(runs: bytes, low: int, high: int, total: int, count: int) -> EncodedColumn:
+    return EncodedColumn(((DATA, runs),), _DIRECT_V2, integer_statistics(low, high, total, count))

@@ -1,0 +1,100 @@
+"""Columns of a stripe that are one number for many rows on end, made without an encoder.
+
+Four of the six columns of ACID files are such: operation, write ids and bucket. pyarrow's encoder looks at
+each value, and takes as long for these four as for a number and a text of the user's. Here only their runs
+are encoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_hive_federation.orc.integers import RUN, integer_statistics, steps
+from airflow_hive_federation.orc.row_groups import Encoded, row_index
+from airflow_hive_federation.orc.streams import DATA, Stream
+
+_TYPES = (pa.int32(), pa.int64())
+
+
+@dataclass(frozen=True)
+class RepeatedNumbers:
+    """A column without nulls.
+
+    :param values: its numbers, each once for all the rows on end that have it.
+    :param starts: the first row of each, and at last how many rows there are.
+    """
+
+    values: tuple[int, ...]
+    starts: tuple[int, ...]
+    kind: ClassVar[int] = 4
+
+    @classmethod
+    def of(cls, column: pa.ChunkedArray) -> RepeatedNumbers | None:
+        """Find the numbers; ``None`` if it is no such column, or they change so often that runs are short."""
+        runs = column.chunk(0) if pa.types.is_run_end_encoded(column.type) else None
+        values = column if runs is None else runs.values
+        if values.type not in _TYPES or values.null_count or not len(values):
+            return None
+        most = len(column) // RUN
+        # Of columns that change often it suffices to look at the beginning.
+        if np.count_nonzero(_changes(values.slice(0, 2 * most + 2).to_numpy())) > most:
+            return None
+        numbers = values.to_numpy()
+        is_change = _changes(numbers)
+        if np.count_nonzero(is_change) > most:
+            return None
+        changes = np.flatnonzero(is_change)
+        starts = changes + 1 if runs is None else runs.run_ends.to_numpy()[changes]
+        return cls(tuple(numbers[[0, *(changes + 1)]].tolist()), (0, *starts.tolist(), len(column)))
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return self.starts[-1]
+
+    def part(self, start: int, end: int) -> RepeatedNumbers:
+        """The column of some of the rows."""
+        found = list(self.pieces(start, end))
+        starts = [at - start for _, at, _ in found]
+        return RepeatedNumbers(tuple(self.values[place] for place, _, _ in found), (*starts, end - start))
+
+    def pieces(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """Yield the numbers of some rows: which of the numbers, and between which rows."""
+        first = int(np.searchsorted(self.starts, start, side="right")) - 1
+        for place in range(first, len(self.values)):
+            if self.starts[place] >= end:
+                return
+            yield place, max(start, self.starts[place]), min(end, self.starts[place + 1])
+
+    def encoded(self, number: int, stride: int) -> Encoded:
+        """Make streams and statistics; see :class:`.made_columns.MadeColumn`."""
+        content = bytearray()
+        begins = []
+        for place, start, end in self.pieces(0, self.rows):
+            begins.append(len(content))
+            content += steps(self.values[place], 0, end - start)
+        entries = []
+        for start in range(0, self.rows, stride):
+            place = next(self.pieces(start, start + 1))[0]
+            run, inside = divmod(start - self.starts[place], RUN)
+            # Runs of one number are of one length, whatever they count.
+            offset = begins[place] + run * len(steps(self.values[place], 0, 1))
+            entries.append(((offset, inside), self._statistics(start, min(start + stride, self.rows))))
+        streams = [row_index(number, entries), Stream(DATA, number, bytes(content))]
+        return Encoded(streams, self._statistics(0, self.rows))
+
+    def _statistics(self, start: int, end: int) -> bytes:
+        counted = [(self.values[place], to - at) for place, at, to in self.pieces(start, end)]
+        values = [value for value, _ in counted]
+        total = sum(value * count for value, count in counted)
+        return integer_statistics(min(values), max(values), total, end - start)
+
+
+def _changes(numbers: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    is_change: np.ndarray[Any, np.dtype[np.bool_]] = numbers[1:] != numbers[:-1]
+    return is_change

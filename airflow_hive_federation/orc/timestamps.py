@@ -1,0 +1,40 @@
+"""Timestamps that pyarrow's ORC writer stores wrongly, or does not know.
+
+Of an instant before 1970 with a fraction of a second it rounds the seconds towards zero and stores negative
+nanoseconds, on which Hive's readers fail. Rows with those, or with :mod:`.exact_times`, are encoded by
+:mod:`.early_timestamps`.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_hive_federation.orc.exact_times import has_exact
+
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+def has_unstorable_timestamp(array: pa.Array) -> bool:
+    """Whether some timestamp, however deep, is before 1970 with a fraction of a second, or an exact one."""
+    kind = array.type
+    if pa.types.is_timestamp(kind):
+        counts = array.cast(pa.int64())
+        lowest = pc.min(counts).as_py()
+        if lowest is None or lowest >= 0:
+            return False
+        early = counts.drop_null().to_numpy()
+        return bool(((early < 0) & (early % _PER_SECOND[kind.unit] != 0)).any())
+    if not pa.types.is_nested(kind) or has_exact(kind):
+        return has_exact(kind)
+    if pa.types.is_struct(kind):
+        return any(has_unstorable_timestamp(array.field(index)) for index in range(kind.num_fields))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return has_unstorable_timestamp(array.flatten())
+    return pa.types.is_map(kind) and len(array) > 0 and has_unstorable_timestamp(_entries(array))
+
+
+def _entries(array: pa.MapArray) -> pa.StructArray:
+    """Keys and values of a slice; those that pyarrow tells of are the whole array's."""
+    first, end = array.offsets[0].as_py(), array.offsets[-1].as_py()
+    return array.values.slice(first, end - first)

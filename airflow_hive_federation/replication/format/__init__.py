@@ -1,0 +1,1 @@
+"""The format of a dump: its directory, documents, files and kinds."""

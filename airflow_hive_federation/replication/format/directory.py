@@ -1,0 +1,307 @@
+"""A dump: a directory on shared storage that can be looked at, resumed and checked.
+
+::
+
+    <dump_root>/<policy>/<event id>-<moment>/
+        _begun.json               who dumps what, and the event increments begin after
+        database.json             the database
+        functions.jsonl           its permanent functions
+        tables/<table>.json       table, kind, write ids, constraints, counts
+        partitions/<table>.jsonl  its partitions, one a line, column statistics included
+        files/<table>.jsonl       the files a reader of the snapshot sees, one a line
+        _external_tables_info     the locations of external tables, as spec 5 says
+        _manifest.json            digest of every file above
+        _finished_dump            the dump is whole (the name is Hive's)
+        load/                     copy plan and outcomes of the load
+        _finished_load            the load is published (the name is Hive's)
+
+Every file is written under a temporary name of its writer's and renamed once it is on the disk;
+``_finished_dump`` comes last. Where the file system is the machine's own, only the owner of a dump may enter
+its directory and read its files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NoReturn
+from urllib.parse import quote
+
+from airflow_hive_federation.errors import DumpCorruptError, DumpIncompleteError
+from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.replication.format import documents
+from airflow_hive_federation.replication.format.documents import Check
+from airflow_hive_federation.replication.format.files import VisibleFile
+from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
+from airflow_hive_federation.storage.publishing import PRIVATE_FILE, make_private, publishing
+
+#: Raised when an older reader would misread a newer dump.
+FORMAT_VERSION = 1
+
+_MANIFEST = "_manifest.json"
+_FINISHED_DUMP = "_finished_dump"
+_FINISHED_LOAD = "_finished_load"
+#: Parsed together, lines take a third of the time.
+_LINES_AT_A_TIME = 1000
+
+
+class DumpDirectory:
+    """Reads and writes one dump.
+
+    :param uri: URI of the directory.
+    :param options: storage options (fsspec).
+    """
+
+    def __init__(self, uri: str, options: Mapping[str, Any] | None = None) -> None:
+        self.uri = uri.rstrip("/")
+        self.options = options
+        self._filesystem, self._path = open_filesystem(self.uri, options)
+        self._digests: dict[str, str] = {}
+        self._expected: dict[str, str] | None = None
+        self._is_private = False
+
+    # -- writing ---------------------------------------------------------------------------------------
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Write one JSON document; it becomes part of the manifest."""
+        self._write(name, [json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n"])
+
+    def write_lines(self, name: str, values: Iterable[Any]) -> int:
+        """Write JSON lines; return how many."""
+        count = 0
+
+        def lines() -> Iterator[str]:
+            nonlocal count
+            for value in values:
+                count += 1
+                yield json.dumps(value, sort_keys=True, ensure_ascii=False) + "\n"
+
+        self._write(name, lines())
+        return count
+
+    def add_lines(self, name: str, values: Iterable[Any]) -> None:
+        """Write JSON lines beside a dump that is finished: no part of its manifest."""
+        self._write(name, (json.dumps(value, sort_keys=True, ensure_ascii=False) + "\n" for value in values))
+
+    def write_text(self, name: str, text: str | Iterable[str]) -> None:
+        """Write a text file, given at once or in parts; it becomes part of the manifest."""
+        self._write(name, [text] if isinstance(text, str) else text)
+
+    def finish_dump(self, facts: Mapping[str, Any]) -> None:
+        """Seal the dump: manifest, then acknowledgement."""
+        manifest = {**facts, "format": FORMAT_VERSION, "files": dict(sorted(self._digests.items()))}
+        text = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+        self._write(_MANIFEST, [text])
+        self._write(_FINISHED_DUMP, [_digest(text) + "\n"])
+
+    def finish_load(self, facts: Mapping[str, Any]) -> None:
+        """Acknowledge that the dump is loaded and published."""
+        self._write(_FINISHED_LOAD, [json.dumps(facts, sort_keys=True) + "\n"])
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    @property
+    def dump_finished(self) -> bool:
+        """The dump is whole."""
+        return self.exists(_FINISHED_DUMP)
+
+    @property
+    def loaded_into(self) -> str:
+        """Database that a load of the dump was acknowledged for; empty without a readable acknowledgement."""
+        try:
+            found = bounded_json.loads(self._read(_FINISHED_LOAD))
+            documents.check_finished_load(found)
+        except (DumpCorruptError, ValueError):
+            return ""
+        return str(found["database"])
+
+    def exists(self, name: str) -> bool:
+        with storage_errors(f"{self.uri}/{name}"):
+            return bool(self._filesystem.exists(f"{self._path}/{name}"))
+
+    def manifest(self) -> dict[str, Any]:
+        """What :meth:`finish_dump` recorded.
+
+        :raises DumpIncompleteError: the dump has no acknowledgement.
+        :raises DumpCorruptError: the manifest is not the acknowledged one, or of another format.
+        """
+        if not self.dump_finished:
+            raise DumpIncompleteError(
+                f"Dump {self.uri} is not finished: it has no {_FINISHED_DUMP}.",
+                remedy="Run the dump again; it goes on where it stopped.",
+                dump=self.uri,
+            )
+        if not self.exists(_MANIFEST):
+            raise self._corrupt(_MANIFEST, "it is missing")
+        text = self._read(_MANIFEST)
+        if _digest(text) != self._read(_FINISHED_DUMP).strip():
+            raise self._corrupt(_MANIFEST, "its digest is not the one acknowledged")
+        try:
+            manifest: dict[str, Any] = bounded_json.loads(text, max_values=documents.MAX_MANIFEST_VALUES)
+        except ValueError as error:
+            raise self._corrupt(_MANIFEST, f"it is not JSON ({error})") from error
+        if not isinstance(manifest, dict):
+            raise self._corrupt(_MANIFEST, "it is no JSON object")
+        if manifest.get("format") != FORMAT_VERSION:
+            raise DumpCorruptError(
+                f"Dump {self.uri} has format {manifest.get('format')}; this version reads {FORMAT_VERSION}.",
+                remedy="Load it with the version that wrote it, or dump again.",
+                dump=self.uri,
+            )
+        self._checked(documents.check_manifest, _MANIFEST, manifest)
+        self._expected = manifest["files"]
+        return manifest
+
+    def read_json(self, name: str) -> Any:
+        """One JSON document of the dump, checked against the manifest.
+
+        :raises DumpCorruptError: it is missing, truncated or changed, or has names or paths that lead
+            elsewhere (see :mod:`.documents`).
+        """
+        self._check(name)
+        text = self._read(name)
+        try:
+            found = bounded_json.loads(text)
+        except ValueError as error:
+            raise self._corrupt(name, f"it is not JSON ({error})") from error
+        self._checked(documents.check_of(name), name, found)
+        return found
+
+    def read_text(self, name: str) -> str:
+        """One text file of the dump, checked against the manifest.
+
+        :raises DumpCorruptError: as :meth:`read_json`.
+        """
+        self._check(name)
+        return self._read(name)
+
+    def read_lines(self, name: str) -> Iterator[Any]:
+        """JSON lines of the dump, checked against the manifest.
+
+        :raises DumpCorruptError: as :meth:`read_json`.
+        """
+        self._check(name)
+        yield from self.read_report(name)
+
+    def read_report(self, name: str) -> Iterator[Any]:
+        """JSON lines that a later step wrote into the dump's directory; the manifest knows nothing of them.
+
+        :raises DumpCorruptError: a line is not JSON, or has names or paths that lead elsewhere.
+        """
+        check = documents.check_of(name)
+        with (
+            storage_errors(f"{self.uri}/{name}"),
+            self._filesystem.open(f"{self._path}/{name}", "rb") as file,
+        ):
+            lines, number = iter(file), 0
+            while some := list(islice(lines, _LINES_AT_A_TIME)):
+                found = _parsed_together(some) or self._parsed_singly(name, some, number)
+                for line, value in enumerate(found, number + 1):
+                    self._checked(check, name, value, line)
+                    yield value
+                number += len(some)
+
+    def refuse(self, name: str, why: str, line: int = 0) -> NoReturn:
+        """Refuse a document that is as it was written, and says what no dump says.
+
+        :param name: path inside the dump's directory.
+        :param line: number of the line, from 1 on; 0 for the document as a whole.
+        :raises DumpCorruptError: always.
+        """
+        raise DumpCorruptError(
+            f"Dump {self.uri}: {name} cannot be used: {f'line {line}: ' if line else ''}{why}.",
+            remedy="Find out who wrote it: only Airflow and Spark may write into a dump. Restore the file; "
+            "or, if nothing was published from the dump, delete its directory and dump again.",
+            dump=self.uri,
+            file=name,
+            line=line,
+        )
+
+    # -- inside ----------------------------------------------------------------------------------------
+
+    def _parsed_singly(self, name: str, lines: Sequence[bytes], before: int) -> Iterator[Any]:
+        for number, line in enumerate(lines, before + 1):
+            try:
+                yield bounded_json.loads(line)
+            except ValueError as error:
+                raise self._corrupt(name, f"line {number} is not JSON ({error})") from error
+
+    def _checked(self, check: Check | None, name: str, value: Any, line: int = 0) -> None:
+        if check is None:
+            return
+        try:
+            check(value)
+        except ValueError as error:
+            self.refuse(name, str(error), line)
+
+    def _write(self, name: str, chunks: Iterable[str]) -> None:
+        uri, digest = f"{self.uri}/{name}", hashlib.sha256()
+        self._make_private()
+        with publishing(uri, self.options, mode=PRIVATE_FILE) as file, storage_errors(uri):
+            for chunk in chunks:
+                data = chunk.encode()
+                digest.update(data)
+                file.write(data)
+        self._digests[name] = digest.hexdigest()
+
+    def _make_private(self) -> None:
+        if not self._is_private:
+            make_private(self.uri, self.options)
+            self._is_private = True
+
+    def _read(self, name: str) -> str:
+        with storage_errors(f"{self.uri}/{name}"):
+            data: bytes = self._filesystem.cat_file(f"{self._path}/{name}")
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise self._corrupt(name, f"it is not UTF-8 text ({error})") from error
+
+    def _check(self, name: str) -> None:
+        if self._expected is None:
+            self.manifest()
+        expected = (self._expected or {}).get(name)
+        if expected is None or not self.exists(name):
+            raise self._corrupt(name, "it is missing")
+        digest = hashlib.sha256()
+        with (
+            storage_errors(f"{self.uri}/{name}"),
+            self._filesystem.open(f"{self._path}/{name}", "rb") as file,
+        ):
+            while chunk := file.read(1 << 20):
+                digest.update(chunk)
+        if digest.hexdigest() != expected:
+            raise self._corrupt(name, "its digest is not the manifest's: it was truncated or changed")
+
+    def _corrupt(self, name: str, why: str) -> DumpCorruptError:
+        return DumpCorruptError(
+            f"Dump {self.uri}: {name} cannot be used: {why}.",
+            remedy="Delete the dump directory and run the dump again; nothing was published from it.",
+            dump=self.uri,
+            file=name,
+        )
+
+
+def table_file(folder: str, table: str, suffix: str) -> str:
+    """Name of a table's file in a dump; names that no file system takes as they are get quoted."""
+    return f"{folder}/{quote(table, safe='')}{suffix}"
+
+
+def dumped_files(directory: DumpDirectory, table: str) -> Iterator[VisibleFile]:
+    """The files of one table of a dump."""
+    return (VisibleFile(**line) for line in directory.read_lines(table_file("files", table, ".jsonl")))
+
+
+def _parsed_together(lines: Sequence[bytes]) -> list[Any]:
+    """Parse lines of JSON as one array; none if that is no array of so many values."""
+    try:
+        found: list[Any] = bounded_json.loads(b"[" + b",".join(lines) + b"]")
+    except ValueError:
+        return []
+    return found if len(found) == len(lines) else []
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,381 @@
+"""One cycle of a target at a time.
+
+A cycle holds an exclusive lock of the target's metastore, in a database that does not exist, so that nobody
+else's locks meet it. Taking it is one step of the metastore's own, which two cycles cannot both get through.
+
+A lock outlives a process that is killed. Its holder shows by heartbeats that it lives: whoever finds the
+lock taken watches it for a while, and takes it over if no heartbeat came. The watcher compares heartbeats
+with each other, never with its own clock, for clocks differ. (The metastore's housekeeper removes such a lock
+as well, after ``hive.txn.timeout``.)
+
+A holder may have been suspended, and go on beside its successor. Four things keep it from changing anything:
+
+- **The age of its last heartbeat.** A holder stops 30 s after the last heartbeat that was confirmed; others
+  take over after 45 s of silence. Every call that writes asks for that
+  age immediately before it is sent (:meth:`CycleLock.allow`).
+- **A proof.** Before a call that publishes or drops, the metastore confirms the lock once more. Its
+  successor has removed it.
+- **The epoch**, a number that grows with every holder, is written to the target database when the lock is
+  taken, and is compared with every proof.
+- **The fence of copies** (:mod:`~airflow_hive_federation.storage.fence`) is raised to the epoch, and stops
+  copy jobs that were started before.
+
+A metastore has no call that writes a database's parameters, or drops a table, on the condition that a lock is
+held. So one thing remains: a holder that is suspended between the proof and the sending of that one call,
+for longer than 45 s, sends the call when it wakes up. It is the last one, and the holder reports
+:class:`CycleLostError` after it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import re
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
+
+from airflow_hive_federation.errors import (
+    CycleLostError,
+    CycleRunningError,
+    MetastoreError,
+    NoSuchLockError,
+    NoSuchObjectError,
+)
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica import markers
+from airflow_hive_federation.replication.replica.dumps_owner import claim_dumps, metastore_id
+from airflow_hive_federation.storage.fence import raise_fence, read_fence, write_ticket
+from airflow_hive_federation.storage.filesystem import join
+from airflow_hive_federation.transactions.heartbeat import Heartbeat, Loss, transaction_timeout_s
+from airflow_hive_federation.waiting import boot_time_s
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
+
+logger = logging.getLogger(__name__)
+
+#: The database that locks are named after; Hive allows no such name.
+LOCK_DATABASE = "hive.federation"
+#: Seconds between two heartbeats.
+_BEAT_S = 5.0
+#: A holder whose last confirmed heartbeat is older, in seconds, considers the lock lost.
+_LOST_AFTER_S = 30.0
+#: A holder that has shown no heartbeat for this many seconds is taken for dead by others.
+_SILENCE_S = 45.0
+_LOOK_S = 1.0
+#: A confirmation of the lock that is no older, in seconds, is proof enough for a call that only adds.
+_FRESH_S = 1.0
+#: The metastore keeps 128 characters of who holds a lock.
+_LONGEST_NAME = 75
+#: As :class:`CycleLock` names itself: in words, its process, and among which processes that is.
+_AGENT = re.compile(r"(?P<words>.*, process (?P<pid>\d+)) \((?P<processes>.*)\)")
+#: Calls that publish, or remove something.
+_DECISIVE = ("abort_", "alter_database", "create_database", "drop_", "truncate_")
+
+
+class CycleLock:
+    """Holds the lock of a policy's target while the block runs.
+
+    :param pool: connections to the target. Heartbeats have a connection of their own.
+    :param silence_s: seconds without a heartbeat after which another holder is taken for dead.
+    :param fences: stop copy jobs of the cycles before, by the policy's fence of copies.
+    :param progress: is told when somebody is waited for.
+    :raises CycleRunningError: another cycle is at work.
+    :raises LocationConflictError: the policy's dumps are those of a target of another metastore.
+    :raises StorageError: the fence of copies cannot be raised.
+    """
+
+    def __init__(
+        self,
+        pool: MetastorePool,
+        policy: ReplicationPolicy,
+        *,
+        silence_s: float | None = None,
+        fences: bool = True,
+        progress: Callable[[str], None] = logger.info,
+    ) -> None:
+        self._pool = pool
+        self._policy = policy
+        self._silence_s = _SILENCE_S if silence_s is None else silence_s
+        self._fences = fences
+        self._progress = progress
+        self._agent = f"policy {policy.name[:_LONGEST_NAME]}, process {os.getpid()} ({_processes()})"
+        self._id = 0
+        self._epoch = 0
+        self._heart: Heartbeat | None = None
+
+    @property
+    def epoch(self) -> int:
+        """The number of this cycle: higher than those of all that held the lock before."""
+        return self._epoch
+
+    @property
+    def target(self) -> MetastorePool:
+        """The pool, of which every call that writes asks :meth:`allow` first."""
+        return self._pool.guarded(self.allow)
+
+    def __enter__(self) -> Self:
+        with self._pool.client() as client:
+            timeout_s = transaction_timeout_s(client)
+            asked_s = boot_time_s()
+            while not self._take(client):
+                self._bury(client)
+                asked_s = boot_time_s()
+        # The metastore removes a lock without heartbeats, too.
+        silence_s = min(_LOST_AFTER_S, timeout_s / 2)
+        self._heart = Heartbeat(
+            self._pool.settings,
+            self._beat,
+            name=f"lock {self._id} of {self._policy.target_database}",
+            interval_s=min(_BEAT_S, silence_s / 4),
+            silence_s=silence_s,
+            since_s=asked_s,
+            clock=boot_time_s,
+        ).start()
+        try:
+            self._claim()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        heart, self._heart = self._heart, None
+        if heart is not None:
+            heart.stop()
+        try:
+            with self._pool.client() as client:
+                client.unlock(self._id)
+        except MetastoreError as failed:
+            # The block's own error is the news; without heartbeats the lock does not last.
+            logger.warning("The lock of %s was not released: %s", self._policy.target_database, failed)
+
+    def check(self) -> None:
+        """Make sure that the lock is still ours, by the age of its last heartbeat and, if need be, by asking.
+
+        :raises CycleLostError: it was taken over, or no heartbeat was confirmed for too long.
+        """
+        self._refuse(self._held.prove(fresh_s=_FRESH_S))
+
+    def prove(self) -> None:
+        """Have the metastore confirm that the lock is ours and that the target's epoch is.
+
+        :raises CycleLostError: it was taken over, or no heartbeat was confirmed for too long.
+        """
+        heart = self._held
+        self._refuse(heart.prove())
+        with heart.client() as client:
+            found = self._write_epoch(client)
+        if found > self._epoch:
+            heart.give_up(
+                CycleLostError(
+                    f"the target is at epoch {found}, this cycle is of epoch {self._epoch}",
+                    policy=self._policy.name,
+                    holder="",
+                )
+            )
+        self._refuse(heart.loss)
+
+    def allow(self, method: str) -> None:
+        """Make sure that a call of the metastore may be sent now; see :meth:`MetastoreClient.guarded`.
+
+        :raises CycleLostError: the lock is lost.
+        """
+        if method.startswith(_DECISIVE):
+            self.prove()
+        else:
+            self.check()
+
+    def write_ticket(self, plans: str) -> None:
+        """Have the copy job of a plan stop when another cycle begins.
+
+        :param plans: URI of the plan's directory.
+        """
+        write_ticket(plans, self._fence_uri, self._epoch, self._policy.storage_options)
+
+    @property
+    def _held(self) -> Heartbeat:
+        if self._heart is None:
+            raise self._lost("released", "it was released, and something went on")
+        return self._heart
+
+    @property
+    def _fence_uri(self) -> str:
+        # One for each target: those of a policy that had another one before go their own ways.
+        return join(self._policy.directory, "_fences", quote(self._policy.target_database, safe=""))
+
+    def _refuse(self, loss: Loss | None) -> None:
+        if loss is not None:
+            raise self._lost(loss.reason.value, loss.word) from loss.cause
+
+    def _lost(self, reason: str, word: str) -> CycleLostError:
+        return CycleLostError(
+            f"This cycle of policy {self._policy.name!r} has lost its lock of target database "
+            f"{self._policy.target_database}: {word}.",
+            remedy="Run it again; if it was stopped on purpose, another one has taken its place.",
+            policy=self._policy.name,
+            holder="",
+            reason=reason,
+        )
+
+    def _claim(self) -> None:
+        """Give this cycle its number, and write it where others compare it."""
+        options = self._policy.storage_options
+        heart = self._held
+        fence = 0
+        if self._fences:
+            with heart.client() as client:
+                metastore = metastore_id(client)
+            claim_dumps(metastore, self._policy)
+            fence = read_fence(self._fence_uri, options)
+        with heart.client() as client:
+            # Ids of locks grow, unless the metastore is made anew.
+            self._epoch = max(self._id, self._read_epoch(client) + 1, fence + 1)
+        self.prove()
+        if self._fences:
+            raise_fence(self._fence_uri, self._epoch, options)
+
+    def _read_epoch(self, client: MetastoreClient) -> int:
+        try:
+            parameters = client.get_database(self._policy.target_database).parameters or {}
+        except NoSuchObjectError:
+            return 0
+        return int(parameters.get(markers.EPOCH, 0))
+
+    def _write_epoch(self, client: MetastoreClient) -> int:
+        """Write the epoch where a lower one is, into a database that is the policy's; return what was found.
+
+        (A lower one is found by a cycle that has made or adopted the database, or whose predecessor was
+        suspended in the middle of a call that wrote all parameters.)
+        """
+        try:
+            database: Any = client.get_database(self._policy.target_database)
+        except NoSuchObjectError:
+            return 0
+        parameters = database.parameters or {}
+        found = int(parameters.get(markers.EPOCH, 0))
+        if found < self._epoch and parameters.get(markers.POLICY) == self._policy.name:
+            database.parameters = {**parameters, markers.EPOCH: str(self._epoch)}
+            with client.guarded(lambda _: self._refuse(self._held.loss)):
+                client.alter_database(self._policy.target_database, database)
+        return found
+
+    def _take(self, client: MetastoreClient) -> bool:
+        component = types.LockComponent(
+            type=types.LockType.EXCLUSIVE,
+            level=types.LockLevel.TABLE,
+            dbname=LOCK_DATABASE,
+            tablename=self._policy.target_database,
+            operationType=types.DataOperationType.NO_TXN,
+            isTransactional=False,
+        )
+        answer: Any = client.lock([component], agent_info=self._agent)
+        if answer.state == types.LockState.ACQUIRED:
+            self._id = answer.lockid
+            return True
+        with suppress(NoSuchLockError):  # somebody took it for one that a killed process had left
+            client.unlock(answer.lockid)
+        return False
+
+    def _bury(self, client: MetastoreClient) -> None:
+        """Return when the lock may be free, or its holder is dead and the lock removed.
+
+        :raises CycleRunningError: the holder lives.
+        """
+        seen = _in_the_way(client, self._policy.target_database)
+        seen_s = boot_time_s()
+        if seen is None:
+            # Another asked at the same moment and took its request back, as we did. Not in step again.
+            time.sleep(random.SystemRandom().uniform(0.0, _LOOK_S))
+            return
+        self._progress(
+            f"{self._policy.target_database} is locked by {described(seen)}; looking whether it lives."
+        )
+        database = self._policy.target_database
+        patience_s = self._patience_s(seen)
+        looked_s = seen_s
+        # The last look is made after the patience is over: this process may have been suspended, too.
+        while looked_s - seen_s < patience_s:
+            time.sleep(_LOOK_S)
+            looked_s = boot_time_s()
+            now = _in_the_way(client, database)
+            if now is None or (now.lockid != seen.lockid and now.state == types.LockState.WAITING):
+                return
+            if (now.lockid, now.lastheartbeat) != (seen.lockid, seen.lastheartbeat):
+                raise CycleRunningError(
+                    f"Another cycle works on target database {database}: {described(now)}.",
+                    remedy="Let it end; then run this one again.",
+                    policy=self._policy.name,
+                    holder=described(now),
+                )
+        self._progress(f"{described(seen)} is dead: its lock is removed.")
+        try:
+            client.unlock(seen.lockid)
+        except NoSuchLockError:
+            logger.info("Somebody else has removed lock %d", seen.lockid)
+
+    def _patience_s(self, lock: Any) -> float:
+        # Some heartbeats' time even for a process that is known to be gone: its last call may be on its way.
+        return min(self._silence_s, 3 * _BEAT_S) if _is_dead_here(lock) else self._silence_s
+
+    def _beat(self, client: MetastoreClient) -> None:
+        client.call("heartbeat", types.HeartbeatRequest(lockid=self._id))
+
+
+def holder_of(client: MetastoreClient, target_database: str) -> Any:
+    """The lock that a cycle of a target holds (wire ``ShowLocksResponseElement``), or ``None``."""
+    found = _in_the_way(client, target_database)
+    return found if found is not None and found.state == types.LockState.ACQUIRED else None
+
+
+def described(lock: Any) -> str:
+    """A holder in words."""
+    agent = _AGENT.fullmatch(str(lock.agentInfo))
+    return f"{agent['words'] if agent else lock.agentInfo} of {lock.user} on {lock.hostname}"
+
+
+def _in_the_way(client: MetastoreClient, target_database: str) -> Any:
+    """The lock that keeps others out: its holder's; else the first that waits.
+
+    Who waits for an instant only: it takes its request back, or, killed meanwhile, leaves it, and a lock that
+    waits keeps later ones out as one that is held does.
+    """
+    locks = [one for one in client.show_locks(database=LOCK_DATABASE) if one.tablename == target_database]
+    return min(locks, key=lambda one: (one.state != types.LockState.ACQUIRED, one.lockid), default=None)
+
+
+@cache
+def _processes() -> str:
+    """Names the processes among which this one has its number: the machine's boot, and the PID namespace.
+
+    Containers may share a host's name and not its processes. Empty where the system does not say.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+        return f"{boot[:8]} {Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:
+        return ""
+
+
+def _is_dead_here(lock: Any) -> bool:
+    """Whether the holder was one of the processes that this one sees, and is no more."""
+    agent = _AGENT.fullmatch(str(lock.agentInfo))
+    if agent is None or not _processes() or agent["processes"] != _processes():
+        return False
+    try:
+        os.kill(int(agent["pid"]), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False

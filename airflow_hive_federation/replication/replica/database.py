@@ -1,0 +1,197 @@
+"""The target database: whose it is, where its data lies, and the switch that publishes it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.errors import LocationConflictError, MetastoreError, NoSuchObjectError
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.side_parameters import without_side_parameters
+from airflow_hive_federation.replication.metadata.directories import Claim
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica import markers
+from airflow_hive_federation.replication.replica.cycle_history import CycleRecord, with_cycle
+from airflow_hive_federation.replication.replica.external_roots import (
+    ExternalRoots,
+    OtherDatabase,
+    check_roots,
+    outermost,
+    read_roots,
+    with_roots,
+)
+from airflow_hive_federation.replication.replica.layout import TargetLayout
+from airflow_hive_federation.replication.replica.markers import Target, TargetState, judge_target
+from airflow_hive_federation.storage.filesystem import canonical, join, local_path
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient
+
+
+#: Directories of other databases lie in the one of this database.
+DEFAULT_DATABASE = "default"
+
+
+def find_target(client: MetastoreClient, policy: ReplicationPolicy) -> Target:
+    """What the target database is to the policy.
+
+    :raises TargetNotOursError: it belongs to another policy, or to nobody and may not be adopted.
+    """
+    name = policy.target_database
+    try:
+        parameters = client.get_database(name).parameters or {}
+    except NoSuchObjectError:
+        parameters = None
+    empty = parameters is not None and not client.list_tables(name)
+    return judge_target(name, parameters, policy=policy.name, adopt=policy.into_existing, empty=empty)
+
+
+def reserve_target(
+    client: MetastoreClient, policy: ReplicationPolicy, source: Any, *, checkpoint: str
+) -> None:
+    """Make the target database ours, creating it if need be.
+
+    :param source: wire ``Database`` of the source.
+    :param checkpoint: URI of the dump that is being loaded.
+    """
+    state = find_target(client, policy)
+    parameters = {
+        **without_side_parameters(source.parameters),
+        **markers.database_markers(policy.name, checkpoint),
+    }
+    if state.state is TargetState.ABSENT:
+        made = copy.deepcopy(source)
+        made.name = policy.target_database
+        made.parameters = parameters
+        # The target's own defaults: the source's paths mean nothing there.
+        made.locationUri = made.managedLocationUri = None
+        made.createTime = made.privileges = None
+        client.create_database(made)
+    else:
+        _alter_parameters(client, policy.target_database, parameters)
+
+
+def publish_target(client: MetastoreClient, policy: ReplicationPolicy, record: CycleRecord) -> None:
+    """The switch: from here on the database is complete at an event (Hive's ``REPL STATUS`` reads it).
+
+    :param record: what the cycle did, and the event.
+    """
+    parameters = client.get_database(policy.target_database).parameters
+    last_id = {markers.LAST_ID: str(record.event_id)}
+    _alter_parameters(client, policy.target_database, {**last_id, **with_cycle(parameters, record)})
+
+
+def find_layout(client: MetastoreClient, policy: ReplicationPolicy) -> TargetLayout:
+    """Where things of the policy lie on the target; the target database must exist."""
+    database = client.get_database(policy.target_database)
+    return TargetLayout(policy=policy, managed=_managed_location(client, database))
+
+
+def expected_layout(client: MetastoreClient, policy: ReplicationPolicy) -> TargetLayout:
+    """Return the policy's directories on the target, whose database need not exist yet.
+
+    The directory of managed tables is empty if the metastore does not say where it would make one.
+    """
+    try:
+        return find_layout(client, policy)
+    except NoSuchObjectError:
+        new = types.Database(name=policy.target_database, locationUri="")
+        return TargetLayout(policy=policy, managed=_managed_location(client, new))
+
+
+def claim_roots(
+    client: MetastoreClient, layout: TargetLayout, claims: Sequence[Claim], *, anew: bool = False
+) -> None:
+    """Record the directories of external tables with the target database, if no other database has them.
+
+    :param claims: the directories.
+    :param anew: compare with other databases even if the directories are recorded already: the database has
+        just been made.
+    :raises LocationConflictError: directories of another database of the target collide; nothing is recorded.
+    """
+    name = layout.policy.target_database
+    before = _own_roots(client, name)
+    uris = [claim.target for claim in claims]
+    if before.checked and before.covers(uris) and not anew:
+        return
+    _record_roots(client, name, before.joined(uris))
+    try:
+        check_other_roots(client, layout, claims)
+    except LocationConflictError:
+        _record_roots(client, name, before)
+        raise
+    _record_roots(client, name, replace(before.joined(uris), checked=True))
+
+
+def check_other_roots(client: MetastoreClient, layout: TargetLayout, claims: Sequence[Claim]) -> None:
+    """Compare the directories of external tables with those of the target's other databases.
+
+    :param claims: the directories.
+    :raises LocationConflictError: they collide.
+    """
+    name = layout.policy.target_database
+    managed = layout.managed if name != DEFAULT_DATABASE else ""
+    check_roots(layout.policy, claims, managed, _other_databases(client, name))
+
+
+def with_claimed(parameters: dict[str, str], claims: Sequence[Claim]) -> dict[str, str]:
+    """The parameters of a target database whose external tables have certain directories and no others."""
+    uris = outermost(claim.target for claim in claims)
+    return with_roots(parameters, ExternalRoots(uris=uris, checked=True))
+
+
+def _own_roots(client: MetastoreClient, name: str) -> ExternalRoots:
+    try:
+        return read_roots(name, client.get_database(name).parameters)
+    except LocationConflictError:
+        return ExternalRoots()  # written anew by this load
+
+
+def _record_roots(client: MetastoreClient, name: str, roots: ExternalRoots) -> None:
+    database = client.get_database(name)
+    parameters = with_roots(database.parameters, roots)
+    if parameters != (database.parameters or {}):
+        database.parameters = parameters
+        client.alter_database(name, database)
+
+
+def _other_databases(client: MetastoreClient, own: str) -> Iterator[OtherDatabase]:
+    for name in client.list_databases():
+        if name == own:
+            continue
+        try:
+            database = client.get_database(name)
+        except NoSuchObjectError:
+            continue  # dropped meanwhile
+        parameters = database.parameters or {}
+        roots = read_roots(name, parameters).uris
+        if roots or markers.POLICY in parameters:
+            yield OtherDatabase(
+                name=name,
+                owner=parameters.get(markers.POLICY, ""),
+                roots=roots,
+                managed=_managed_location(client, database) if name != DEFAULT_DATABASE else "",
+                dumps=parameters.get(markers.CHECKPOINT, "").rpartition("/")[0],
+            )
+
+
+def _managed_location(client: MetastoreClient, database: Any) -> str:
+    # As Warehouse.getDatabaseManagedPath finds it.
+    location = database.managedLocationUri
+    if not location:
+        try:
+            warehouse = client.get_config_value("hive.metastore.warehouse.dir", "")
+        except MetastoreError:
+            warehouse = ""
+        location = join(warehouse, f"{database.name}.db") if warehouse else database.locationUri
+    # Hive compares locations as text and writes file:/x. Other schemes stay as they are configured: to
+    # Hadoop, s3a is not s3.
+    return canonical(location) if location and local_path(location) else str(location).rstrip("/")
+
+
+def _alter_parameters(client: MetastoreClient, name: str, parameters: dict[str, str]) -> None:
+    database = client.get_database(name)
+    database.parameters = {**(database.parameters or {}), **parameters}
+    client.alter_database(name, database)

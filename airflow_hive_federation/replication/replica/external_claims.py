@@ -1,0 +1,184 @@
+"""Claims directories of external tables across metastores: each belongs to one target database.
+
+Databases of one metastore compare what they have recorded in their parameters (:mod:`.external_roots`). A
+target in another metastore sees none of these, and with one ``external_base`` it would remove the files that
+its own source has not. So each target database also writes its directories below ``external_base``, where
+targets of other metastores look for them: there, in the directories above, and in those between it and each
+table.
+
+The root of a store is no place to write to: the way back of a failover, which has one for its
+``external_base``, claims nothing there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from airflow_hive_federation.errors import FileVanishedError, LocationConflictError, StoragePermissionError
+from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.replication.metadata.directories import Claim, nested
+from airflow_hive_federation.replication.policy import ReplicationPolicy, is_store_root
+from airflow_hive_federation.replication.replica.dumps_owner import CLAIMS
+from airflow_hive_federation.replication.replica.external_roots import outermost
+from airflow_hive_federation.storage.filesystem import canonical, is_below, join, reading
+from airflow_hive_federation.storage.listing import list_directory
+from airflow_hive_federation.storage.publishing import remove_file, temporary_run, write_atomically
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Written:
+    """The directories that a target database of a metastore has claimed.
+
+    :param roots: canonical URIs, none inside another; ``None`` if the claim cannot be read.
+    :param wanted: those of them that are not about to be given up: the load that gives them up still empties
+        the others.
+    :param checked: no other metastore's target had one that collides.
+    """
+
+    metastore: str = ""
+    database: str = ""
+    roots: tuple[str, ...] | None = None
+    wanted: tuple[str, ...] = ()
+    checked: bool = False
+
+
+def claim_external(metastore: str, policy: ReplicationPolicy, claims: Sequence[Claim]) -> None:
+    """Claim the directories of a policy's external tables, if no target of another metastore has them.
+
+    :param metastore: the target's :func:`~.dumps_owner.metastore_id`.
+    :param claims: the directories.
+    :raises LocationConflictError: a target of another metastore has directories that collide; nothing is
+        claimed.
+    :raises StorageError: ``external_base`` cannot be read or written.
+    """
+    if not claims or _base(policy) is None:
+        return
+    own = join(_base(policy) or "", f"{CLAIMS}/{_name(metastore, policy)}")
+    before = _read(own, policy)
+    wanted = outermost(claim.target for claim in claims)
+    roots = outermost([*before.wanted, *wanted])
+    if before.checked and (before.roots, before.wanted) == (roots, wanted):
+        return
+    claim = _Written(metastore=metastore, database=policy.target_database, roots=roots, wanted=wanted)
+    _write(own, claim, policy)
+    try:
+        check_external_claims(metastore, policy, claims)
+    except LocationConflictError:
+        if before.roots is None:
+            remove_file(own, policy.storage_options)
+        else:
+            _write(own, before, policy)
+        raise
+    _write(own, claim, policy, checked=True)
+
+
+def check_external_claims(metastore: str, policy: ReplicationPolicy, claims: Sequence[Claim]) -> None:
+    """Compare the directories of external tables with those that targets of other metastores have claimed.
+
+    :param metastore: the target's :func:`~.dumps_owner.metastore_id`.
+    :param claims: the directories.
+    :raises LocationConflictError: two collide, or a claim of another metastore cannot be read.
+    """
+    base = _base(policy)
+    if not claims or base is None:
+        return
+    ours = {Claim(owner=one.owner, table=one.table, target=canonical(one.target)) for one in claims}
+    for uri, other in _others(metastore, policy, _places(base, [one.target for one in ours])):
+        if other.roots is None:
+            raise _conflict(
+                policy, [uri], f"{uri} cannot be read, so that nothing is known of its target", uri
+            )
+        theirs = {Claim(owner=uri, table="", target=root) for root in other.roots}
+        for outer, inner in nested([*ours, *theirs]):
+            if (outer in theirs) is not (inner in theirs):
+                mine, other_claim = (inner, outer) if outer in theirs else (outer, inner)
+                whose = f"database {other.database} of another metastore (id {other.metastore})"
+                what = f"{mine.owner} and {whose} would share or nest {mine.target} and {other_claim.target}"
+                raise _conflict(policy, [mine.target, other_claim.target], what, uri, mine.table)
+
+
+def _others(
+    metastore: str, policy: ReplicationPolicy, places: Iterable[str]
+) -> Iterator[tuple[str, _Written]]:
+    ours = f"{quote(metastore, safe='')}@"
+    base = _base(policy) or ""
+    for place in places:
+        claims = join(place, CLAIMS)
+        try:
+            names = sorted(list_directory(claims, options=policy.storage_options))
+        except StoragePermissionError:
+            if is_below(place, base):
+                raise
+            continue  # rights may end at the base, and who has no more writes no claims above it
+        for name in names:
+            if temporary_run(name) is None and not name.startswith(ours):
+                yield join(claims, name), _read(join(claims, name), policy)
+
+
+def _places(base: str, roots: Iterable[str]) -> list[str]:
+    """The directories in which claims that concern some roots may lie: above the base, and below it."""
+    found = {base}
+    above = base
+    while not is_store_root(above := above.rpartition("/")[0]) and "/" in above:
+        found.add(above)
+    for root in roots:
+        between = root.rpartition("/")[0]
+        while between not in found and is_below(between, base):
+            found.add(between)
+            between = between.rpartition("/")[0]
+    return sorted(found)
+
+
+def _base(policy: ReplicationPolicy) -> str | None:
+    base = policy.external_base
+    return None if not base or is_store_root(base) else canonical(base)
+
+
+def _name(metastore: str, policy: ReplicationPolicy) -> str:
+    return f"{quote(metastore, safe='')}@{quote(policy.target_database, safe='')}.json"
+
+
+def _read(uri: str, policy: ReplicationPolicy) -> _Written:
+    try:
+        with reading(uri, policy.storage_options) as file:
+            found: Any = bounded_json.loads(file.read())
+        return _Written(
+            metastore=str(found["metastore"]),
+            database=str(found["database"]),
+            roots=outermost(map(str, found["roots"])),
+            wanted=outermost(map(str, found["wanted"])),
+            checked=found["checked"] is True,
+        )
+    except (FileVanishedError, ValueError, TypeError, KeyError):
+        return _Written()
+
+
+def _write(uri: str, claim: _Written, policy: ReplicationPolicy, *, checked: bool | None = None) -> None:
+    values: Mapping[str, Any] = {
+        "metastore": claim.metastore,
+        "database": claim.database,
+        "roots": claim.roots,
+        "wanted": claim.wanted,
+        "checked": claim.checked if checked is None else checked,
+    }
+    write_atomically(uri, [(json.dumps(values, sort_keys=True) + "\n").encode()], policy.storage_options)
+
+
+def _conflict(
+    policy: ReplicationPolicy, paths: list[str], what: str, claim: str, table: str = ""
+) -> LocationConflictError:
+    return LocationConflictError(
+        f"Policy {policy.name!r}, external_base {policy.external_base}: {what}, by the claim {claim}. Each "
+        "target removes files of its directories that its source has not.",
+        remedy="Give one of the two policies an external_base of its own. If the other target is gone for "
+        "good, or its metastore was made anew, remove that file.",
+        policy=policy.name,
+        other="",
+        database=policy.target_database,
+        tables=[table] if table else [],
+        paths=paths,
+    )

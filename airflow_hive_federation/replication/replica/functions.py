@@ -1,0 +1,79 @@
+"""Permanent functions of a replica: their definitions, and the jars and files that come with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.errors import AlreadyExistsError
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.wire import from_json, to_json
+from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.replication.replica.layout import TargetLayout
+from airflow_hive_federation.storage.listing import file_size
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient
+
+#: What makes a function what it is.
+_FIELDS = ("className", "functionType", "ownerName", "ownerType", "resourceUris")
+
+
+def target_function(values: Mapping[str, Any], layout: TargetLayout) -> Any:
+    """The wire ``Function`` that the target gets.
+
+    :param values: function of the source, as a dump has it.
+    """
+    function: Any = from_json(types.Function, dict(values))
+    function.dbName = layout.policy.target_database
+    for resource in function.resourceUris or ():
+        resource.uri = layout.resource(function.functionName, resource.uri)
+    return function
+
+
+def function_items(values: Mapping[str, Any], layout: TargetLayout) -> Iterator[CopyItem]:
+    """The jars and files of a function that are to be copied."""
+    for resource in values.get("resourceUris") or ():
+        yield CopyItem(
+            source=resource["uri"],
+            target=layout.resource(values["functionName"], resource["uri"]),
+            size_bytes=file_size(resource["uri"], options=layout.policy.storage_options),
+        )
+
+
+def function_claim(function: Any, *, resources: bool = True) -> str:
+    """What a wire ``Function`` says; two that say the same are equal.
+
+    :param resources: with the places of its jars and files.
+    """
+    values = to_json(function)
+    return json.dumps(
+        {name: values.get(name) for name in _FIELDS if resources or name != "resourceUris"}, sort_keys=True
+    )
+
+
+def put_function(client: MetastoreClient, function: Any) -> None:
+    """Create a function, or make the one of its name what it is."""
+    try:
+        client.create_function(function)
+    except AlreadyExistsError:
+        client.call("alter_function", function.dbName, function.functionName, function)
+
+
+def converge_functions(
+    client: MetastoreClient, database: str, wanted: Iterable[Any], *, kept: Iterable[str] = ()
+) -> None:
+    """Make a target's functions those that are wanted.
+
+    :param kept: names of functions that stay though nobody wants them.
+    """
+    there = {str(one.functionName): one for one in client.get_functions(database)}
+    names = set(kept)
+    for function in wanted:
+        names.add(function.functionName)
+        found = there.get(function.functionName)
+        if found is None or function_claim(found) != function_claim(function):
+            put_function(client, function)
+    for name in sorted(there.keys() - names):
+        client.drop_function(database, name, if_exists=True)

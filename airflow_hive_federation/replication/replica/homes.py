@@ -1,0 +1,93 @@
+"""Where a table of an increment is described: in the dump of the cycle that changed it last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.kinds import TableWork
+from airflow_hive_federation.replication.metadata.table_names import asked_for
+from airflow_hive_federation.replication.replica.layout import final_uri
+from airflow_hive_federation.storage.filesystem import canonical
+from airflow_hive_federation.storage.plan_files import read_outcomes
+
+
+class Homes:
+    """The tables of a dump, each with the dump that describes it.
+
+    ``directory`` is the dump itself, which describes the database and its functions.
+
+    :param directory: the dump; of a bootstrap or of an increment.
+    """
+
+    def __init__(self, directory: DumpDirectory) -> None:
+        self.directory = directory
+        self._options = directory.options
+        self._directories = {directory.uri: directory}
+        self._outcomes: dict[str, dict[str, str]] = {}
+        manifest = directory.manifest()
+        self._uris = {facts["name"]: facts.get("dump", directory.uri) for facts in manifest["tables"]}
+        #: Tables that the target had before it was this policy's: they carry no marker.
+        self.adopted: frozenset[str] = frozenset(manifest.get("adopted", ()))
+        self.facts: dict[str, Mapping[str, Any]] = {facts["name"]: facts for facts in manifest["tables"]}
+        #: Tables of the source that are not replicated although the policy asks for them, with the reason.
+        self.skipped: Mapping[str, str] = asked_for(manifest.get("skipped"))
+        #: Those of them of which the target keeps what they were before.
+        self.retained: frozenset[str] = frozenset(manifest.get("retained", ()))
+
+    def __contains__(self, table: str) -> bool:
+        return table in self._uris
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._uris))
+
+    @property
+    def uris(self) -> set[str]:
+        """The dumps that describe a table."""
+        return set(self._uris.values())
+
+    def changed(self) -> set[str]:
+        """Tables that the dump's own cycle was concerned with; all, for a bootstrap."""
+        nothing = TableWork.NOTHING.value
+        return {name for name, facts in self.facts.items() if facts.get("work") != nothing}
+
+    def of(self, table: str) -> DumpDirectory:
+        """The dump that describes a table."""
+        uri = self._uris[table]
+        if uri not in self._directories:
+            self._directories[uri] = DumpDirectory(uri, self._options)
+        return self._directories[uri]
+
+    def digests(self, table: str) -> Mapping[str, str]:
+        """Digests of the table's files on the target, as they were copied: by canonical URI."""
+        home = self.of(table)
+        if home.exists(digests_file(table)):
+            return {line["uri"]: line["digest"] for line in home.read_report(digests_file(table))}
+        return self.copied(home)
+
+    def copied(self, dump: DumpDirectory) -> Mapping[str, str]:
+        """Digests of the files that a dump's own load has copied."""
+        if dump.uri not in self._outcomes:
+            found = read_outcomes(f"{dump.uri}/load/outcomes", options=self._options)
+            self._outcomes[dump.uri] = {
+                canonical(final_uri(target)): outcome.digest for target, outcome in found.items()
+            }
+        return self._outcomes[dump.uri]
+
+
+def changed_tables(dump: str, options: Mapping[str, Any] | None = None) -> set[str]:
+    """Tables that a dump's own cycle was concerned with.
+
+    :param dump: URI of the dump.
+    """
+    return Homes(DumpDirectory(dump, options)).changed()
+
+
+def digests_file(table: str) -> str:
+    """Where the load of an increment keeps the digests of all files of a table that it was concerned with.
+
+    An increment copies the new files only; with the older ones' digests beside them, no earlier dump is
+    needed to verify the table.
+    """
+    return table_file("load/digests", table, ".jsonl")

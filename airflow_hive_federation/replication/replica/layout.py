@@ -1,0 +1,120 @@
+"""The target's layout: for each table of a dump, where its directories and files are on the target. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.wire import from_json
+from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.replication.format.files import VisibleFile
+from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.metadata import locations
+from airflow_hive_federation.replication.metadata.definitions import (
+    definition_digest,
+    target_table,
+    with_honest_statistics,
+)
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica import markers
+from airflow_hive_federation.storage.filesystem import join, join_below
+
+#: Directory beside the ACID directories; Hive's readers pass over names that begin with ``_``.
+STAGE = "_hive_federation"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetLayout:
+    """Translates locations of the source.
+
+    :param policy: names the bases for external tables and functions.
+    :param managed: URI of the directory of the target database's managed tables.
+    """
+
+    policy: ReplicationPolicy
+    managed: str
+
+    def directory(self, document: Mapping[str, Any], location: str, partition: str) -> str:
+        """URI of a table's or partition's directory.
+
+        :param document: the table's document in the dump.
+        :param location: URI of the directory on the source.
+        :param partition: name of the partition, empty for the table itself.
+        """
+        table = document["table"]
+        name = table["tableName"]
+        if document["kind"] == TableKind.EXTERNAL.value:
+            return locations.external_location(
+                location,
+                self.policy.external_base,
+                table=name,
+                prefix=self.policy.external_prefix,
+                authority=self.policy.external_authority,
+            )
+        root = locations.managed_table_location(self.managed, name)
+        if not partition:
+            return root
+        return locations.partition_location(location, table["sd"]["location"], root, partition)
+
+    def file(self, document: Mapping[str, Any], file: VisibleFile) -> str:
+        """URI of a file."""
+        return join_below(self.directory(document, file.directory, file.partition), file.target_path)
+
+    def item(self, document: Mapping[str, Any], file: VisibleFile, target: str | None = None) -> CopyItem:
+        """How a file is copied.
+
+        :param target: URI to copy it to, if that is not :meth:`file`: in a hidden directory one level deeper.
+        """
+        inside = locations.relative_to(file.directory, document["table"]["sd"]["location"])
+        below = inside.count("/") + 1 if inside else 0
+        levels = file.path.count("/") + 1 + below
+        return CopyItem(
+            source=file.uri,
+            target=target or self.file(document, file),
+            size_bytes=file.size_bytes,
+            visible_write_ids=document["write_ids"] if file.filtered else None,
+            kept=file.kept or None,
+            source_levels=levels,
+            target_levels=levels + bool(target),
+        )
+
+    def table(self, document: Mapping[str, Any], parameters: Mapping[str, str]) -> Any:
+        """The wire ``Table`` that the target gets.
+
+        :param parameters: our markers.
+        """
+        source = from_json(types.Table, document["table"])
+        placed = source.sd is not None and source.sd.location
+        location = self.directory(document, source.sd.location, "") if placed else None  # type: ignore[union-attr,arg-type]
+        made = target_table(
+            source,
+            database=self.policy.target_database,
+            location=location,
+            parameters=parameters,
+            table_names=self.policy.table_names,
+        )
+        made.parameters[markers.DEFINITION] = definition_digest(made)
+        return with_honest_statistics(made, document["write_ids"])
+
+    def resource(self, function: str, uri: str) -> str:
+        """URI of a function's jar or file.
+
+        :raises ConfigurationError: the function or the file has a name that leads elsewhere.
+        """
+        name = uri.rpartition("/")[2]
+        ours = join(self.policy.functions_directory, self.policy.target_database)
+        if "/" in function:
+            raise ConfigurationError(
+                f"{function!r} is no name of a function: its jars would be another one's.",
+                remedy="Find out who wrote it into the metastore or the dump.",
+                function=function,
+            )
+        return join_below(join_below(ours, function), name)
+
+
+def final_uri(uri: str) -> str:
+    """The place of a file that was copied to a hidden one."""
+    return uri.replace(f"/{STAGE}/", "/")

@@ -1,0 +1,471 @@
+"""Is the replica what was dumped?
+
+Four comparisons, each naming what differs: definitions (of database, functions, tables, constraints and
+partitions), against the target's metastore; write ids a reader of the target gets; the files such a reader
+would open, by name, size and digest; and the rows both sides show, counted by Spark from the files. A replica
+is read the way any reader reads it, from the target's own metastore and listing, never from what the load
+believes it has done.
+
+Rows that cannot be read are no difference: nothing is known of them. Such a read is a failure of the
+verification, which names table, side and reason, and which no repair mends.
+
+The source goes on meanwhile. What it was at the dump's cut is in the dump; its files are still there, for
+they are never changed, until a compaction has replaced them and its cleaner has come. A table of which files
+have gone is compared by the digests that its files had when they were copied, and the report says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.errors import (
+    CycleRunningError,
+    NoSuchObjectError,
+    VerificationError,
+    VerificationIncompleteError,
+)
+from airflow_hive_federation.model.write_ids import ValidTxns
+from airflow_hive_federation.replication.dump.contents import visible_files
+from airflow_hive_federation.replication.format.directory import DumpDirectory, dumped_files, table_file
+from airflow_hive_federation.replication.format.files import VisibleFile
+from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.metadata.locations import relative_to
+from airflow_hive_federation.replication.metadata.places import Places
+from airflow_hive_federation.replication.metadata.table_names import named_source
+from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids, valid_transactions
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.progress import counted
+from airflow_hive_federation.replication.replica import markers
+from airflow_hive_federation.replication.replica.database import find_layout
+from airflow_hive_federation.replication.replica.differences import (
+    RETAINED,
+    ROW_DIGEST,
+    Difference,
+    database_differences,
+    metadata_differences,
+)
+from airflow_hive_federation.replication.replica.homes import Homes
+from airflow_hive_federation.replication.replica.layout import TargetLayout
+from airflow_hive_federation.replication.verify.partition_formats import PartitionFormats
+from airflow_hive_federation.replication.verify.table_contents import TableContents, dumped_formats
+from airflow_hive_federation.storage.digests import FileDigest, FileToDigest
+from airflow_hive_federation.storage.filesystem import canonical, join
+from airflow_hive_federation.storage.listing import list_many
+from airflow_hive_federation.storage.plan_files import read_record_parts, write_records
+from airflow_hive_federation.transactions.lease import files_kept
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
+
+logger = logging.getLogger(__name__)
+
+#: Carries out a verification job: URI of the directory with the plan, URI of the one for its results.
+VerifyRunner = Callable[[str, str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableReport:
+    """One table of a report.
+
+    :param source_rows: rows a reader of the source saw at the dump's write ids; ``None`` where the format is
+        not counted, and for views.
+    :param target_rows: rows a reader of the target sees now.
+    :param digest_equal: all files have the digests of the source's.
+    :param note: why the rows were not compared: files of the source have gone, or the format is not counted.
+    """
+
+    name: str
+    kind: str
+    source_rows: int | None
+    target_rows: int | None
+    files: int
+    size_bytes: int
+    digest_equal: bool
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadFailure:
+    """Rows of a table that could not be read, so that they are not compared.
+
+    :param side: ``source`` or ``target``.
+    :param reason: what failed; it names the file, where one is known.
+    """
+
+    table: str
+    side: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.table}: its rows on the {self.side} cannot be read: {self.reason}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerificationReport:
+    """Result of a verification.
+
+    :param not_compared: tables of the source that are not replicated although the policy asks for them, with
+        the reason.
+    :param differences: what differs; a repair mends it.
+    :param failures: what could not be compared; no repair mends it.
+    """
+
+    database: str
+    event_id: int
+    tables: Sequence[TableReport]
+    differences: Sequence[Difference] = field(default_factory=tuple)
+    not_compared: Mapping[str, str] = field(default_factory=dict)
+    failures: Sequence[ReadFailure] = field(default_factory=tuple)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "database": self.database,
+            "event_id": self.event_id,
+            "tables": [asdict(table) for table in self.tables],
+            "not_compared": dict(self.not_compared),
+            "differences": [str(difference) for difference in self.differences],
+            "failures": [str(failure) for failure in self.failures],
+            "unread": sorted({failure.table for failure in self.failures}),
+            "differing": sorted({difference.table for difference in self.differences}),
+        }
+
+    def raise_if_different(self) -> None:
+        """Raise with every difference named, and every failure to read.
+
+        :raises VerificationError: there is a difference.
+        :raises VerificationIncompleteError: there is none, but some rows could not be read.
+        """
+        failures = [str(failure) for failure in self.failures]
+        if self.differences:
+            lines = "\n  ".join(map(str, self.differences))
+            raise VerificationError(
+                f"Replica {self.database} differs from its source in {len(self.differences)} "
+                f"place(s):\n  {lines}" + "".join(f"\n  {failure}" for failure in failures),
+                remedy=self._remedy(),
+                differences=[str(difference) for difference in self.differences],
+            )
+        if failures:
+            raise VerificationIncompleteError(
+                f"Rows of replica {self.database} cannot be compared with its source:\n  "
+                + "\n  ".join(failures),
+                remedy="Read the tables with Hive. If Hive cannot read them either, write them anew on the "
+                "source; if it can, leave them out of the verification, and report what cannot be read.",
+                failures=failures,
+            )
+
+    def _remedy(self) -> str:
+        kept = sorted({one.table for one in self.differences if one.what == RETAINED})
+        found = (
+            f"Decide what becomes of {', '.join(kept)}: leave it out of the policy (exclude_tables), which "
+            "drops its replica, or drop the replica by hand."
+            if kept
+            else ""
+        )
+        if len(kept) == len(self.differences):
+            return found
+        return (
+            "Find who writes to the target; repairing it (RepairReplicaOperator, hive-federation replicate "
+            f"repair) undoes what differs. {found}".strip()
+        )
+
+
+def verify_replica(
+    pool: MetastorePool,
+    policy: ReplicationPolicy,
+    dump: str,
+    *,
+    run_verify: VerifyRunner,
+    source: MetastorePool | None = None,
+    tables: Collection[str] | None = None,
+    row_digests: bool = False,
+    progress: Callable[[str], None] = logger.info,
+) -> VerificationReport:
+    """Compare the dump that a target was loaded from with the target.
+
+    Both sides may go on working: their cleaners leave the files that are read.
+
+    :param pool: connections to the target.
+    :param dump: URI of the dump, a bootstrap's or an increment's.
+    :param run_verify: reads files by Spark: digests of the target's, rows of both sides. Not called if there
+        is nothing to read.
+    :param tables: those whose files, rows, statistics, constraints and partitions' definitions are compared;
+        all by default. Definitions, partitions' names and write ids are compared of all in any case.
+    :param source: connections to the source, whose cleaner is held back; without, files that it removes
+        meanwhile are not compared by rows.
+    :param row_digests: compare digests of all rows, not only their number: rows are then read whole.
+    :raises DumpCorruptError: the dump is not as it was written.
+    :raises CycleRunningError: the target was loaded from another dump meanwhile.
+    """
+    directory = DumpDirectory(dump, policy.storage_options)
+    verification = _Verification(pool, policy, directory, tables, row_digests=row_digests, progress=progress)
+    with pool.client() as client:
+        layout, closely = find_layout(client, policy), verification.names
+        differences = database_differences(client, layout, verification.homes)
+        differences += metadata_differences(client, layout, verification.homes, closely=closely)
+    # Files of a table that is another one tell nothing more.
+    without = {one.table for one in differences}
+    with ExitStack() as stack:
+        named = source and named_source(source, policy)
+        for side, database in ((named, policy.source_database), (pool, policy.target_database)):
+            if side and (names := verification.transactional(without)):
+                stack.enter_context(files_kept(side, database, names, policy=policy.name))
+        verification.read_files(run_verify, without=without)
+    differences += verification.file_differences()
+    differences += verification.row_differences()
+    failures = list(verification.failures())
+    if differences or failures:
+        with pool.client() as client:
+            _refuse_overtaken(client, policy, directory.uri)
+    report = VerificationReport(
+        database=policy.target_database,
+        event_id=verification.event_id,
+        tables=list(verification.reports(differences)),
+        differences=differences,
+        not_compared=verification.homes.skipped,
+        failures=failures,
+    )
+    for name, why in sorted(report.not_compared.items()):
+        progress(f"{policy.target_database}.{name} is not compared, because {why}.")
+    if report.tables:
+        directory.write_json("_verified.json", report.to_json())
+    progress(
+        f"{policy.target_database}: {len(report.tables)} tables compared, {len(differences)} differences"
+        + (f", {len(failures)} that cannot be read" if failures else "")
+    )
+    return report
+
+
+def _refuse_overtaken(client: MetastoreClient, policy: ReplicationPolicy, dump: str) -> None:
+    try:
+        parameters = client.get_database(policy.target_database).parameters or {}
+    except NoSuchObjectError:
+        return
+    loaded = parameters.get(markers.CHECKPOINT, dump)
+    if loaded != dump:
+        raise CycleRunningError(
+            f"Target database {policy.target_database} was loaded from {loaded} meanwhile: it is not "
+            f"what dump {dump} says any more.",
+            remedy="Verify it without naming a dump, or after its next cycle.",
+            policy=policy.name,
+            holder=loaded,
+        )
+
+
+class _Verification:
+    def __init__(
+        self,
+        pool: MetastorePool,
+        policy: ReplicationPolicy,
+        directory: DumpDirectory,
+        tables: Collection[str] | None,
+        *,
+        row_digests: bool,
+        progress: Callable[[str], None],
+    ) -> None:
+        self.homes = Homes(directory)
+        self._pool = pool
+        self._policy = policy
+        self._database = policy.target_database
+        self._directory = directory
+        self.event_id = int(directory.manifest()["event_id"])
+        self._tables = [self.homes.facts[name] for name in self.homes if tables is None or name in tables]
+        self._progress = progress
+        self._with_row_digests = row_digests
+        self._layout = TargetLayout(policy=policy, managed="")
+        self._contents: dict[str, TableContents] = {}
+        self._rows: dict[tuple[str, str], int | None] = {}
+        self._row_digests: dict[tuple[str, str], str] = {}
+        self._unreadable: dict[tuple[str, str], str] = {}
+        self._gone_meanwhile: dict[str, str] = {}
+        self._not_counted: dict[str, str] = {}
+        self._digests: dict[str, str] = {}
+
+    @property
+    def names(self) -> set[str]:
+        """The tables that are compared closely."""
+        return {facts["name"] for facts in self._tables}
+
+    def transactional(self, without: Collection[str]) -> list[str]:
+        """Those of them that a cleaner works on."""
+        return [
+            facts["name"]
+            for facts in self._tables
+            if TableKind(facts["kind"]).transactional and facts["name"] not in without
+        ]
+
+    # -- files -----------------------------------------------------------------------------------------
+
+    def read_files(self, run_verify: VerifyRunner, *, without: Collection[str] = ()) -> None:
+        """Let Spark take digests of the target's files and count the rows of both sides.
+
+        :param without: tables that are not read.
+        """
+        with self._pool.client() as client:
+            transactions = valid_transactions(client.get_open_txns())
+            self._layout = find_layout(client, self._policy)
+            for facts in self._tables:
+                if TableKind(facts["kind"]).has_files and facts["name"] not in without:
+                    self._contents[facts["name"]] = self._table_contents(client, facts["name"], transactions)
+        if not self._contents:
+            return
+        # A directory for each run: a digest of yesterday verifies nothing today.
+        run = f"verify/{time.time_ns()}"
+        self._directory.write_lines(
+            f"{run}/tables.jsonl",
+            (
+                {**line, "row_digests": self._with_row_digests}
+                for contents in self._contents.values()
+                for line in contents.plan()
+            ),
+        )
+        options = self._policy.storage_options
+        write_records(f"{self._directory.uri}/{run}/files.jsonl", self._to_digest(), options=options)
+        run_verify(f"{self._directory.uri}/{run}", f"{self._directory.uri}/{run}")
+        for result in self._directory.read_report(f"{run}/rows.jsonl"):
+            self._rows[result["table"], result["side"]] = result["rows"]
+            if "row_digest" in result:
+                self._row_digests[result["table"], result["side"]] = result["row_digest"]
+            if "not_counted" in result:
+                self._not_counted[result["table"]] = result["not_counted"]
+            if "unreadable" in result and result["side"] == "source" and result.get("vanished"):
+                # As when they had gone before: the digests of when they were copied are compared.
+                self._gone_meanwhile[result["table"]] = result["unreadable"]
+            elif "unreadable" in result:
+                self._unreadable[result["table"], result["side"]] = result["unreadable"]
+        for record in read_record_parts(f"{self._directory.uri}/{run}/digests", FileDigest, options=options):
+            self._digests[canonical(record.uri)] = record.digest
+
+    def _to_digest(self) -> Iterator[FileToDigest]:
+        """The target's files, and those of the source that no load has a record of: it was killed then."""
+        for name, contents in self._contents.items():
+            known = self.homes.digests(name)
+            for file in contents.target:
+                yield FileToDigest(uri=file.uri, size_bytes=file.size_bytes)
+            for file in contents.source if not contents.note else ():
+                target = canonical(self._layout.file(contents.document, file))
+                if target not in known and not file.filtered:
+                    contents.unrecorded[target] = canonical(file.uri)
+                    yield FileToDigest(uri=file.uri, size_bytes=file.size_bytes)
+
+    def _table_contents(self, client: MetastoreClient, name: str, transactions: ValidTxns) -> TableContents:
+        home = self.homes.of(name)
+        document = home.read_json(table_file("tables", name, ".json"))
+        source = list(dumped_files(home, name))
+        table = client.get_table(self._database, name)
+        partitions = client.iter_partitions(self._database, name) if table.partitionKeys else ()
+        partitions = counted(partitions, f"{self._database}.{name}: partitions read", self._progress)
+        formats = PartitionFormats.of(table)
+        places = Places(table, formats.noting(table, partitions))
+        write_ids = readable_write_ids(client, [table], transactions).get(name)
+        return TableContents(
+            document=document,
+            table=table,
+            source=source,
+            target=list(
+                visible_files(
+                    table,
+                    places,
+                    write_ids,
+                    transactions,
+                    options=self._policy.storage_options,
+                )
+            ),
+            target_write_ids=write_ids.text() if write_ids else None,
+            source_formats=dumped_formats(home, document),
+            target_formats=formats.among(place.location for place in places),
+            note=self._gone(
+                name,
+                source,
+                document["table"]["sd"]["location"],
+                immutable=TableKind(document["kind"]).transactional,
+            ),
+        )
+
+    def _gone(self, name: str, source: Sequence[VisibleFile], root: str, *, immutable: bool) -> str:
+        """Say that the source has not all of the dump's files any more; nothing if it has."""
+        # By the table's directory: one listing, however many partitions lie in it.
+        roots = sorted(
+            {root if relative_to(file.directory, root) is not None else file.directory for file in source}
+        )
+        listings = list_many(roots, options=self._policy.storage_options, missing_ok=True)
+        there = {
+            canonical(join(top, entry.path)): (entry.size_bytes, entry.modified_ns)
+            for top, entries in listings.items()
+            for entry in entries
+        }
+
+        def lasts(file: VisibleFile) -> bool:
+            size_bytes, modified_ns = there.get(canonical(file.uri), (-1, 0))
+            return size_bytes == file.size_bytes and (immutable or modified_ns == file.modified_ns)
+
+        gone = [file for file in source if not lasts(file)]
+        if not gone:
+            return ""
+        note = f"{len(gone)} of {len(source)} files of the source are there no more, or were changed"
+        self._progress(f"{self._database}.{name}: {note}; compared by digests alone")
+        return note
+
+    def file_differences(self) -> Iterator[Difference]:
+        """Compare the files readers of both sides open, where the target has not compacted by itself."""
+        for name, contents in self._contents.items():
+            recorded = self.homes.digests(name)
+            read = {uri: self._digests.get(of, "unread") for uri, of in contents.unrecorded.items()}
+            digests = {**recorded, **read}
+            compacted = contents.compacted_partitions()
+            expected = {
+                canonical(self._layout.file(contents.document, file))
+                for file in contents.source
+                if file.partition not in compacted
+            }
+            found = {canonical(file.uri) for file in contents.target if file.partition not in compacted}
+            for uri in sorted(expected | found):
+                wanted = digests.get(uri, "not copied") if uri in expected else "no file"
+                seen = self._digests.get(uri, "unread") if uri in found else "no file"
+                if wanted != seen:
+                    yield Difference(table=name, where=uri, what="file", expected=wanted, found=seen)
+
+    # -- rows ------------------------------------------------------------------------------------------
+
+    def reports(self, differences: Sequence[Difference]) -> Iterator[TableReport]:
+        """One report a table."""
+        differing = {difference.table for difference in differences if difference.what == "file"}
+        for facts in self._tables:
+            name = facts["name"]
+            yield TableReport(
+                name=name,
+                kind=facts["kind"],
+                source_rows=self._rows.get((name, "source")),
+                target_rows=self._rows.get((name, "target")),
+                files=facts["files"],
+                size_bytes=facts["size_bytes"],
+                digest_equal=not TableKind(facts["kind"]).has_files
+                or (name in self._contents and name not in differing),
+                note=self._note(name),
+            )
+
+    def _note(self, name: str) -> str:
+        noted = self._contents[name].note if name in self._contents else ""
+        return noted or self._gone_meanwhile.get(name, "") or self._not_counted.get(name, "")
+
+    def failures(self) -> Iterator[ReadFailure]:
+        """Tables whose rows could not be read on one side or the other."""
+        for (name, side), reason in sorted(self._unreadable.items()):
+            yield ReadFailure(table=name, side=side, reason=reason)
+
+    def row_differences(self) -> Iterator[Difference]:
+        """Tables of which the two sides show different rows; of rows that were not read, nothing is said."""
+        for name in self._contents:
+            source, found = (self._rows.get((name, side)) for side in ("source", "target"))
+            if source is None or found is None:
+                continue
+            if source != found:
+                yield Difference(table=name, what="rows", expected=str(source), found=str(found))
+                continue
+            wanted, seen = (self._row_digests.get((name, side)) for side in ("source", "target"))
+            if wanted != seen:
+                yield Difference(table=name, what=ROW_DIGEST, expected=str(wanted), found=str(seen))

@@ -1,0 +1,1 @@
+"""The runtime finds a Java and the cache directory of this machine."""

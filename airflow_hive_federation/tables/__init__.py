@@ -1,0 +1,1 @@
+"""Hive's tables, read and written by Spark."""

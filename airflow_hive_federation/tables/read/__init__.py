@@ -1,0 +1,1 @@
+"""Spark reads Hive's tables."""

@@ -1,0 +1,118 @@
+"""What the driver looks up in ORC files before Spark reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyarrow import orc, parquet
+
+from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
+from airflow_hive_federation.errors import AcidFormatError
+from airflow_hive_federation.orc.tail import read_tail
+from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
+from airflow_hive_federation.storage.side_by_side import side_by_side
+
+T = TypeVar("T")
+_VERSION = b"2"
+
+
+def row_columns(paths: Sequence[str], options: Mapping[str, Any] | None) -> list[tuple[str, ...]]:
+    """Return the names of the row's columns in ACID files, in lower case.
+
+    :param paths: insert files.
+    :param options: storage options.
+    :raises FileVanishedError: if a file is gone.
+    :raises AcidFormatError: if one is truncated, has not the columns of an ACID file, is of a version that is
+        not known, or holds updates or deletes, as Hive 2 wrote them.
+    """
+
+    def names(file: orc.ORCFile, path: str) -> tuple[str, ...]:
+        check_acid(file, path)
+        metadata = dict(file.metadata or {})
+        version = metadata.get(b"hive.acid.version", _VERSION)
+        if version != _VERSION:
+            raise AcidFormatError(
+                f"{path} is of ACID version {version.decode(errors='replace')!r}.",
+                remedy="Version 2 is read, which Hive writes since 3.0. Let Hive compact the table (major).",
+                path=path,
+            )
+        # Inserts, updates, deletes (AcidStats).
+        if set(metadata.get(b"hive.acid.stats", b"0,0,0").split(b",")[1:]) - {b"0"}:
+            raise AcidFormatError(
+                f"{path} holds updates or deletes among its inserts, as Hive 2 wrote them.",
+                remedy="Let Hive compact the table (major) before it is read.",
+                path=path,
+            )
+        return tuple(field.name.lower() for field in file.schema.field("row").type)
+
+    return each(paths, options, names)
+
+
+def each(
+    paths: Sequence[str], options: Mapping[str, Any] | None, ask: Callable[[orc.ORCFile, str], T]
+) -> list[T]:
+    """Open ORC files side by side and ask each.
+
+    :raises FileVanishedError: if a file is gone.
+    :raises AcidFormatError: if one is no whole ORC file.
+    """
+
+    def answer(path: str) -> T:
+        with _opened(path, options) as file:
+            return ask(file, path)
+
+    return side_by_side(answer, paths)
+
+
+def parquet_footers(
+    paths: Sequence[str], options: Mapping[str, Any] | None
+) -> list[tuple[str, parquet.FileMetaData]]:
+    """Return each Parquet file with its footer.
+
+    :raises FileVanishedError: if a file is gone.
+    :raises AcidFormatError: if one is no whole Parquet file.
+    """
+
+    def answer(path: str) -> tuple[str, parquet.FileMetaData]:
+        filesystem, name = open_filesystem(path, options)
+        with storage_errors(path), filesystem.open(name, "rb") as file:
+            try:
+                return path, parquet.read_metadata(file)
+            except pa.ArrowException as error:
+                raise AcidFormatError(f"{path} is not a whole Parquet file: {error}.", path=path) from error
+
+    return side_by_side(answer, paths)
+
+
+def check_acid(file: orc.ORCFile, path: str) -> None:
+    """Make sure that a file has the six columns of ACID files.
+
+    :raises AcidFormatError: if it has others.
+    """
+    if tuple(file.schema.names) != ACID_COLUMNS:
+        raise AcidFormatError(f"{path} has not the columns of an ACID file.", path=path)
+
+
+@contextmanager
+def _opened(path: str, options: Mapping[str, Any] | None) -> Iterator[orc.ORCFile]:
+    filesystem, name = open_filesystem(path, options)
+    with storage_errors(path):
+        local = local_path(path)
+        source = filesystem.open(name, "rb")
+        try:
+            # pyarrow's reader believes the tail, and ends the process by some that are damaged.
+            read_tail(source, path)
+            source.seek(0)
+            yield orc.ORCFile(local or source)
+        except pa.ArrowException as error:
+            raise AcidFormatError(f"{path} is not a whole ORC file: {error}.", path=path) from error
+        except OSError as error:
+            # pyarrow tells by it, too, that bytes are missing.
+            if error.errno is not None:
+                raise
+            raise AcidFormatError(f"{path} is not a whole ORC file: {error}.", path=path) from error
+        finally:
+            source.close()

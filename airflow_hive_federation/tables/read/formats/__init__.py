@@ -1,0 +1,1 @@
+"""Spark reads tables without row ids: text, Parquet and plain ORC."""

@@ -1,0 +1,161 @@
+"""Tables whose visible files are plain ORC, Parquet or delimited text: insert-only and not transactional."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+from pyspark.sql import types as spark_types
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.model.types import Column, HiveType
+from airflow_hive_federation.tables.read import scan
+from airflow_hive_federation.tables.read.formats.parquet import parquet_rows
+from airflow_hive_federation.tables.read.formats.text import TextForm, parsed_types, text_form
+from airflow_hive_federation.tables.read.places import (
+    PartitionState,
+    Place,
+    no_rows,
+    shown,
+    with_partition_values,
+)
+from airflow_hive_federation.tables.spark_types import spark_schema, spark_type
+
+_FORMATS = {
+    "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat": "orc",
+    "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat": "parquet",
+    "org.apache.hadoop.mapred.TextInputFormat": "text",
+}
+
+
+# What is whole, and what else Hive would decode.
+_BASE_64 = r"\A([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\z"
+_LIKE_BASE_64 = r"\A[A-Za-z0-9+/=_\s-]*\z"
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How files are written.
+
+    :param file_format: Spark's name of the format.
+    :param text: how lines are made, of text.
+    :param types: the type by which each column is parsed, of text; ``None`` if lines do not have it.
+    """
+
+    file_format: str
+    text: TextForm | None = None
+    types: tuple[HiveType | None, ...] = ()
+
+
+def plain_table(
+    spark: SparkSession,
+    table: Any,
+    directories: Sequence[PartitionState],
+    columns: Sequence[Column],
+    keys: Sequence[Column],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """Read the files that the directories' snapshots show.
+
+    :param table: the metastore's table.
+    :param storage_options: for reading footers of Parquet files with dates.
+    :raises ConfigurationError: if the files are in a format that is not read here.
+    """
+    schema = spark_schema(columns)
+    places: defaultdict[_Form, list[Place]] = defaultdict(list)
+    for one in directories:
+        places[_form(table, one, columns)].append(Place.of(spark, one))
+    frames = []
+    for form, alike in places.items():
+        # Spark passes over files of no bytes; the others may be asked for their footers. One that lies in a
+        # partition inside another's directory is listed for both, and belongs to the inner one.
+        entries = {
+            place.full(entry): None for place in alike for entry in place.state.files() if entry.size_bytes
+        }
+        for rows in _rows(spark, list(entries), schema, form, storage_options):
+            frames.append(with_partition_values(spark, rows, alike, keys))
+    if not frames:
+        empty = no_rows(spark, schema)
+        frames.append(empty.withColumns({key.name: fn.lit(None).cast(spark_type(key.type)) for key in keys}))
+    selected = {column.name: shown(column, scan.quoted(column.name)) for column in columns}
+    selected |= {key.name: scan.quoted(key.name) for key in keys}
+    return scan.union([scan.Rows(frame=frame, columns=selected).made() for frame in frames])
+
+
+def _form(table: Any, one: PartitionState, columns: Sequence[Column]) -> _Form:
+    """How files of a table are; ``ALTER TABLE`` changes what the partitions made later are like.
+
+    Columns of ORC and Parquet are the table's (``Utilities.isInputFileFormatSelfDescribing``); those of text
+    are the partition's.
+    """
+    storage = one.storage
+    input_format = (storage or table.sd).inputFormat
+    file_format = _FORMATS.get(input_format)
+    if file_format is None:
+        raise ConfigurationError(
+            f"{table.dbName}.{table.tableName} is in a format that is not read here: {input_format} "
+            f"({one.location}).",
+            remedy="ORC, Parquet and delimited text are.",
+        )
+    if file_format != "text":
+        return _Form(file_format)
+    own = [Column.of(field.name, field.type) for field in (storage and storage.cols) or ()] or columns
+    return _Form(file_format, text_form(table, own, storage), tuple(parsed_types(own, columns)))
+
+
+def _rows(
+    spark: SparkSession,
+    paths: list[str],
+    schema: spark_types.StructType,
+    form: _Form,
+    storage_options: Mapping[str, Any] | None,
+) -> list[DataFrame]:
+    if not paths:
+        return []
+    if form.text is not None:
+        return [_text_rows(spark, paths, schema, form.text, form.types)]
+    if form.file_format == "parquet":
+        return parquet_rows(spark, paths, schema, storage_options)
+    return [scan.plain_rows(spark, paths, schema, form.file_format)]
+
+
+def _text_rows(
+    spark: SparkSession,
+    paths: Sequence[str],
+    schema: spark_types.StructType,
+    form: TextForm,
+    types: Sequence[HiveType | None],
+) -> DataFrame:
+    parts = fn.split(fn.col("value"), f"\\Q{form.delimiter}\\E", -1)
+    # Without lineSep, Spark ends lines as Hive does: by Hadoop's LineReader, at \n, \r and \r\n.
+    lines = spark.read.options(**scan.STRICT).text(scan.escaped(paths))
+    session_zone, zone = str(spark.conf.get("spark.sql.session.timeZone")), scan.jvm_zone(spark)
+    values = []
+    for index, (field, kind) in enumerate(zip(schema.fields, types, strict=True)):
+        text = fn.get(fn.col("parts"), fn.lit(index))
+        text = fn.when(text != form.null, text) if kind else fn.lit(None).cast("string")
+        parsed = spark_type(kind) if kind else field.dataType
+        value = text.try_cast(parsed)
+        if parsed == spark_types.BinaryType():
+            value = _bytes(text)
+        if parsed == spark_types.TimestampType():
+            value = scan.at_same_clock(value, session_zone, zone)
+        values.append(value.cast(field.dataType).alias(field.name))
+    file = fn.col("_metadata.file_path").alias(scan.FILE)
+    return lines.select(parts.alias("parts"), file).select(*values, scan.FILE)
+
+
+def _bytes(text: SparkColumn) -> SparkColumn:
+    """Read bytes as Hive does: in base 64, or as they are if they cannot be that (``LazyBinary``)."""
+    unclear = fn.concat(fn.lit("Hive would read this as bytes in base 64, but it is incomplete: "), text)
+    return (
+        fn.when(text.rlike(_BASE_64), fn.unbase64(text))
+        .when(text.rlike(_LIKE_BASE_64), fn.raise_error(unclear).cast("binary"))
+        .otherwise(text.cast("binary"))
+    )

@@ -1,0 +1,209 @@
+"""Directories of a table, the values of its partitions, and how columns are shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+from pyspark.sql import types as spark_types
+
+from airflow_hive_federation.acid.side_files import read_flushed_length
+from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
+from airflow_hive_federation.errors import AcidFormatError
+from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
+from airflow_hive_federation.model.types import Column, HiveType
+from airflow_hive_federation.tables.read import scan
+from airflow_hive_federation.tables.spark_types import spark_type
+
+_ONE_SLASH = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):/(?!/)")
+_EMPTY_AUTHORITY = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):///")
+_PARTITION = "__acid_partition_"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionState:
+    """One directory to read: a partition, or the table itself.
+
+    :param location: URI of the directory.
+    :param state: its snapshot.
+    :param values: texts of the partition's values, as the metastore has them.
+    :param storage: the metastore's storage descriptor of the partition; ``None`` stands for the table's.
+    """
+
+    location: str
+    state: AcidState
+    values: tuple[str, ...] = ()
+    storage: Any | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """A directory with its location as Spark names it."""
+
+    path: str
+    uri: str
+    state: AcidState
+    values: tuple[str, ...]
+
+    @classmethod
+    def of(cls, spark: SparkSession, directory: PartitionState) -> Place:
+        path, uri = scan.qualified(spark, directory.location)
+        return cls(path, uri, directory.state, directory.values)
+
+    def with_rows(self, options: Mapping[str, Any] | None) -> Place:
+        """Leave out files of no bytes, which to Hive have no rows (``ReaderImpl.buildEmptyTail``).
+
+        :param options: for reading ``_flush_length`` files: HDFS lists a file that is being written as empty
+            until its first block is full, whatever was flushed of it.
+        """
+
+        def has_rows(_: AcidDirectory | None, entry: FileEntry) -> bool:
+            side = self.state.side_files.get(entry.path)
+            if entry.size_bytes or side is None:
+                return entry.size_bytes > 0
+            # None: the file was closed meanwhile.
+            return read_flushed_length(f"{self.path}/{side}", options) != 0
+
+        found = self._only(has_rows, True)
+        deletes = [
+            replace(one, files=tuple(entry for entry in one.files if has_rows(one, entry)))
+            for one in self.state.delete_deltas
+        ]
+        with_files = tuple(one for one in deletes if one.files)
+        return replace(found, state=replace(found.state, delete_deltas=with_files))
+
+    def split(self, says: Callable[[AcidDirectory | None, FileEntry], bool]) -> tuple[Place, Place]:
+        """Split the insert files into two places: those of which ``says`` says yes, and the others.
+
+        :param says: told the directory (``None`` for an original file) and the file.
+        """
+        return self._only(says, True), self._only(says, False)
+
+    def _only(self, says: Callable[[AcidDirectory | None, FileEntry], bool], answer: bool) -> Place:
+        state = self.state
+
+        def narrowed(directory: AcidDirectory) -> AcidDirectory:
+            files = tuple(entry for entry in directory.files if says(directory, entry) is answer)
+            return replace(directory, files=files)
+
+        narrow = replace(
+            state,
+            base=None if state.base is None else narrowed(state.base),
+            originals=tuple(entry for entry in state.originals if says(None, entry) is answer),
+            deltas=tuple(narrowed(one) for one in state.deltas),
+        )
+        return replace(self, state=narrow)
+
+    def full(self, entry: FileEntry) -> str:
+        return f"{self.path}/{entry.path}"
+
+
+def with_partition_values(
+    spark: SparkSession, rows: DataFrame, places: Sequence[Place], keys: Sequence[Column]
+) -> DataFrame:
+    """Add the partition keys, typed, and the index of the place.
+
+    :param rows: rows that know their file or directory, or come from one place.
+    """
+    texts = [tuple(_value_or_none(value) for value in place.values) for place in places]
+    if len(places) == 1:
+        values = {
+            key.name: fn.lit(text).cast(spark_type(key.type))
+            for key, text in zip(keys, texts[0], strict=True)
+        }
+        return rows.withColumns({**values, scan.PLACE: fn.lit(0)})
+    names = [f"{_PARTITION}{index}" for index in range(len(keys))]
+    by_uri = {place.uri: index for index, place in enumerate(places)}
+    # A URI without authority comes with one slash or three.
+    homes = {**by_uri, **{_one_slash(file): _home(_one_slash(file), by_uri) for file in rows.inputFiles()}}
+    homes |= {_ONE_SLASH.sub(r"\1:///", file): home for file, home in homes.items()}
+    columns = {
+        scan.FILE: pa.array(list(homes), pa.string()),
+        scan.PLACE: pa.array(list(homes.values()), pa.int32()),
+        **{
+            name: pa.array([texts[home][index] for home in homes.values()], pa.string())
+            for index, name in enumerate(names)
+        },
+    }
+    typed = spark.createDataFrame(pa.table(columns)).select(
+        scan.FILE,
+        scan.PLACE,
+        *(
+            fn.col(name).cast(spark_type(key.type)).alias(key.name)
+            for name, key in zip(names, keys, strict=True)
+        ),
+    )
+    return rows.join(fn.broadcast(typed), scan.FILE)
+
+
+def _home(file: str, by_uri: Mapping[str, int]) -> int:
+    """Find the place that a file lies in, as deep as it may: the innermost one."""
+    parent = file
+    while "/" in parent:
+        parent = parent.rpartition("/")[0]
+        if parent in by_uri:
+            return by_uri[parent]
+    raise AcidFormatError(f"{file} lies in none of the directories that are read.", path=file)
+
+
+def _one_slash(uri: str) -> str:
+    return _EMPTY_AUTHORITY.sub(r"\1:/", uri)
+
+
+def _value_or_none(value: str) -> str | None:
+    return None if value == DEFAULT_PARTITION else value
+
+
+def shown(column: Column, text: str) -> str:
+    """Return a column as Hive shows it, in Spark's SQL: files lack the spaces at the end of a ``char``.
+
+    :param text: its value, in Spark's SQL.
+    """
+    return _padded(column.type, text, 0)
+
+
+def _padded(kind: HiveType, text: str, depth: int) -> str:
+    if kind.name == "char":
+        return f"rpad({text}, {kind.arguments[0]}, ' ')"
+    if not _has_char(kind):
+        return text
+    if kind.name == "struct":
+        fields = (
+            f"{_literal(one.name)}, {_padded(one.type, f'{text}.{scan.quoted(one.name)}', depth)}"
+            for one in kind.fields
+        )
+        return f"if({text} is null, null, named_struct({', '.join(fields)}))"
+    one = f"__acid_{depth}"
+    parts = [text] if kind.name == "array" else [f"map_keys({text})", f"map_values({text})"]
+    made = [
+        f"transform({part}, {one} -> {_padded(child, one, depth + 1)})"
+        for part, child in zip(parts, kind.children, strict=True)
+    ]
+    return made[0] if kind.name == "array" else f"map_from_arrays({', '.join(made)})"
+
+
+def _has_char(kind: HiveType) -> bool:
+    inside = (*kind.children, *(one.type for one in kind.fields))
+    return kind.name == "char" or any(map(_has_char, inside))
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def no_rows(spark: SparkSession, schema: spark_types.StructType) -> DataFrame:
+    """Make an empty frame of the columns that scans have."""
+    rows = spark.createDataFrame([], schema)
+    return rows.select(
+        *schema.names,
+        fn.lit(None).cast("bigint").alias(scan.WRITE_ID),
+        fn.lit(None).cast("int").alias(scan.BUCKET),
+        fn.lit(None).cast("bigint").alias(scan.ROW_ID),
+        fn.lit(None).cast("string").alias(scan.FILE),
+    )

@@ -1,0 +1,242 @@
+"""Which partitions and bucket files the rows of a predicate can be in.
+
+Predicates on the rows of ACID files cannot be pushed down (see :mod:`.scan`): what a reader can leave out are
+partitions, and bucket files of tables that are CLUSTERED BY. Everything here is an upper bound; the predicate
+itself is applied to the rows as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+from pyspark.sql import types as spark_types
+from pyspark.sql.pandas.types import to_arrow_type
+
+from airflow_hive_federation.acid.bucketing import bucket_numbers
+from airflow_hive_federation.acid.names import parse_file
+from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
+from airflow_hive_federation.model.types import Column
+from airflow_hive_federation.tables.read.scan import column_of
+from airflow_hive_federation.tables.spark_types import spark_type
+
+_INDEX = "__index"
+_MOST_COMBINATIONS = 1000
+_INTEGRAL = (
+    spark_types.ByteType,
+    spark_types.ShortType,
+    spark_types.IntegerType,
+    spark_types.LongType,
+)
+
+
+class Predicate:
+    """A condition of Spark's SQL on the columns of a table.
+
+    :param text: the condition, e.g. ``day = '2026-01-01' and id in (1, 2)``.
+    :raises ConfigurationError: if Spark cannot parse it.
+    """
+
+    def __init__(self, spark: SparkSession, text: str) -> None:
+        self._spark = spark
+        self._text = text
+        try:
+            parsed = spark._jsparkSession.sessionState().sqlParser().parseExpression(text)  # noqa: SLF001
+        except ParseException as error:
+            raise ConfigurationError(f"Not a condition of Spark's SQL: {text!r}.") from error
+        self._conjuncts = list(_conjuncts(parsed))
+
+    def applied(self, rows: DataFrame) -> DataFrame:
+        """Keep the rows for which it is true.
+
+        :raises ConfigurationError: if it names a column that the rows have not.
+        """
+        try:
+            return rows.where(self._text)
+        except AnalysisException as error:
+            raise ConfigurationError(
+                f"{self._text!r} does not fit the table: {error.getMessage()}",
+                remedy="Use columns and partition keys of the table.",
+            ) from error
+
+    def partitions(self, keys: Sequence[Column], values: Sequence[Sequence[str]]) -> list[int]:
+        """Tell which partitions may have such rows.
+
+        :param keys: the table's partition keys.
+        :param values: the texts of each partition's values.
+        :return: positions in ``values``, ascending.
+        """
+        names = {key.name.lower() for key in keys}
+        usable = [one for one in self._conjuncts if (found := _columns(one)) and found <= names]
+        if not usable or not values:
+            return list(range(len(values)))
+        texts = {
+            key.name: pa.array(
+                [None if one[index] == DEFAULT_PARTITION else one[index] for one in values], pa.string()
+            )
+            for index, key in enumerate(keys)
+        }
+        table = pa.table({_INDEX: pa.array(range(len(values)), pa.int32()), **texts})
+        frame = self._spark.createDataFrame(table).select(
+            _INDEX, *(fn.col(f"`{key.name}`").cast(spark_type(key.type)).alias(key.name) for key in keys)
+        )
+        for one in usable:
+            narrower = frame.where(column_of(self._spark, one))
+            # One that throws dice would throw them once for all rows of a partition.
+            if narrower._jdf.queryExecution().analyzed().deterministic():  # noqa: SLF001
+                frame = narrower
+        return sorted(row[0] for row in frame.select(_INDEX).collect())
+
+    def buckets(self, bucketing: Bucketing) -> frozenset[int] | None:
+        """Tell which buckets may have such rows; ``None`` if it does not tell.
+
+        It tells if it says, for each of the bucket columns, ``column = value`` or ``column in (value, …)``.
+        """
+        values = []
+        for column in bucketing.columns:
+            found = self._values(column)
+            if found is None:
+                return None
+            values.append(found)
+        combinations = list(product(*values))
+        if not values or len(combinations) > _MOST_COMBINATIONS:
+            return None
+        if not combinations:
+            return frozenset()
+        arrays = [
+            pa.array([one[index] for one in combinations], to_arrow_type(spark_type(column.type)))
+            for index, column in enumerate(bucketing.columns)
+        ]
+        kinds = [column.type for column in bucketing.columns]
+        numbers = bucket_numbers(arrays, kinds, buckets=bucketing.count, version=bucketing.version)
+        return frozenset(int(number) for number in numbers)
+
+    def _values(self, column: Column) -> list[Any] | None:
+        for one in self._conjuncts:
+            operands = _equals(one, column.name.lower())
+            if operands and not any(_columns(operand) for operand in operands):
+                literals = self._spark.range(1).select(
+                    *(column_of(self._spark, operand).alias(f"v{i}") for i, operand in enumerate(operands))
+                )
+                if all(_same_kind(column, field.dataType) for field in literals.schema.fields):
+                    return _converted(literals, spark_type(column.type))
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bucketing:
+    """How a partition, or a table without partitions, is bucketed.
+
+    :param columns: of CLUSTERED BY.
+    :param count: how many buckets.
+    :param version: ``bucketing_version``.
+    """
+
+    columns: tuple[Column, ...]
+    count: int
+    version: int
+
+    @classmethod
+    def of(cls, storage: Any, columns: Iterable[Column], version: str) -> Bucketing | None:
+        """Take it from the metastore's storage descriptor; ``None`` if rows may lie in any bucket."""
+        count = getattr(storage, "numBuckets", None) or 0
+        names = [name.lower() for name in getattr(storage, "bucketCols", None) or ()]
+        by_name = {column.name.lower(): column for column in columns}
+        if count < 1 or not names or not by_name.keys() >= set(names) or version not in {"1", "2"}:
+            return None
+        return cls(columns=tuple(by_name[name] for name in names), count=count, version=int(version))
+
+
+def only_buckets(state: AcidState, buckets: Collection[int], count: int) -> AcidState:
+    """Leave out the files of other buckets.
+
+    :param count: how many buckets there should be. If a file is of a higher one, it was written when the
+        table was bucketed otherwise, and nothing is left out.
+    """
+    every = [*state.originals, *(entry for one in state.directories for entry in one.files)]
+    if any((_bucket(entry) or 0) >= count for entry in every):
+        return state
+
+    def kept(entries: Iterable[FileEntry]) -> tuple[FileEntry, ...]:
+        # A file without a number stays, to be refused by name.
+        return tuple(entry for entry in entries if (number := _bucket(entry)) is None or number in buckets)
+
+    def narrowed(directory: AcidDirectory) -> AcidDirectory:
+        return replace(directory, files=kept(directory.files))
+
+    return replace(
+        state,
+        base=None if state.base is None else narrowed(state.base),
+        originals=kept(state.originals),
+        deltas=tuple(narrowed(one) for one in state.deltas),
+        delete_deltas=tuple(narrowed(one) for one in state.delete_deltas),
+    )
+
+
+def _bucket(entry: FileEntry) -> int | None:
+    return parse_file(entry.path.rpartition("/")[2]).bucket
+
+
+def _conjuncts(expression: Any) -> Iterator[Any]:
+    if _class(expression) == "And":
+        yield from _conjuncts(expression.left())
+        yield from _conjuncts(expression.right())
+    else:
+        yield expression
+
+
+def _class(expression: Any) -> str:
+    return str(expression.getClass().getSimpleName())
+
+
+def _children(expression: Any) -> list[Any]:
+    children = expression.children()
+    return [children.apply(index) for index in range(children.size())]
+
+
+def _columns(expression: Any) -> set[str]:
+    """Return the names of the columns in an expression; one that cannot be told is the empty name."""
+    kind = _class(expression)
+    if kind == "UnresolvedAttribute":
+        parts = expression.nameParts()
+        # a.b may be a field of a column, or a column of a table.
+        return {parts.head().lower()} if parts.size() == 1 else {""}
+    if "Star" in kind or "Subquery" in kind or kind in {"Exists", "ListQuery", "InSubquery"}:
+        return {""}
+    return {name for child in _children(expression) for name in _columns(child)}
+
+
+def _equals(expression: Any, name: str) -> list[Any]:
+    """Return the operands that a column is compared with, if that is what the expression does."""
+    kind = _class(expression)
+    if kind not in {"EqualTo", "In"}:
+        return []
+    first, *others = _children(expression)
+    if kind == "EqualTo" and _class(first) != "UnresolvedAttribute":
+        first, others = others[0], [first]
+    return others if _class(first) == "UnresolvedAttribute" and _columns(first) == {name} else []
+
+
+def _same_kind(column: Column, literal: spark_types.DataType) -> bool:
+    # Where Spark would convert the column for the comparison, several stored values may equal one literal.
+    wanted = spark_type(column.type)
+    if isinstance(wanted, _INTEGRAL):
+        return isinstance(literal, _INTEGRAL)
+    if isinstance(wanted, spark_types.DateType):
+        return isinstance(literal, (spark_types.DateType, spark_types.StringType))
+    return column.type.name in {"string", "varchar"} and isinstance(literal, spark_types.StringType)
+
+
+def _converted(literals: DataFrame, wanted: spark_types.DataType) -> list[Any]:
+    row = literals.select(*(fn.col(name).try_cast(wanted) for name in literals.columns)).first()
+    # What does not fit the type, and null, equals no row.
+    return sorted({value for value in row or () if value is not None})

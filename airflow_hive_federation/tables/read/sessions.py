@@ -1,0 +1,219 @@
+"""Several tables as of one moment, under a lock that keeps their files, and as views for SQL.
+
+>>> with reading(spark, client, ["sales.orders", "sales.lines"]) as tables:  # doctest: +SKIP
+...     tables.register()
+...     spark.sql("SELECT * FROM orders JOIN lines USING (order_id)").write.parquet("…")
+
+**What keeps the files.** Hive's cleaner removes what a compaction has replaced. By default Hive 4.2 lets it
+wait only for readers that have an entry in the metastore's minimum history of write ids
+(``metastore.txn.use.minhistorywriteid``, ``ReadyToCleanHandler``); an open transaction or a lock protect
+nothing there. In older versions, and with that setting off, the open transaction is what counts, if it is
+not the newest one. So a reader here has all three: a read-only transaction with heartbeats, Hive's
+SHARED_READ lock (against DROP and INSERT OVERWRITE), and the entry (``MetastoreClient.keep_history``). Hive
+makes the entry for what its snapshot shows, and only *after* it has taken that snapshot: what is cleaned in
+between is missed. Here it is made before, and for all write ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.tables.read.locations import is_transactional
+from airflow_hive_federation.tables.read.reader import read_table
+from airflow_hive_federation.transactions.snapshots import Snapshot, take_snapshots
+from airflow_hive_federation.transactions.transaction import LOCK_POLICY, Transaction
+from airflow_hive_federation.waiting import PollPolicy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tables:
+    """Tables as of one moment.
+
+    :param names: ``database.table``, in lower case.
+    :param snapshots: of the transactional ones, by name.
+    :param storage_options: options of the store the tables lie in.
+    """
+
+    spark: SparkSession
+    client: MetastoreClient
+    names: tuple[str, ...]
+    snapshots: Mapping[str, Snapshot]
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    _views: list[str] = field(default_factory=list)
+
+    @property
+    def taken_at(self) -> datetime | None:
+        """When the snapshots were taken, by this machine's clock; ``None`` without a transactional table."""
+        return next((one.taken_at for one in self.snapshots.values()), None)
+
+    def __getitem__(self, name: str) -> DataFrame:
+        return self.read(name)
+
+    def read(self, name: str, **choice: Any) -> DataFrame:
+        """Read a table as of the moment.
+
+        :param choice: as :func:`~.reader.read_table` takes it: ``partitions``, ``columns``, ``where``,
+            ``row_ids``.
+        :raises ConfigurationError: if the table is none of :attr:`names`.
+        """
+        key = name.lower()
+        if key not in self.names:
+            raise ConfigurationError(
+                f"{name} is not among the tables of this moment: {', '.join(self.names)}.",
+                remedy="Name it when the moment is taken.",
+            )
+        return read_table(
+            self.spark,
+            self.client,
+            key,
+            snapshot=self.snapshots.get(key),
+            storage_options=self.storage_options,
+            **choice,
+        )
+
+    def register(self, views: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Make temporary views, so that SQL of this Spark session sees the tables.
+
+        Spark's temporary views belong to no database: ``sales.orders`` becomes ``orders``. A view of that
+        name is replaced.
+
+        :param views: names of views by name of table; ``None`` registers all tables under their own names.
+        :return: names of views by name of table.
+        :raises ConfigurationError: if two tables would get the same view.
+        """
+        wanted = {name: name.partition(".")[2] for name in self.names} if views is None else dict(views)
+        taken: dict[str, str] = {}
+        for name, view in wanted.items():
+            other = taken.setdefault(view.lower(), name)
+            if other != name:
+                raise ConfigurationError(
+                    f"{other} and {name} cannot both be the view {view}.",
+                    remedy="Give names: {'database.table': 'view', …}.",
+                )
+        for name, view in wanted.items():
+            self.read(name).createOrReplaceTempView(_quoted(view))
+            self._views.append(view)
+        return wanted
+
+    def drop_views(self) -> None:
+        """Drop the views that :meth:`register` made."""
+        while self._views:
+            self.spark.catalog.dropTempView(self._views.pop())
+
+
+def read_tables(
+    spark: SparkSession,
+    client: MetastoreClient,
+    names: Sequence[str],
+    *,
+    snapshots: Mapping[str, Snapshot] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Tables:
+    """Read several tables as of one moment: a transaction over several of them is seen in all or in none.
+
+    Nothing keeps the files: where tables are compacted meanwhile, use :func:`reading`.
+
+    :param client: client of the metastore that *owns* the tables.
+    :param names: ``database.table`` names.
+    :param snapshots: from :func:`take_snapshots`, to read as of that moment; ``None`` takes it now.
+    :param storage_options: options of the store the tables lie in, for listing their directories.
+    :raises NoSuchObjectError: if a table does not exist.
+    :raises ConfigurationError: if ``snapshots`` lacks a transactional table.
+    """
+    keys = _keys(names)
+    transactional = _transactional(client, keys)
+    if snapshots is None:
+        snapshots = take_snapshots(client, transactional) if transactional else {}
+    lacking = sorted(set(transactional) - {name.lower() for name in snapshots})
+    if lacking:
+        raise ConfigurationError(
+            f"There is no snapshot of {', '.join(lacking)}.", remedy="Take it together with the others."
+        )
+    return Tables(
+        spark=spark, client=client, names=keys, snapshots=snapshots, storage_options=storage_options
+    )
+
+
+@contextmanager
+def reading(
+    spark: SparkSession,
+    client: MetastoreClient,
+    names: Sequence[str],
+    *,
+    lock_policy: PollPolicy = LOCK_POLICY,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Iterator[Tables]:
+    """Read several tables as of one moment, and keep their files while the block runs.
+
+    DataFrames are lazy: collect or write them before the block ends. Views that were registered are dropped
+    at its end.
+
+    :param client: client of the metastore that owns the tables, used by the thread that enters the block.
+        Heartbeats have a connection of their own.
+    :param lock_policy: how to wait for the locks.
+    :raises LockTimeoutError: if the locks are not granted in time.
+    :raises TransactionAbortedError: at the end of the block, if the metastore has aborted the transaction
+        meanwhile, so that files may have been removed before they were read.
+
+    Otherwise as :func:`read_tables`.
+    """
+    keys = _keys(names)
+    transactional = _transactional(client, keys)
+    with Transaction(client, lock_policy=lock_policy, read_only=True) as transaction:
+        if transactional:
+            transaction.lock_to_read(transactional)
+            transaction.keep_files(transactional)
+        tables = read_tables(spark, client, keys, storage_options=storage_options)
+        try:
+            yield tables
+        finally:
+            tables.drop_views()
+
+
+def register(
+    spark: SparkSession,
+    client: MetastoreClient,
+    names: Sequence[str] | Mapping[str, str],
+    *,
+    snapshots: Mapping[str, Snapshot] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Tables:
+    """Make temporary views of tables, so that a ``SELECT`` sees their rows as of now.
+
+    A view stands still: it shows the moment at which it was registered. Register again to see newer rows, and
+    use :func:`reading` where tables are compacted meanwhile.
+
+    :param names: ``database.table`` names, each to be the view ``table``; or names of views by name of table.
+    :raises ConfigurationError: if two tables would get the same view.
+
+    Otherwise as :func:`read_tables`.
+    """
+    tables = read_tables(spark, client, list(names), snapshots=snapshots, storage_options=storage_options)
+    views = {key.lower(): view for key, view in names.items()} if isinstance(names, Mapping) else None
+    tables.register(views)
+    return tables
+
+
+def _keys(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.lower() for name in names))
+
+
+def _transactional(client: MetastoreClient, names: Sequence[str]) -> list[str]:
+    found = []
+    for name in names:
+        database, _, table = name.partition(".")
+        if is_transactional(client.get_table(database, table)):
+            found.append(name)
+    return found
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

@@ -1,0 +1,236 @@
+"""Buckets made of pieces: rows are encoded where they are, and their stripes brought together.
+
+Spark takes longer to bring the rows of a bucket together than it takes to encode them. So each task encodes
+what it has of each bucket by itself, as pieces of one hidden file, and only says where they lie; another task
+makes the bucket's file of them. It numbers the rows, which nobody can before, and encodes nothing else again.
+What a task has of a bucket may be too little for a stripe: that goes as rows, which are encoded together.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Row, SparkSession
+
+from airflow_hive_federation.acid.bucketing import bucket_numbers
+from airflow_hive_federation.acid.row_ids import counted_on
+from airflow_hive_federation.orc.assembly import PROLEPTIC, AssembledFile, encode, taken_apart
+from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
+from airflow_hive_federation.tables.write.columns import stored
+from airflow_hive_federation.tables.write.file_rows import NewRows, RefusedRowsError
+from airflow_hive_federation.tables.write.files import OpenFile, file_types
+from airflow_hive_federation.tables.write.tasks import StagedOutput, Writing, refusal, task_attempt
+
+#: ``is_encoded`` says whether a piece is an ORC file, or a stream of Arrow's with the rows as they came.
+PIECE_SCHEMA = (
+    "bucket int, values array<string>, path string, offset bigint, size bigint, is_encoded boolean,"
+    " problem string"
+)
+# Rows in memory that are shared out among the buckets.
+_BLOCK_BYTES = 64 * 1024 * 1024
+# Less of a bucket goes as rows.
+_STRIPE_BYTES = 1024 * 1024
+# The number of the column of row ids in an ACID file.
+_ROW_ID = 4
+_Batches = Iterator[pa.RecordBatch]
+
+
+def encode_pieces(writing: Writing) -> Callable[[_Batches], _Batches]:
+    """Make the function that encodes a task's rows, all of one partition, by their buckets."""
+
+    def encode_them(batches: _Batches) -> _Batches:
+        task, attempt = task_attempt()
+        pieces: _Pieces | None = None
+        found: list[dict[str, Any]] = []
+        try:
+            for block in _blocks(batches):
+                if pieces is None:
+                    pieces = _Pieces(writing, f"pieces-{task}-{attempt}")
+                pieces.add(block)
+            if pieces is not None:
+                found = pieces.close()
+                pieces = None
+        except RefusedRowsError as refused:
+            found = [{"problem": str(refused)}]
+        finally:
+            if pieces is not None:
+                pieces.discard()
+        yield pa.RecordBatch.from_pylist(found, _SCHEMA)
+
+    return encode_them
+
+
+_SCHEMA = pa.schema(
+    [
+        ("bucket", pa.int32()),
+        ("values", pa.list_(pa.string())),
+        ("path", pa.string()),
+        ("offset", pa.int64()),
+        ("size", pa.int64()),
+        ("is_encoded", pa.bool_()),
+        ("problem", pa.string()),
+    ]
+)
+
+
+def assemble_pieces(spark: SparkSession, writing: Writing, pieces: Sequence[Row]) -> list[Row]:
+    """Make a file of the pieces of each bucket, in tasks of Spark's.
+
+    :param pieces: as :func:`encode_pieces` returns them.
+    :return: rows of ``RESULT_SCHEMA``.
+    """
+    if not pieces:
+        return []
+    of_bucket: defaultdict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    for piece in pieces:
+        of_bucket[piece.bucket].append(piece.asDict())
+
+    def assemble(some: Iterable[list[Mapping[str, Any]]]) -> Iterable[dict[str, Any]]:
+        task, attempt = task_attempt()
+        for number, one in enumerate(some):
+            yield from _assembled(writing, f"{writing.purpose}-{task}-{attempt}-{number}", one).to_pylist()
+
+    context = spark.sparkContext
+    # What Spark takes for a task, it takes longer for than for most buckets.
+    count = min(len(of_bucket), context.defaultParallelism)
+    buckets = context.parallelize(list(of_bucket.values()), count)
+    return [Row(**one) for one in buckets.mapPartitions(assemble).collect()]
+
+
+def _assembled(writing: Writing, name: str, pieces: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+    bucket, values = pieces[0]["bucket"], pieces[0]["values"]
+    rows = NewRows(writing, bucket)
+    file = OpenFile(writing, name, values, bucket, rows)
+    try:
+        for piece in (one for one in pieces if one["is_encoded"]):
+            for stripe in taken_apart(_content(piece, writing), piece["path"])[0]:
+                first = rows.number(stripe.rows)
+                file.add(counted_on(stripe, _ROW_ID, first, writing.compression))
+        for piece in (one for one in pieces if not one["is_encoded"]):
+            for batch in pa.ipc.open_stream(_content(piece, writing)):
+                file.write(batch)
+        return file.close()
+    except RefusedRowsError as refused:
+        file.discard()
+        return refusal(str(refused))
+    except BaseException:
+        file.discard()
+        raise
+
+
+def _blocks(batches: _Batches) -> Iterator[pa.Table]:
+    some: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows:
+            some.append(batch)
+            size += batch.nbytes
+        if size >= _BLOCK_BYTES:
+            block, some, size = pa.Table.from_batches(some), [], 0
+            yield block
+    if some:
+        yield pa.Table.from_batches(some)
+
+
+class _Pieces:
+    """The pieces of a task, one behind the other in a file."""
+
+    def __init__(self, writing: Writing, name: str) -> None:
+        self._writing = writing
+        if writing.buckets is None:
+            raise ValueError("pieces are of buckets")
+        self._by = writing.buckets
+        self._output = StagedOutput(writing, name)
+        with storage_errors(self._output.uri):
+            self._file = self._output.path.open("wb")
+        self._found: list[dict[str, Any]] = []
+
+    def add(self, block: pa.Table) -> None:
+        """Share out rows among their buckets, and encode them."""
+        data = block.num_columns - self._writing.partition_width
+        values = [column[0].as_py() for column in block.columns[data:]]
+        buckets = self._buckets(block)
+        order = pa.array(np.argsort(buckets, kind="stable").astype(np.int32))
+        taken = [_taken(column, order) for column in block.columns[:data]]
+        rows = pa.RecordBatch.from_arrays(taken, names=block.column_names[:data])
+        ends = np.cumsum(np.bincount(buckets))
+        for bucket, end in enumerate(ends.tolist()):
+            start = int(ends[bucket - 1]) if bucket else 0
+            if end > start:
+                self._add(bucket, values, rows.slice(start, end - start))
+
+    def _buckets(self, block: pa.Table) -> np.ndarray[Any, np.dtype[np.uint16]]:
+        kinds = list(self._by.columns.values())
+        columns = [
+            stored(pa.concat_arrays(block.column(place).chunks), kind, self._writing.zone)
+            for place, kind in self._by.columns.items()
+        ]
+        numbers = bucket_numbers(columns, kinds, buckets=self._by.count, version=self._by.version)
+        # numpy sorts short numbers by their digits.
+        return numbers.astype(np.uint16)
+
+    def _add(self, bucket: int, values: list[str], rows: pa.RecordBatch) -> None:
+        offset = self._file.tell()
+        is_encoded = rows.nbytes >= _STRIPE_BYTES
+        with storage_errors(self._output.uri):
+            if is_encoded:
+                self._encode(NewRows(self._writing, bucket).take(rows))
+            else:
+                with pa.ipc.new_stream(self._file, rows.schema) as stream:
+                    stream.write_batch(rows)
+        self._found.append(
+            {
+                "bucket": bucket,
+                "values": values,
+                "path": self._output.uri,
+                "offset": offset,
+                "size": self._file.tell() - offset,
+                "is_encoded": is_encoded,
+                "problem": None,
+            }
+        )
+
+    def _encode(self, rows: pa.RecordBatch) -> None:
+        writing = self._writing
+        made = AssembledFile(
+            self._file, file_types(writing), compression=writing.compression, calendar=PROLEPTIC
+        )
+        table, filters = pa.Table.from_batches([rows]), writing.filters
+        for stripe in encode(table, writing.compression, dictionaries=False, filters=filters):
+            made.add(stripe)
+        made.finish({})
+
+    def close(self) -> list[dict[str, Any]]:
+        """Bring the file where the other tasks find it; return its pieces."""
+        with storage_errors(self._output.uri):
+            self._file.close()
+        self._output.put()
+        return self._found
+
+    def discard(self) -> None:
+        """Leave nothing of the file."""
+        self._file.close()
+        self._output.discard()
+
+
+def _taken(column: pa.ChunkedArray, order: pa.Array) -> pa.Array:
+    # malloc keeps freed pages for the next column; pyarrow's own pool gives them back to the kernel.
+    pool = pa.system_memory_pool()
+    return pc.take(pa.concat_arrays(column.chunks, memory_pool=pool), order, memory_pool=pool)
+
+
+def _content(piece: Mapping[str, Any], writing: Writing) -> memoryview:
+    uri, start, size = piece["path"], piece["offset"], piece["size"]
+    path = local_path(uri)
+    with storage_errors(uri):
+        if path is None:
+            filesystem, name = open_filesystem(uri, writing.storage_options)
+            return memoryview(filesystem.cat_file(name, start, start + size))
+        with pa.memory_map(path) as file:
+            file.seek(start)
+            return memoryview(file.read_buffer(size))

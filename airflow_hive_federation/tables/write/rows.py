@@ -1,0 +1,168 @@
+"""Rows on their way into files: columns and buckets chosen, rows of a file brought together in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
+from pyspark.sql.types import DataType
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
+from airflow_hive_federation.model.types import Column, HiveType
+from airflow_hive_federation.tables.read.reader import ROW_ID_COLUMN
+from airflow_hive_federation.tables.spark_types import spark_type
+from airflow_hive_federation.tables.write.bucket_columns import bucket_column
+from airflow_hive_federation.tables.write.plan import MAX_BUCKET, ColumnMatch, TableLayout
+
+_BUCKET, _FOUND = "__bucket", "__found"
+_IDS = ("__write_id", "__bucket_property", "__row_id")
+
+
+def prepared(
+    layout: TableLayout, rows: DataFrame, match: ColumnMatch, *, keep_bucket: bool = False
+) -> DataFrame:
+    """Select the table's columns by position, typed, then partition value texts.
+
+    :param keep_bucket: rows that replace others stay in the bucket of these, which comes last.
+    """
+    given = {field.name: field.dataType for field in rows.schema}
+    columns = [
+        _typed(source, given[source], column.type).alias(f"c{index}")
+        for index, (source, column) in enumerate(zip(match.sources, layout.columns, strict=True))
+    ]
+    texts = []
+    for index, key in enumerate(layout.partition_keys):
+        if key.name in match.static:
+            text = fn.lit(match.static[key.name])
+        else:
+            text = _text(_quoted(match.dynamic[key.name]), key)
+        texts.append(text.alias(f"p{index}"))
+    kept = [_bucket_of_row_id().alias(_BUCKET)] if keep_bucket and not layout.bucket_count else []
+    return rows.select(*columns, *texts, *kept)
+
+
+def arranged(layout: TableLayout, rows: DataFrame, zone: str, *, placed: bool = False) -> DataFrame:
+    """Bring rows of one partition and bucket together, in the order of SORTED BY; the bucket comes last.
+
+    :param zone: time zone whose wall clock timestamps are stored by.
+    :param placed: the rows say their bucket, though the table is not bucketed.
+    """
+    if layout.buckets:
+        count, version = layout.buckets.count, layout.buckets.version
+        hashed = [(f"c{place}", kind) for place, kind in layout.buckets.columns.items()]
+        rows = rows.withColumn(_BUCKET, bucket_column(hashed, buckets=count, version=version, zone=zone))
+    keys = [f"p{index}" for index in range(len(layout.partition_keys))]
+    positions = {column.name: index for index, column in enumerate(layout.columns)}
+    order = [
+        fn.col(f"c{positions[one]}").asc() if ascending else fn.col(f"c{positions[one]}").desc()
+        for one, ascending in layout.sort_columns
+    ]
+    if layout.bucket_count or placed:
+        keys.append(_BUCKET)
+        if len(keys) == 1 and layout.bucket_count:
+            rows = rows.repartitionById(layout.bucket_count, fn.col(_BUCKET))
+            return rows.sortWithinPartitions(*order) if order else rows
+        return rows.repartition(*keys).sortWithinPartitions(*keys, *order)
+    if keys:
+        # Large partitions are split and small ones put together: each task has files of its own.
+        return rows.hint("rebalance", *keys).sortWithinPartitions(*keys, *order)
+    return rows.sortWithinPartitions(*order) if order else rows
+
+
+def as_texts(layout: TableLayout, rows: DataFrame, zone: str) -> DataFrame:
+    """Write the table's columns as texts."""
+    session_zone = rows.sparkSession.conf.get("spark.sql.session.timeZone") or zone
+    texts = {
+        f"c{index}": _as_text(fn.col(f"c{index}"), column.type, session_zone=session_zone, zone=zone)
+        for index, column in enumerate(layout.columns)
+    }
+    return rows.withColumns(texts)
+
+
+def row_keys(layout: TableLayout, rows: DataFrame) -> DataFrame:
+    """Take the identities of rows, and their partition value texts.
+
+    :raises ConfigurationError: the frame lacks ``ROW__ID`` or a partition key.
+    """
+    by_name = {column.lower(): column for column in rows.columns}
+    missing = [one for one in (ROW_ID_COLUMN.lower(), *layout.key_names) if one not in by_name]
+    if missing:
+        raise ConfigurationError(
+            f"The rows of {layout.name} to change come without {', '.join(missing)}.",
+            remedy="Read them by read_table(…, row_ids=True), and keep ROW__ID and the partition keys.",
+            missing=missing,
+        )
+    texts = [_text(_quoted(by_name[key.name]), key) for key in layout.partition_keys]
+    parts = zip(("writeid", "bucketid", "rowid"), _IDS, strict=True)
+    return rows.select(
+        *(fn.col(ROW_ID_COLUMN).getField(part).alias(name) for part, name in parts),
+        *(text.alias(f"p{index}") for index, text in enumerate(texts)),
+    )
+
+
+def flagged(layout: TableLayout, keys: DataFrame, there: DataFrame) -> DataFrame:
+    """Tell for every row to change whether it is there; ordered as delete deltas are.
+
+    :param keys: of the rows to change, as :func:`row_keys` has them.
+    :param there: of all rows of the table.
+    """
+    texts = [f"p{index}" for index in range(len(layout.partition_keys))]
+    found = keys.join(there.withColumn(_FOUND, fn.lit(True)), [*_IDS, *texts], "left")
+    number = fn.expr(f"coalesce(shiftright({_IDS[1]}, 16) & {MAX_BUCKET}, 0)").alias(_BUCKET)
+    is_there = fn.coalesce(fn.col(_FOUND), fn.lit(False)).alias(_FOUND)
+    rows = found.select(*_IDS, is_there, *texts, number)
+    return rows.repartition(*texts, _BUCKET).sortWithinPartitions(*texts, _BUCKET, *_IDS)
+
+
+def union(frames: Sequence[DataFrame]) -> DataFrame:
+    """Put frames of equal columns together."""
+    result = frames[0]
+    for frame in frames[1:]:
+        result = result.unionAll(frame)
+    return result
+
+
+def _bucket_of_row_id() -> SparkColumn:
+    return fn.expr(f"shiftright({ROW_ID_COLUMN}.bucketid, 16) & {MAX_BUCKET}")
+
+
+def _quoted(name: str) -> SparkColumn:
+    return fn.col("`" + name.replace("`", "``") + "`")
+
+
+def _typed(name: str, given: DataType, hive_type: HiveType) -> SparkColumn:
+    wanted = spark_type(hive_type)
+    # A cast to what it is would do nothing, but to make it takes a millisecond.
+    return _quoted(name) if given == wanted else _quoted(name).cast(wanted)
+
+
+def _text(value: SparkColumn, key: Column) -> SparkColumn:
+    """Write a partition value as Hive does in names of partitions."""
+    text = value.cast(spark_type(key.type)).cast("string")
+    if key.type.name in _TEXTS:
+        text = _TEXTS[key.type.name](text, key.type)
+    return fn.when(text.isNull() | (text == ""), fn.lit(DEFAULT_PARTITION)).otherwise(text)
+
+
+def _as_text(value: SparkColumn, hive_type: HiveType, *, session_zone: str, zone: str) -> SparkColumn:
+    """Write a typed column as Hive does, timestamps by the wall clock of ``zone``."""
+    if hive_type.name == "timestamp" and session_zone != zone:
+        value = fn.convert_timezone(fn.lit(session_zone), fn.lit(zone), value.cast("timestamp_ntz"))
+    text = value.cast("string")
+    if hive_type.name == "binary":
+        text = fn.regexp_replace(fn.base64(value), r"\s", "")
+    if hive_type.name in {"char", "varchar"}:
+        text = fn.substring(text, 1, hive_type.arguments[0])
+    return fn.rpad(text, hive_type.arguments[0], " ") if hive_type.name == "char" else text
+
+
+_TextOf = Callable[[SparkColumn, HiveType], SparkColumn]
+_TEXTS: dict[str, _TextOf] = {
+    # HiveDecimal has no trailing zeros in its fraction.
+    "decimal": lambda text, one: fn.regexp_replace(text, r"\.?0+$", "") if one.arguments[1] else text,
+    "char": lambda text, one: fn.rtrim(fn.substring(text, 1, one.arguments[0])),
+    "varchar": lambda text, one: fn.substring(text, 1, one.arguments[0]),
+}

@@ -1,0 +1,494 @@
+"""Write Hive ACID tables from Spark DataFrames: append, overwrite, delete, update, merge.
+
+>>> append(spark, client, "sales.orders", rows)  # doctest: +SKIP
+>>> rows = read_table(spark, client, "sales.orders", row_ids=True)  # doctest: +SKIP
+>>> delete(spark, client, "sales.orders", rows.where("day < '2020-01-01'"))  # doctest: +SKIP
+
+Each is one statement, in a transaction of its own or joined to the caller's. Its rows become visible with the
+commit, all at once or never.
+
+Changed rows are named by their ``ROW__ID``. Every statement makes sure that these rows are still there when
+it holds its lock: a version of a row that someone else has replaced meanwhile is not changed, and the
+statement fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from airflow_hive_federation.errors import ConfigurationError, SparkJobError, TransactionAbortedError
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.tables.read import scan
+from airflow_hive_federation.tables.read.reader import ROW_ID_COLUMN, read_table
+from airflow_hive_federation.tables.write.batches import collect_from_workers
+from airflow_hive_federation.tables.write.files import write_deletes, write_inserts
+from airflow_hive_federation.tables.write.fragments import PIECE_SCHEMA, assemble_pieces, encode_pieces
+from airflow_hive_federation.tables.write.plan import (
+    StagedFile,
+    TableLayout,
+    check_one_file_per_bucket,
+    is_made_of_pieces,
+    match_columns,
+    partition_names,
+    table_layout,
+)
+from airflow_hive_federation.tables.write.publish import Statement, publish
+from airflow_hive_federation.tables.write.rows import arranged, as_texts, flagged, prepared, row_keys, union
+from airflow_hive_federation.tables.write.staging import staging_directory, sweep
+from airflow_hive_federation.tables.write.tasks import RESULT_SCHEMA, Writing
+from airflow_hive_federation.transactions.locks import TableWrite, WriteKind
+from airflow_hive_federation.transactions.snapshots import take_snapshots
+from airflow_hive_federation.transactions.transaction import Transaction, joined
+
+_REOPENINGS = 10
+"""How often a transaction is begun anew because others committed while it waited for its lock."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteResult:
+    """What a statement did.
+
+    :param write_id: its write id on the table.
+    :param inserted: rows added.
+    :param updated: rows replaced.
+    :param deleted: rows removed.
+    """
+
+    table: str
+    txn_id: int
+    write_id: int
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
+def append(
+    spark: SparkSession,
+    client: MetastoreClient,
+    name: str,
+    rows: DataFrame,
+    *,
+    partition: Mapping[str, Any] | None = None,
+    transaction: Transaction | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> WriteResult:
+    """Add rows to a transactional table (INSERT INTO).
+
+    :param client: client of the metastore that owns the table.
+    :param name: ``database.table``.
+    :param rows: the table's columns, in any order, and the partition keys that have no static value.
+    :param partition: static values of partition keys, of the keys' types or texts of such values; ``None``
+        as a value is Hive's default partition.
+    :param transaction: the caller's; ``None`` makes and commits one.
+    :param storage_options: options of the store the table lies in.
+    :raises ConfigurationError: if the table is not transactional, is a view, or has a format or type that is
+        not written here, or the columns do not fit; they are named.
+    :raises LockTimeoutError: if the lock is not granted in time.
+    :raises TransactionAbortedError: if the transaction was aborted under us.
+    :raises SparkJobError: if Spark fails; nothing is visible then.
+    """
+    return _insert(
+        _Work(spark, client, name, storage_options), rows, partition, transaction, kind=WriteKind.INSERT
+    )
+
+
+def overwrite(
+    spark: SparkSession,
+    client: MetastoreClient,
+    name: str,
+    rows: DataFrame,
+    *,
+    partition: Mapping[str, Any] | None = None,
+    transaction: Transaction | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> WriteResult:
+    """Replace the rows of a table, of a partition, or of the partitions the rows have (INSERT OVERWRITE).
+
+    Takes and raises what :func:`append` does. A table without partitions, or a partition given in full, is
+    emptied if there are no rows.
+    """
+    return _insert(
+        _Work(spark, client, name, storage_options), rows, partition, transaction, kind=WriteKind.OVERWRITE
+    )
+
+
+def delete(
+    spark: SparkSession,
+    client: MetastoreClient,
+    name: str,
+    rows: DataFrame,
+    *,
+    transaction: Transaction | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> WriteResult:
+    """Delete rows of a full ACID table.
+
+    :param rows: ``ROW__ID`` and the partition keys of the rows, as :func:`read_table` gives them.
+    :raises ConfigurationError: if it is no full ACID table, or a row is named twice.
+    :raises TransactionAbortedError: if a row is not there (any more), or on a write conflict.
+
+    Otherwise as :func:`append`.
+    """
+    return merge(spark, client, name, deletes=rows, transaction=transaction, storage_options=storage_options)
+
+
+def update(
+    spark: SparkSession,
+    client: MetastoreClient,
+    name: str,
+    rows: DataFrame,
+    *,
+    transaction: Transaction | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> WriteResult:
+    """Replace rows of a full ACID table.
+
+    :param rows: ``ROW__ID`` of the rows to replace, and all columns and partition keys with their new values.
+        The partition must stay the same.
+
+    Raises what :func:`delete` raises.
+    """
+    return merge(spark, client, name, updates=rows, transaction=transaction, storage_options=storage_options)
+
+
+def merge(
+    spark: SparkSession,
+    client: MetastoreClient,
+    name: str,
+    *,
+    updates: DataFrame | None = None,
+    deletes: DataFrame | None = None,
+    inserts: DataFrame | None = None,
+    transaction: Transaction | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> WriteResult:
+    """Delete, update and insert in one statement (MERGE).
+
+    :param updates: as for :func:`update`.
+    :param deletes: as for :func:`delete`.
+    :param inserts: as for :func:`append`.
+
+    Raises what :func:`delete` raises; a row both updated and deleted counts as named twice.
+    """
+    work = _Work(spark, client, name, storage_options)
+    layout = work.layout
+    if not layout.is_full_acid and (updates is not None or deletes is not None):
+        raise ConfigurationError(
+            f"{layout.name} is insert-only: its rows cannot be changed.",
+            remedy="Overwrite it, or make it a full ACID table.",
+        )
+    kinds = [
+        kind
+        for kind, rows in (
+            (WriteKind.UPDATE, updates),
+            (WriteKind.DELETE, deletes),
+            (WriteKind.INSERT, inserts),
+        )
+        if rows is not None
+    ]
+    if not kinds:
+        raise ConfigurationError(f"Nothing to merge into {layout.name}.")
+    with _changing(work, transaction, _writes(layout, kinds)) as own:
+        kept = None if updates is None else updates.persist()
+        try:
+            return _merge(work, own, updates=kept, deletes=deletes, inserts=inserts)
+        finally:
+            if kept is not None:
+                kept.unpersist()
+
+
+class _Work:
+    """What every step of a statement needs."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        client: MetastoreClient,
+        name: str,
+        storage_options: Mapping[str, Any] | None,
+    ) -> None:
+        database, _, table = name.partition(".")
+        self.spark, self.client, self.storage_options = spark, client, storage_options
+        self.layout: TableLayout = table_layout(client.get_table(database, table))
+
+    @property
+    def zone(self) -> str:
+        """The zone by whose wall clock our reader, and Spark's ORC reader, understand timestamps."""
+        return scan.jvm_zone(self.spark)
+
+
+def _insert(
+    work: _Work,
+    rows: DataFrame,
+    partition: Mapping[str, Any] | None,
+    transaction: Transaction | None,
+    *,
+    kind: WriteKind,
+) -> WriteResult:
+    layout = work.layout
+    match = match_columns(layout, rows.columns, partition)
+    values = None if match.dynamic else tuple(match.static[key] for key in layout.key_names)
+    locked = partition_names(layout, [values])[0] if values else None
+    write = TableWrite(
+        database=layout.database,
+        table=layout.table,
+        kind=kind,
+        partition=locked,
+        dynamic=values is None,
+    )
+    with _changing(work, transaction, [write]) as own:
+        statement = _statement(work, own, kind, values)
+        with _staging(work, own) as staging:
+            files = _written(work, prepared(layout, rows, match), statement, staging, "insert")
+            own.check()
+            publish(statement, files)
+        return WriteResult(
+            table=layout.name,
+            txn_id=own.id,
+            write_id=statement.write_id,
+            inserted=sum(file.row_count for file in files),
+        )
+
+
+def _merge(
+    work: _Work,
+    transaction: Transaction,
+    *,
+    updates: DataFrame | None,
+    deletes: DataFrame | None,
+    inserts: DataFrame | None,
+) -> WriteResult:
+    layout = work.layout
+    done: list[tuple[Statement, list[StagedFile], bool]] = []
+    with _staging(work, transaction) as staging:
+        changed = [rows for rows in (updates, deletes) if rows is not None]
+        if changed:
+            statement = _statement(work, transaction, WriteKind.DELETE)
+            keys = union([row_keys(layout, rows) for rows in changed])
+            there = row_keys(layout, _rows_there(work, transaction))
+            files = _written(work, flagged(layout, keys, there), statement, staging, "delete")
+            done.append((statement, files, updates is not None))
+        counts = {"updated": 0, "inserted": 0}
+        for purpose, rows in (("updated", updates), ("inserted", inserts)):
+            if rows is None:
+                continue
+            kind = WriteKind.UPDATE if purpose == "updated" else WriteKind.INSERT
+            statement = _statement(work, transaction, kind)
+            match = match_columns(layout, [one for one in rows.columns if one != ROW_ID_COLUMN], None)
+            selected = prepared(layout, rows, match, keep_bucket=purpose == "updated")
+            files = _written(work, selected, statement, staging, purpose, placed=purpose == "updated")
+            counts[purpose] = sum(file.row_count for file in files)
+            done.append((statement, files, purpose == "updated"))
+        removed = sum(file.row_count for one, files, _ in done if one.deletes for file in files)
+        _check_counts(layout, removed, counts["updated"], exact=deletes is None)
+        transaction.check()
+        for statement, files, is_update in done:
+            publish(statement, files, update=is_update)
+    return WriteResult(
+        table=layout.name,
+        txn_id=transaction.id,
+        write_id=done[0][0].write_id,
+        inserted=counts["inserted"],
+        updated=counts["updated"],
+        deleted=removed - counts["updated"],
+    )
+
+
+def _check_counts(layout: TableLayout, removed: int, updated: int, *, exact: bool) -> None:
+    if updated > removed or (exact and updated != removed):
+        raise ConfigurationError(
+            f"{layout.name}: {removed} rows were to be replaced, but {updated} came in their place.",
+            remedy="Spark computed the rows differently each time: write them down first.",
+        )
+
+
+# Transactions ----------------------------------------------------------------------------------------------
+
+
+def _writes(layout: TableLayout, kinds: Sequence[WriteKind]) -> list[TableWrite]:
+    return [
+        TableWrite(
+            database=layout.database, table=layout.table, kind=kind, dynamic=bool(layout.partition_keys)
+        )
+        for kind in kinds
+    ]
+
+
+@contextmanager
+def _changing(
+    work: _Work, transaction: Transaction | None, writes: Sequence[TableWrite]
+) -> Iterator[Transaction]:
+    if transaction is None:
+        with _fresh(work.client, writes) as own:
+            own.claim(work.layout.database, work.layout.table, [write.kind for write in writes])
+            yield own
+        return
+    with joined(work.client, transaction) as callers:
+        callers.claim(work.layout.database, work.layout.table, [write.kind for write in writes])
+        callers.lock(writes)
+        yield callers
+
+
+@contextmanager
+def _fresh(client: MetastoreClient, writes: Sequence[TableWrite]) -> Iterator[Transaction]:
+    """Open and lock a transaction.
+
+    What others have committed between its beginning and its lock counts as a conflict: it begins anew, as
+    Hive does (``Driver``: "snapshot was outdated").
+    """
+    name = f"{writes[0].database}.{writes[0].table}"
+    for attempt in range(_REOPENINGS):
+        before = take_snapshots(client, [name])[name.lower()].write_ids if _may_conflict(writes) else None
+        with Transaction(client) as own:
+            own.lock(writes)
+            if before is not None and attempt + 1 < _REOPENINGS:
+                now = own.snapshot(writes[0].database, writes[0].table).write_ids
+                if _has_news(before, now):
+                    own.abort()
+                    continue
+            yield own
+        return
+
+
+def _has_news(before: ValidWriteIds, now: ValidWriteIds) -> bool:
+    """Whether a write id has become visible."""
+    new = range(before.high_watermark + 1, now.high_watermark + 1)
+    return any(now.is_valid(one) for one in (*before.open_ids, *new))
+
+
+def _may_conflict(writes: Sequence[TableWrite]) -> bool:
+    return any(write.kind is not WriteKind.INSERT for write in writes)
+
+
+def _statement(
+    work: _Work, transaction: Transaction, kind: WriteKind, values: tuple[str, ...] | None = None
+) -> Statement:
+    layout = work.layout
+    if values is None and not layout.partition_keys:
+        values = ()
+    return Statement(
+        client=work.client,
+        transaction=transaction,
+        layout=layout,
+        write_id=transaction.write_id(layout.database, layout.table),
+        statement_id=transaction.next_statement_id(layout.database, layout.table),
+        kind=kind,
+        static_values=values,
+        storage_options=work.storage_options,
+    )
+
+
+@contextmanager
+def _staging(work: _Work, transaction: Transaction) -> Iterator[str]:
+    """Yield a hidden directory for the statement's tasks, having removed those of killed drivers."""
+    layout = work.layout
+    sweep(
+        layout.location,
+        lambda: transaction.snapshot(layout.database, layout.table).txns,
+        work.storage_options,
+    )
+    with staging_directory(layout.location, transaction.id, work.storage_options) as staging:
+        yield staging
+
+
+def _rows_there(work: _Work, transaction: Transaction) -> DataFrame:
+    layout = work.layout
+    return read_table(
+        work.spark,
+        work.client,
+        layout.name,
+        columns=layout.key_names,
+        row_ids=True,
+        snapshot=transaction.snapshot(layout.database, layout.table),
+        storage_options=work.storage_options,
+    )
+
+
+def _written(
+    work: _Work,
+    rows: DataFrame,
+    statement: Statement,
+    staging: str,
+    purpose: str,
+    *,
+    placed: bool = False,
+) -> list[StagedFile]:
+    layout = work.layout
+    writing = Writing(
+        staging=staging,
+        storage_options=work.storage_options,
+        purpose=purpose,
+        file_format=layout.file_format,
+        columns=layout.columns,
+        partition_width=len(layout.partition_keys),
+        bucketed=bool(layout.bucket_count) or placed or statement.deletes,
+        zone=work.zone,
+        compression=layout.compression,
+        filters=layout.filters,
+        write_id=statement.write_id,
+        statement_id=statement.statement_id,
+        text=layout.text,
+        buckets=layout.buckets,
+    )
+    try:
+        results = _results(rows, writing, statement, placed=placed)
+    except (PySparkException, Py4JJavaError) as error:
+        raise SparkJobError(
+            f"Writing to {layout.name} failed: {_cause(error)}",
+            remedy="Nothing of it is visible. See Spark's log for the cause.",
+        ) from error
+    _check_refusals(layout, results)
+    files = [
+        StagedFile(
+            path=one.path,
+            values=tuple(one["values"]),
+            bucket=one.bucket,
+            row_count=one.row_count,
+            size_bytes=one.size_bytes,
+            deletes=statement.deletes,
+        )
+        for one in results
+    ]
+    check_one_file_per_bucket(layout.name, files)
+    return files
+
+
+def _results(rows: DataFrame, writing: Writing, statement: Statement, *, placed: bool) -> list[Row]:
+    """Write rows; those of deletes are arranged already."""
+    layout = statement.layout
+    if statement.deletes:
+        return collect_from_workers(rows, write_deletes(writing), RESULT_SCHEMA)
+    if not placed and is_made_of_pieces(layout, one_partition=statement.static_values is not None):
+        pieces = collect_from_workers(rows, encode_pieces(writing), PIECE_SCHEMA)
+        _check_refusals(layout, pieces)
+        return assemble_pieces(rows.sparkSession, writing, pieces)
+    rows = arranged(layout, rows, writing.zone, placed=placed)
+    if layout.text is not None:
+        rows = as_texts(layout, rows, writing.zone)
+    return collect_from_workers(rows, write_inserts(writing), RESULT_SCHEMA)
+
+
+def _check_refusals(layout: TableLayout, results: Sequence[Row]) -> None:
+    for one in results:
+        if one.problem:
+            kind = TransactionAbortedError if "(any more)" in one.problem else ConfigurationError
+            raise kind(f"{layout.name}: {one.problem}.", remedy="Nothing was changed: read again.")
+
+
+def _cause(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # What a Python worker raised comes with its traceback.
+    if isinstance(error, Py4JJavaError):
+        # First what py4j says of its own call, then Java's message, then where it was thrown.
+        end = next((place for place, line in enumerate(lines) if line.startswith("at ")), len(lines))
+        lines = [line.lstrip(": ") for line in lines[1:end]] or lines
+    told = [f"{lines[0]} {lines[-1]}" if lines[0].endswith(":") else lines[0]] if lines else []
+    return told[0][:500] if told else type(error).__name__

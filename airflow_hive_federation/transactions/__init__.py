@@ -1,0 +1,1 @@
+"""Transactions, locks, heartbeats, snapshots and leases of a metastore."""

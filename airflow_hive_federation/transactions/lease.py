@@ -1,0 +1,139 @@
+"""A read transaction on the source that keeps its cleaner away from files we are about to copy.
+
+Hive's cleaner removes what a compaction replaced only when no transaction is open that began before the
+compaction ended and has registered what it reads (``MetastoreClient.keep_history``). A dump opens
+such a transaction, notes its id, and the load keeps it alive until the files are copied. Should nobody load,
+the metastore ends it by itself after ``hive.txn.timeout``; a file gone by then is an error of the copy, never
+missing rows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from airflow_hive_federation.errors import (
+    HiveFederationError,
+    MetastoreError,
+    TransactionAbortedError,
+    TransactionError,
+)
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.transactions.heartbeat import Heartbeat, Loss
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
+
+logger = logging.getLogger(__name__)
+
+_HEARTBEAT_S = 60.0
+#: Less than ``hive.txn.timeout`` where it is Hive's default.
+_SILENCE_S = 270.0
+
+
+def open_lease(pool: MetastorePool, *, policy: str) -> int:
+    """Open a read-only transaction, which leaves no notification event; return its id."""
+    with pool.client() as client:
+        (txn_id,) = client.open_txns(1, agent_info=f"hive-federation {policy}", kind=types.TxnType.READ_ONLY)
+    return int(txn_id)
+
+
+def end_lease(pool: MetastorePool, txn_id: int) -> None:
+    """Commit the read-only transaction. One that has timed out is gone already, which is no harm here."""
+    with pool.client() as client:
+        try:
+            client.commit_txn(txn_id)
+        except TransactionError as error:
+            logger.info("Read transaction %d had ended before: %s", txn_id, error)
+
+
+@contextmanager
+def lease_of_a_dump(pool: MetastorePool, *, policy: str) -> Iterator[LeaseKeeper]:
+    """Yield a lease, kept while a dump is written. It stays open for the load, unless the dump fails."""
+    lease = open_lease(pool, policy=policy)
+    try:
+        with LeaseKeeper(pool, lease) as keeper:
+            yield keeper
+    except HiveFederationError:
+        # The next run takes a lease of its own. If the source is what failed, this one ends by its timeout.
+        with suppress(MetastoreError):
+            end_lease(pool, lease)
+        raise
+
+
+@contextmanager
+def files_kept(pool: MetastorePool, database: str, tables: Sequence[str], *, policy: str) -> Iterator[None]:
+    """Keep a metastore's cleaner away from the files of tables while the block runs.
+
+    :param pool: connections to the metastore.
+    :param tables: names of its transactional tables.
+    """
+    lease = open_lease(pool, policy=policy)
+    try:
+        with LeaseKeeper(pool, lease):
+            with pool.client() as client:
+                there = set(client.list_tables(database))
+                client.keep_history(lease, [f"{database}.{name}" for name in tables if name in there])
+            yield
+    finally:
+        with suppress(MetastoreError):
+            end_lease(pool, lease)
+
+
+class LeaseKeeper:
+    """Sends heartbeats for a lease while the block runs, over a connection of its own.
+
+    :param pool: connections to the source.
+    :param txn_id: the lease.
+    """
+
+    def __init__(self, pool: MetastorePool, txn_id: int) -> None:
+        self.txn_id = txn_id
+        self._heart = Heartbeat(
+            pool.settings,
+            self._beat,
+            name=f"read transaction {txn_id}",
+            interval_s=_HEARTBEAT_S,
+            silence_s=_SILENCE_S,
+            on_loss=self._warn,
+        )
+
+    def __enter__(self) -> Self:
+        self._heart.start(at_once=True)  # the dump may have ended minutes ago
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._heart.stop()
+
+    def check(self) -> None:
+        """Have the source confirm that it has kept everything up to now.
+
+        :raises TransactionAbortedError: the read transaction has ended.
+        """
+        if (loss := self._heart.prove()) is not None:
+            raise TransactionAbortedError(
+                f"Read transaction {self.txn_id} on the source is lost: {loss.word}. Files may have been "
+                "removed while they were listed.",
+                remedy="Run it again: what was listed is not used.",
+                txn_id=self.txn_id,
+            ) from loss.cause
+
+    def _beat(self, client: MetastoreClient) -> None:
+        answer = client.heartbeat_txn_range(self.txn_id, self.txn_id)
+        if self.txn_id in {*(answer.aborted or ()), *(answer.nosuch or ())}:
+            raise TransactionAbortedError(
+                f"The source has ended read transaction {self.txn_id}.", txn_id=self.txn_id
+            )
+
+    def _warn(self, loss: Loss) -> None:
+        logger.warning(
+            "Read transaction %d on the source is lost: its cleaner may remove files before they are copied, "
+            "in which case the copy says so and the dump must be repeated. %s",
+            self.txn_id,
+            loss.word,
+        )

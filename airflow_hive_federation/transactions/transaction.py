@@ -1,0 +1,390 @@
+"""Hive transactions: open, lock, write ids, heartbeats, commit or abort.
+
+>>> with Transaction(client) as transaction:  # doctest: +SKIP
+...     append(spark, client, "sales.orders", rows, transaction=transaction)
+...     append(spark, client, "sales.lines", lines, transaction=transaction)
+
+**Write conflicts are detected.** The metastore checks them only for a commit that says ``exclWriteEnabled``
+is false, which is not its default: two updates of one row would both be kept, as two rows.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from types import TracebackType
+from typing import Self
+
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    HiveFederationError,
+    LockTimeoutError,
+    MetastoreError,
+    MetastoreServerError,
+    NoSuchTransactionError,
+    OutcomeUnknownError,
+    TransactionAbortedError,
+)
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.transactions.heartbeat import SILENCE_SHARE, Heartbeat, transaction_timeout_s
+from airflow_hive_federation.transactions.locks import (
+    TableWrite,
+    WriteKind,
+    lock_components,
+    read_components,
+    unnoted,
+)
+from airflow_hive_federation.transactions.snapshots import Snapshot, take_snapshots
+from airflow_hive_federation.waiting import PollPolicy, boot_time_s, wait_until
+
+log = logging.getLogger(__name__)
+
+LOCK_POLICY = PollPolicy(first_s=0.1, factor=1.5, longest_s=5.0, timeout_s=300.0)
+MAX_STATEMENT_ID = 0xFFF
+"""The row ids of Hive have 12 bits for the statement (``BucketCodec.V1``)."""
+_COMMIT_PAUSES_S = (0.5, 2.0, 5.0)
+
+
+class TransactionState(StrEnum):
+    """Where a transaction stands."""
+
+    NEW = "new"
+    OPEN = "open"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+
+
+class Transaction:
+    """One transaction, as a context manager: committed at the end, aborted if the block raises.
+
+    :param client: client of the metastore that owns the tables; used by the thread that enters the block.
+        Heartbeats have a connection of their own.
+    :param lock_policy: how to wait for locks; its ``timeout_s`` is the deadline of one :meth:`lock`.
+    :param shared_writes: updates and deletes do not shut each other out; the first to commit wins
+        (``hive.txn.xlock.write=false``).
+    :param read_only: nothing is going to be written; the transaction leaves no notification event.
+    """
+
+    def __init__(
+        self,
+        client: MetastoreClient,
+        *,
+        lock_policy: PollPolicy = LOCK_POLICY,
+        shared_writes: bool = False,
+        read_only: bool = False,
+    ) -> None:
+        self._client = client
+        self._kind = types.TxnType.READ_ONLY if read_only else types.TxnType.DEFAULT
+        self._lock_policy = lock_policy
+        self._shared_writes = shared_writes
+        self._id: int | None = None
+        self._state = TransactionState.NEW
+        self._heart: Heartbeat | None = None
+        self._doomed: str | None = None
+        self._write_ids: dict[str, int] = {}
+        self._statements: Counter[str] = Counter()
+        self._done: dict[str, set[WriteKind]] = {}
+        self._kept: set[str] = set()
+        self._clean_ups: list[Callable[[], None]] = []
+
+    @property
+    def id(self) -> int:
+        """The transaction's id.
+
+        :raises ConfigurationError: before it is opened.
+        """
+        if self._id is None:
+            raise ConfigurationError("The transaction is not open.", remedy="Use it in a with statement.")
+        return self._id
+
+    @property
+    def state(self) -> TransactionState:
+        """Where it stands, as far as we know."""
+        return self._state
+
+    def __enter__(self) -> Self:
+        if self._state is not TransactionState.NEW:
+            raise ConfigurationError(f"The transaction was used before: it is {self._state}.")
+        timeout_s = transaction_timeout_s(self._client)
+        since_s = boot_time_s()
+        self._id = self._client.open_txns(kind=self._kind)[0]
+        self._state = TransactionState.OPEN
+        self._heart = transaction_heartbeat(
+            self._client, self._id, timeout_s=timeout_s, since_s=since_s
+        ).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._state is not TransactionState.OPEN:
+            return
+        if error is None:
+            self.commit()
+            return
+        try:
+            self.abort()
+        except HiveFederationError as failure:
+            # The block's own error is the news; the metastore aborts by itself when heartbeats are missing.
+            error.add_note(f"Transaction {self.id} could not be aborted: {failure}")
+            log.warning("transaction %d could not be aborted: %s", self.id, failure)
+
+    def lock(self, writes: Sequence[TableWrite]) -> bool:
+        """Take locks, wait until they are granted, and have the tables' write ids given.
+
+        In this order, so that a write id is above all that was committed before: it would else lie below the
+        base of an overwrite for which the lock waited, and its rows would be lost. The metastore notes a
+        write by the lock, with the write id of that moment; without one, it never forgets an aborted write
+        (``MarkCleanedFunction``). So the locks are asked for again, as writes. They are held then: whether
+        the metastore has these wait behind others does not matter.
+
+        :return: whether it had to wait, so that others may have committed meanwhile.
+        :raises LockTimeoutError: if they are not granted within the policy's ``timeout_s``.
+        :raises TransactionAbortedError: if the transaction was aborted under us.
+        """
+        components = lock_components(writes, shared_writes=self._shared_writes)
+        waited = self._lock(unnoted(components), {f"{write.database}.{write.table}" for write in writes})
+        for write in writes:
+            self.write_id(write.database, write.table)
+        self._client.lock(components, txn_id=self.id)
+        return waited
+
+    def lock_to_read(self, tables: Collection[str]) -> bool:
+        """Take readers' locks and wait until they are granted.
+
+        :param tables: ``database.table`` names.
+
+        Otherwise as :meth:`lock`.
+        """
+        return self._lock(read_components(tables), set(tables))
+
+    def _lock(self, components: Sequence[types.LockComponent], tables: set[str]) -> bool:
+        self.check()
+        answer = self._client.lock(components, txn_id=self.id)
+        if answer.state == types.LockState.ACQUIRED:
+            return False
+        lock_id = answer.lockid or 0
+        if wait_until(lambda: self._granted(lock_id), self._lock_policy):
+            return True
+        names = sorted(tables)
+        raise LockTimeoutError(
+            f"Transaction {self.id} was not granted its locks on {', '.join(names)} in "
+            f"{self._lock_policy.timeout_s} s.",
+            remedy="SHOW LOCKS and SHOW TRANSACTIONS tell who holds them; wait longer or abort those.",
+            tables=names,
+            lock_id=lock_id,
+            txn_id=self.id,
+        )
+
+    def write_id(self, database: str, table: str) -> int:
+        """Return the transaction's write id on a table; the first call allocates it."""
+        name = f"{database}.{table}".lower()
+        if name not in self._write_ids:
+            given = self._client.allocate_table_write_ids(database, table, [self.id])
+            self._write_ids[name] = given[self.id]
+        return self._write_ids[name]
+
+    def next_statement_id(self, database: str, table: str) -> int:
+        """Number the statements that write to a table, from 0.
+
+        :raises ConfigurationError: after 4,096 of them.
+        """
+        name = f"{database}.{table}".lower()
+        number = self._statements[name]
+        if number > MAX_STATEMENT_ID:
+            raise ConfigurationError(
+                f"{name}: more than {MAX_STATEMENT_ID + 1} statements in one transaction.",
+                remedy="Commit earlier.",
+            )
+        self._statements[name] += 1
+        return number
+
+    def claim(self, database: str, table: str, kinds: Collection[WriteKind]) -> None:
+        """Note what a statement does to a table, and refuse what the table's layout cannot hold.
+
+        A transaction does not see its own writes: a second UPDATE would work on rows that the first has
+        replaced, and both would leave a version behind. A base hides all that its write id wrote beside it.
+
+        :raises ConfigurationError: if the table's rows were changed before in this transaction, or its
+            contents replaced.
+        """
+        name = f"{database}.{table}".lower()
+        before = self._done.setdefault(name, set())
+        changes = {*kinds} - {WriteKind.INSERT}
+        if (changes and before - {WriteKind.INSERT}) or WriteKind.OVERWRITE in before:
+            raise ConfigurationError(
+                f"Transaction {self.id} has changed rows of {name} before.",
+                remedy="Commit first, or put both changes into one merge.",
+            )
+        before.update(kinds)
+
+    def keep_files(self, tables: Collection[str]) -> None:
+        """Have Hive's cleaner keep all files of tables until the transaction ends.
+
+        Call it before a snapshot is taken; :meth:`snapshot` does.
+
+        :param tables: ``database.table`` names of transactional tables.
+        """
+        missing = {name.lower() for name in tables} - self._kept
+        self._client.keep_history(self.id, sorted(missing))
+        self._kept |= missing
+
+    def snapshot(self, database: str, table: str) -> Snapshot:
+        """Return what the transaction may read of a table: what is committed at this moment.
+
+        Take it after :meth:`lock`.
+        """
+        name = f"{database}.{table}".lower()
+        self.keep_files([name])
+        return take_snapshots(self._client, [name])[name]
+
+    def check(self) -> None:
+        """Make sure that the transaction is open.
+
+        :raises TransactionAbortedError: if it was aborted under us, if the metastore may abort it because no
+            heartbeat came through for too long, or if it must not be committed any more.
+        """
+        if self._state is not TransactionState.OPEN:
+            raise ConfigurationError(f"The transaction is not open: it is {self._state}.")
+        loss = self._heart.loss if self._heart is not None else None
+        if loss is not None or self._doomed:
+            raise TransactionAbortedError(
+                f"Transaction {self.id} cannot be committed: {self._doomed or (loss and loss.word)}.",
+                remedy="Run the whole transaction again.",
+                txn_id=self.id,
+            ) from (loss.cause if loss else None)
+
+    def doom(self, reason: str) -> None:
+        """Let it be aborted whatever comes: a statement failed half-way."""
+        self._doomed = self._doomed or reason
+
+    def on_abort(self, clean_up: Callable[[], None]) -> None:
+        """Have something done once the transaction is known to be aborted, e.g. files removed."""
+        self._clean_ups.append(clean_up)
+
+    def commit(self) -> None:
+        """Commit, with the check for write conflicts.
+
+        :raises TransactionAbortedError: on a conflict, or if it was aborted under us.
+        :raises OutcomeUnknownError: if the connection broke and the metastore has forgotten what became of
+            it.
+        :raises MetastoreServerError: if the metastore failed at it again and again.
+        """
+        try:
+            self.check()
+            self._commit()
+        except TransactionAbortedError:
+            self.abort()
+            raise
+        except MetastoreError:
+            # Without heartbeats the metastore ends it by itself, if it has not been committed.
+            self._state = TransactionState.UNKNOWN
+            self._stop_heart()
+            raise
+        self._state = TransactionState.COMMITTED
+        self._stop_heart()
+
+    def abort(self) -> None:
+        """Abort; what was registered by :meth:`on_abort` is done afterwards.
+
+        :raises MetastoreError: if the metastore cannot be told.
+        """
+        if self._state in {TransactionState.ABORTED, TransactionState.NEW}:
+            return
+        self._stop_heart()
+        try:
+            self._client.abort_txns([self.id])
+        finally:
+            if self._state is TransactionState.OPEN:
+                self._state = TransactionState.ABORTED
+                for clean_up in reversed(self._clean_ups):
+                    clean_up()
+
+    def _granted(self, lock_id: int) -> bool:
+        self.check()
+        return self._client.check_lock(lock_id, txn_id=self.id).state == types.LockState.ACQUIRED
+
+    def _commit(self) -> None:
+        try:
+            self._client.commit_txn(self.id, excl_write_enabled=False)
+        except (OutcomeUnknownError, MetastoreServerError) as error:
+            # A busy database of the metastore gives up transactions of its own: "Internal error".
+            self._commit_again(error)
+
+    def _commit_again(self, unknown: MetastoreError) -> None:
+        # Committing what is committed is fine, and committing what is aborted says so.
+        for pause_s in _COMMIT_PAUSES_S:
+            if isinstance(unknown, MetastoreServerError):
+                log.warning("transaction %d: %s; tried again in %g s", self.id, unknown, pause_s)
+                time.sleep(pause_s)
+            try:
+                self._client.commit_txn(self.id, excl_write_enabled=False)
+            except NoSuchTransactionError as error:
+                raise unknown from error
+            except MetastoreServerError as error:
+                unknown = error
+                continue
+            return
+        raise unknown
+
+    def _stop_heart(self) -> None:
+        if self._heart is not None:
+            self._heart.stop()
+            self._heart = None
+
+
+@contextmanager
+def joined(client: MetastoreClient, transaction: Transaction | None) -> Iterator[Transaction]:
+    """Yield the caller's transaction, or one of our own that ends with the block.
+
+    A caller's is neither committed nor aborted here; if the block raises, it cannot be committed any more.
+    """
+    if transaction is None:
+        with Transaction(client) as own:
+            yield own
+        return
+    transaction.check()
+    try:
+        yield transaction
+    except BaseException as error:
+        transaction.doom(f"a statement of it failed ({type(error).__name__})")
+        raise
+
+
+def heartbeat_interval_s(client: MetastoreClient) -> float:
+    """Return how often to tell the metastore that we are alive: half its ``hive.txn.timeout``, in seconds."""
+    return transaction_timeout_s(client) / 2
+
+
+def transaction_heartbeat(
+    client: MetastoreClient, txn_id: int, *, timeout_s: float, since_s: float
+) -> Heartbeat:
+    """Heartbeats of one transaction, which is lost to us before the metastore may abort it.
+
+    :param client: a client of the metastore; heartbeats have a connection of their own.
+    :param timeout_s: the metastore's ``hive.txn.timeout``.
+    :param since_s: moment (:func:`boot_time_s`) before the transaction was opened.
+    """
+
+    def beat(own: MetastoreClient) -> None:
+        answer = own.heartbeat_txn_range(txn_id, txn_id)
+        if txn_id in {*(answer.aborted or ()), *(answer.nosuch or ())}:
+            raise TransactionAbortedError(
+                f"The metastore has aborted transaction {txn_id}, by its timeout or by request.",
+                txn_id=txn_id,
+            )
+
+    return Heartbeat(
+        client.settings,
+        beat,
+        name=f"transaction {txn_id}",
+        interval_s=timeout_s / 2,
+        silence_s=timeout_s * SILENCE_SHARE,
+        since_s=since_s,
+    )

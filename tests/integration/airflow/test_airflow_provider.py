@@ -1,0 +1,141 @@
+"""The provider as Airflow itself sees it, and the wheel it is installed from."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation import __version__
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of an Airflow with a home of its own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW_")}
+    return {
+        **kept,
+        "AIRFLOW_HOME": str(tmp_path_factory.mktemp("airflow")),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "NO_COLOR": "1",
+    }
+
+
+def run(environment: dict[str, str], *command: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *command],
+        env=environment,
+        # Not in the checkout: a Python command finds its modules in the working directory first.
+        cwd=environment["AIRFLOW_HOME"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def last_json(text: str) -> Any:
+    return json.loads(text.strip().splitlines()[-1])
+
+
+def test_airflow_finds_the_provider(home: dict[str, str]) -> None:
+    told = run(home, "-m", "airflow", "providers", "get", "airflow-hive-federation", "-o", "json")
+    (found,) = last_json(told)
+    assert found["Version"] == __version__
+
+
+def test_airflow_knows_the_connection_type_its_form_and_its_hook(home: dict[str, str]) -> None:
+    code = """
+import json
+from airflow.providers_manager import ProvidersManager
+from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
+hook = ProvidersManagerTaskRuntime().hooks["hive_federation"]
+manager = ProvidersManager()
+fields = {
+    info.field_name: {"sensitive": info.is_sensitive, **info.field}
+    for name, info in manager.connection_form_widgets.items() if name.startswith("extra__hive_federation__")
+}
+behaviour = manager.field_behaviours["hive_federation"]
+print(json.dumps([hook.hook_name, hook.hook_class_name, hook.connection_testable, fields, behaviour]))
+"""
+    name, hook_class, testable, fields, behaviour = last_json(run(home, "-c", code))
+    assert name == "Hive metastore (federation)"
+    assert hook_class == "airflow_hive_federation.hooks.metastore.HiveMetastoreHook"
+    assert testable
+    assert {field for field in fields if fields[field]["sensitive"]} == {
+        "tls_key_password",
+        "http_bearer_token",
+        "grpc_token",
+        "ssh_passphrase",
+        "secret_storage_options",
+    }
+    assert all(field["description"] and field["schema"]["title"] for field in fields.values())
+    assert behaviour["hidden_fields"] == ["schema"]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+        timeout=120,
+    )
+    (built,) = directory.glob("*.whl")
+    return built
+
+
+def test_the_wheel(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (entry_points,) = (name for name in names if name.endswith("dist-info/entry_points.txt"))
+        parser = configparser.ConfigParser()
+        parser.read_string(archive.read(entry_points).decode())
+    package = {name.partition("/")[0] for name in names}
+    assert package == {"airflow_hive_federation", f"airflow_hive_federation-{__version__}.dist-info"}
+    assert "airflow_hive_federation/example_dags/replicate_database.py" in names
+    assert any(name.endswith("dist-info/licenses/LICENSE") for name in names)
+    assert not any("__pycache__" in name or "/tests/" in name for name in names)
+    # What is not Python comes along.
+    for kept in (path for path in ROOT.joinpath("airflow_hive_federation").rglob("*") if path.is_file()):
+        if "__pycache__" not in kept.parts:
+            assert str(kept.relative_to(ROOT)) in names
+    assert parser["apache_airflow_provider"]["provider_info"].endswith("provider:get_provider_info")
+    assert parser["console_scripts"]["hive-federation"].endswith("cli.main:main")
+
+
+def test_an_installed_provider_has_its_example_dags_as_a_bundle(
+    wheel: Path, home: dict[str, str], tmp_path: Path
+) -> None:
+    """With load_examples on, from the wheel, which shadows the checkout here."""
+    site = tmp_path / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    code = """
+import json
+from airflow.dag_processing.bundles.manager import DagBundlesManager
+from airflow.dag_processing.dagbag import DagBag
+(ours,) = [one for one in DagBundlesManager().get_all_dag_bundles() if "hive" in one.name]
+ours.initialize()
+bag = DagBag(dag_folder=ours.path, bundle_path=ours.path, bundle_name=ours.name)
+print(json.dumps([ours.name, str(ours.path), sorted(bag.dags), bag.import_errors]))
+"""
+    environment = {**home, "AIRFLOW__CORE__LOAD_EXAMPLES": "True", "PYTHONPATH": str(site)}
+    name, path, dags, errors = last_json(run(environment, "-c", code))
+    assert "airflow-hive-federation" in name
+    assert path == str(site / "airflow_hive_federation" / "example_dags")
+    assert "replicate_database" in dags
+    assert errors == {}

@@ -1,0 +1,354 @@
+"""The example DAG in a whole Airflow: scheduler, triggerer, workers and API, between two real metastores."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import psutil
+import pytest
+
+from airflow_hive_federation.demo import data as demo_data
+from airflow_hive_federation.demo.local_airflow import DAG_ID, DemoAirflow, example_dags
+from airflow_hive_federation.demo.ui import ENDED, AirflowServer, airflow_server
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.replication.cycle import load_dump
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain
+from tests.support.cycling import rows, scheduled
+from tests.support.incrementing import run_copy
+from tests.support.small_source import connected
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+SECRETS = ("AKIA-open-sesame", "s3cr3t-open-sesame")
+#: States of a task that asks a person (Airflow 3.3 has one of its own).
+WAITING = ("deferred", "awaiting_input")
+TEST_DAGS = Path(__file__).parents[1] / "airflow_dags"
+EXTRA = {"secret_storage_options": json.dumps({"key": SECRETS[0], "secret": SECRETS[1]}), "uris": None}
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run of the DAG that has ended, and how it went."""
+
+    server: AirflowServer
+    home: Path
+    run_id: str
+    drain_states: list[str]
+
+    def task(self, name: str, what: str = "") -> Any:
+        path = f"/api/v2/dags/{DAG_ID}/dagRuns/{self.run_id}/taskInstances/replicate.{name}"
+        return self.server.request(path + what)
+
+    def xcom(self, name: str) -> Any:
+        return self.task(name, "/xcomEntries/return_value?deserialize=true")["value"]
+
+
+@pytest.fixture(scope="module")
+def finished(
+    source: EmbeddedMetastore,
+    target: EmbeddedMetastore,
+    hive_sql_source: HiveSql,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Finished]:
+    statements = """
+CREATE DATABASE hangar;
+CREATE TABLE hangar.planes (id int, tail string) PARTITIONED BY (`month` int) STORED AS ORC
+TBLPROPERTIES ('transactional'='true');
+INSERT INTO hangar.planes VALUES (1, 'N1', 1), (2, 'N2', 1), (3, 'N3', 2);
+DELETE FROM hangar.planes WHERE id = 2"""
+    for statement in statements.split(";"):
+        hive_sql_source.execute(statement)
+    home = tmp_path_factory.mktemp("standalone")
+    with connected(source) as client:
+        open_txn = demo_data.open_a_transaction(client, database="hangar", table="planes")
+    airflow = DemoAirflow(home)
+    dags = home / "dags"
+    shutil.copytree(example_dags(), dags)
+    shutil.copy(TEST_DAGS / "one_bad_database.py", dags)
+    airflow.environment["AIRFLOW__CORE__DAGS_FOLDER"] = str(dags)
+    with airflow_server(airflow) as server:
+        for conn_id, metastore in (("hive_source", source), ("hive_target", target)):
+            fields = {"conn_type": "hive_federation", "host": "127.0.0.1", "port": metastore.port}
+            server.connect(conn_id, {**fields, "extra": json.dumps(EXTRA)})
+        server.set_variable("hive_federation_dump_root", f"file:{home / 'dumps'}")
+        run_id = server.trigger(
+            {
+                "database": "hangar",
+                "target_database": "hangar_copy",
+                "open_txn_timeout": "10m",
+            }
+        )
+        states: list[str] = []
+
+        def drain_is(*wanted: str) -> bool:
+            states.append(server.state(f"{run_id}/taskInstances/replicate.drain"))
+            return states[-1] in wanted
+
+        server.wait(lambda: drain_is("deferred", *ENDED), "drain did not begin")
+        with connected(source) as client:
+            client.commit_txn(open_txn)
+        server.wait(lambda: drain_is(*ENDED), "drain did not end")
+        server.wait(lambda: server.state(run_id) in ENDED, "the run did not end")
+        yield Finished(server, home, run_id, states)
+        started = psutil.Process(server._process.pid).children(recursive=True)
+    assert len(started) > 3
+    # They end by themselves once they are told; on a busy machine not at once.
+    assert not psutil.wait_procs(started, timeout=60)[1]
+
+
+def test_the_run_succeeds(finished: Finished) -> None:
+    states = {name: finished.task(name)["state"] for name in ("drain", "dump", "load", "verify")}
+    assert states == dict.fromkeys(states, "success")
+
+
+def test_the_drain_task_deferred_and_resumed(finished: Finished) -> None:
+    assert "deferred" in finished.drain_states
+    assert finished.xcom("drain")["aborted"] == []
+    assert len(finished.xcom("drain")["transactions"]) == 1
+
+
+def test_the_xcoms_tell_what_was_done(finished: Finished) -> None:
+    dump, load, verify = (finished.xcom(name) for name in ("dump", "load", "verify"))
+    assert (dump["tables"], dump["partitions"]) == (1, 2)
+    assert (load["database"], load["event_id"]) == ("hangar_copy", dump["event_id"])
+    (table,) = verify["tables"]
+    assert (table["name"], table["source_rows"], table["target_rows"]) == ("planes", 2, 2)
+    assert table["digest_equal"] is True
+    assert verify["differences"] == []
+
+
+def test_the_target_holds_the_rows(finished: Finished, hive_sql_target: HiveSql) -> None:
+    rows = hive_sql_target.execute("SELECT id, tail, `month` FROM hangar_copy.planes")
+    assert sorted(tuple(map(str, row)) for row in rows) == [("1", "N1", "1"), ("3", "N3", "2")]
+
+
+def test_rendered_templates_are_the_policy(finished: Finished) -> None:
+    rendered = finished.task("load")["rendered_fields"]
+    assert rendered["policy"]["source_database"] == "hangar"
+    assert rendered["policy"]["dump_root"] == f"file:{finished.home / 'dumps'}"
+    assert rendered["policy"]["external_base"] == "/var/lib/hive-federation/external"
+
+
+def test_secrets_are_nowhere(finished: Finished) -> None:
+    """Neither in Airflow's home (logs, database with XComs and rendered templates) nor in the dump."""
+    looked_at = 0
+    for path in finished.home.rglob("*"):
+        if path.is_file():
+            looked_at += 1
+            content = path.read_bytes()
+            assert not any(secret.encode() in content for secret in SECRETS), path
+    assert looked_at > 20
+    assert not any(secret in json.dumps(finished.server.request("/api/v2/connections")) for secret in SECRETS)
+
+
+def test_the_test_button(finished: Finished, source: EmbeddedMetastore) -> None:
+    def press(**fields: Any) -> tuple[bool, str]:
+        body = {"connection_id": "fresh", "conn_type": "hive_federation", **fields}
+        answer = finished.server.request("/api/v2/connections/test", body=body)
+        return answer["status"], answer["message"]
+
+    works, text = press(host="127.0.0.1", port=source.port)
+    assert works
+    assert text.startswith("Hive metastore 4.")
+    works, text = press(host="127.0.0.1", port=1)
+    assert not works
+    assert "127.0.0.1:1" in text
+    works, text = press(host="127.0.0.1", port=source.port, extra='{"catalogue": "x"}')
+    assert not works
+    assert "catalogue" in text
+    # Another protocol on that port: Airflow's own HTTP.
+    works, text = press(host="127.0.0.1", port=int(finished.server.url.rpartition(":")[2]))
+    assert not works
+
+
+def test_a_stored_connection_keeps_its_secrets_in_the_test(finished: Finished) -> None:
+    """The form sends *** back for what is hidden."""
+    stored = finished.server.request("/api/v2/connections/hive_source")
+    assert json.loads(stored["extra"])["secret_storage_options"] == "***"
+    body = {name: stored[name] for name in ("connection_id", "conn_type", "host", "port", "extra")}
+    assert finished.server.request("/api/v2/connections/test", body=body)["status"] is True
+
+
+def test_bad_databases_hold_up_no_good_one(
+    finished: Finished,
+    source: EmbeddedMetastore,
+    target: EmbeddedMetastore,
+    hive_sql_source: HiveSql,
+    hive_sql_target: HiveSql,
+    tmp_path: Path,
+) -> None:
+    """Each bad one fails in its own task, by name; the good ones behind them publish."""
+    server = finished.server
+    for name in ("dead", "bad", "grown", "new"):
+        hive_sql_source.execute(f"CREATE DATABASE pen_{name}")
+        hive_sql_source.execute(
+            f"CREATE TABLE pen_{name}.ink (id int) STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+        )
+        hive_sql_source.execute(f"INSERT INTO pen_{name}.ink VALUES (1), (2)")
+        if name != "new":
+            bootstrap(source, target, tmp_path, f"pen_{name}")
+    (broken,) = (target.warehouse / "pen_bad_copy.db" / "ink").rglob("bucket_0*")
+    content = bytearray(broken.read_bytes())
+    content[len(content) // 2] ^= 1
+    broken.write_bytes(content)
+    hive_sql_source.execute("INSERT INTO pen_grown.ink VALUES (3)")
+    server.connect("hive_dead", {"conn_type": "hive_federation", "host": "127.0.0.1", "port": 1})
+
+    policies: list[dict[str, Any]] = [
+        {"name": f"pen_{name}", "source_database": f"pen_{name}", "target_database": f"pen_{name}_copy"}
+        for name in ("gone", "dead", "bad", "wrong", "grown", "new")
+    ]
+    policies[3]["colour"] = "red"
+    conf = {"policies": policies, "dump_root": f"file:{tmp_path / 'dumps'}"}
+    run = begin(server, "one_bad_database", conf, run_id="bad")
+    server.wait(lambda: state(server, run) in ENDED, "the run did not end", timeout_s=400)
+
+    found = instances(server, run)
+    shown = json.dumps(found, indent=1)
+    assert {task: found[task]["pen_grown"] for task in ("increment", "load", "verify")} == {
+        "increment": "success",
+        "load": "success",
+        "verify": "success",
+    }, shown
+    assert {task: found[task]["pen_new"] for task in ("drain", "dump", "load", "verify")} == dict.fromkeys(
+        ("drain", "dump", "load", "verify"), "success"
+    ), shown
+    failed = {(task, name) for task, by in found.items() for name, one in by.items() if one == "failed"}
+    assert failed == {
+        ("drain", "pen_gone"),
+        ("increment", "pen_dead"),
+        ("verify", "pen_bad"),
+        ("decide", "pen_wrong"),
+    }, shown
+    assert state(server, run) == "failed"
+    assert rows(hive_sql_target, "SELECT id FROM pen_grown_copy.ink") == [("1",), ("2",), ("3",)]
+    assert rows(hive_sql_target, "SELECT id FROM pen_new_copy.ink") == [("1",), ("2",)]
+    for task, index, text in (
+        ("drain", 0, "pen_gone"),
+        ("increment", 1, "127.0.0.1:1"),
+        ("verify", 2, "pen_bad_copy"),
+        ("decide", 3, "colour"),
+    ):
+        log = server.request(f"{run}/taskInstances/replicate.{task}/logs/1?map_index={index}")
+        assert text in json.dumps(log), (task, index)
+
+
+def test_failover_when_a_person_agrees_and_the_way_back(
+    finished: Finished,
+    source: EmbeddedMetastore,
+    target: EmbeddedMetastore,
+    hive_sql_source: HiveSql,
+    hive_sql_target: HiveSql,
+) -> None:
+    """The example DAG of a failover, answered as Airflow's UI does it. (The last test: it writes.)"""
+    server = finished.server
+    conf = {"database": "hangar", "target_database": "hangar_copy"}
+    hive_sql_source.execute("INSERT INTO hangar.planes VALUES (4, 'N4', 3)")
+
+    refused = begin(server, "failover", conf, run_id="refused")
+    answer(server, refused, "Reject")
+    assert {name: state(server, f"{refused}/taskInstances/{name}") for name in ("switch", "roll_back")} == {
+        "switch": "skipped",
+        "roll_back": "success",
+    }
+    with connected(source) as client:
+        assert "readonly" not in (client.get_database("hangar").parameters or {})
+
+    agreed = begin(server, "failover", conf, run_id="agreed")
+    answer(server, agreed, "Approve")
+    assert state(server, agreed) == "success"
+    path = f"{agreed}/taskInstances/switch/xcomEntries/return_value?deserialize=true"
+    word = server.request(path)["value"]
+    assert word["converged"] is True
+    assert "hangar_copy of the former target may be written" in word["word"]
+
+    hive_sql_target.execute("INSERT INTO hangar_copy.planes VALUES (5, 'N5', 3)")
+    back = begin(
+        server,
+        DAG_ID,
+        {
+            "database": "hangar_copy",
+            "target_database": "hangar",
+            "source_conn_id": "hive_target",
+            "target_conn_id": "hive_source",
+            "policy": word["policy"]["name"],
+            "external_prefix": word["policy"]["external_prefix"],
+        },
+        run_id="back",
+    )
+    server.wait(lambda: state(server, back) in ENDED, "the way back did not end")
+    assert state(server, back) == "success"
+    assert state(server, f"{back}/taskInstances/replicate.increment") == "success"
+    assert state(server, f"{back}/taskInstances/replicate.drain") == "skipped"
+    found = hive_sql_source.execute("SELECT id FROM hangar.planes")
+    assert sorted(found) == [("1",), ("3",), ("4",), ("5",)]
+
+
+def bootstrap(source: EmbeddedMetastore, target: EmbeddedMetastore, root: Path, database: str) -> None:
+    """Replicate a database to ``<database>_copy`` without Airflow and Spark."""
+    with scheduled(source, target, cast("SparkSession", None), root, database) as cycle:
+        with cycle.source.client() as client:
+            start = begin_drain(client, database)
+        dumped = dump_bootstrap(cycle.source, cycle.policy, start)
+        load_dump(cycle.source, cycle.target, cycle.policy, dumped.dump, run_copy=run_copy)
+
+
+def instances(server: AirflowServer, run: str) -> dict[str, dict[str, str]]:
+    """States of a run's mapped tasks, by task and by policy."""
+    found: dict[str, dict[str, str]] = {}
+    for one in server.request(f"{run}/taskInstances?limit=200")["task_instances"]:
+        called = one["rendered_map_index"] or str(one["map_index"])
+        found.setdefault(one["task_id"].rpartition(".")[2], {})[called] = one["state"]
+    return found
+
+
+def begin(server: AirflowServer, dag_id: str, conf: dict[str, Any], *, run_id: str) -> str:
+    """Trigger a DAG; return the path of its run."""
+    server._insist(f"/api/v2/dags/{dag_id}", {"is_paused": False}, "PATCH")
+    body = {"dag_run_id": run_id, "logical_date": None, "conf": conf}
+    server._insist(f"/api/v2/dags/{dag_id}/dagRuns", body, "POST")
+    return f"/api/v2/dags/{dag_id}/dagRuns/{run_id}"
+
+
+def answer(server: AirflowServer, run: str, option: str) -> None:
+    """Answer whenever a run asks for approval, and wait for its end.
+
+    Answered before its scheduler has noticed that the task waits, Airflow 3.3 takes the pause for a failure,
+    and asks again.
+    """
+    asked = f"{run}/taskInstances/approve"
+    answered: set[int] = set()
+
+    def has_ended() -> bool:
+        approval = details(server, asked)
+        if approval.get("state") in WAITING and approval["try_number"] not in answered:
+            # No person is quicker.
+            time.sleep(5)
+            server._insist(f"{asked}/-1/hitlDetails", {"chosen_options": [option]}, "PATCH")
+            answered.add(approval["try_number"])
+        return state(server, run) in ENDED
+
+    server.wait(has_ended, "the failover did not end")
+    assert answered
+
+
+def state(server: AirflowServer, path: str) -> str:
+    return str(details(server, path).get("state") or "")
+
+
+def details(server: AirflowServer, path: str) -> dict[str, Any]:
+    try:
+        return dict(server.request(path))
+    except OSError:
+        return {}

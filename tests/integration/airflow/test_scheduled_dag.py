@@ -1,0 +1,136 @@
+"""The example DAG run again and again in Airflow, as a schedule does, while Hive changes the source."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_federation.demo.local_airflow import DagRun, DemoAirflow
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.hooks.compat import AirflowSensorTimeout
+from airflow_hive_federation.sensors.replication import ReplicationLagSensor
+from tests.support.cycling import rows
+from tests.support.small_source import connected
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+ACID = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+SETUP = f"""
+CREATE DATABASE harbour;
+CREATE TABLE harbour.ships (id int, name string) {ACID};
+CREATE TABLE harbour.calls (ship int) PARTITIONED BY (pier string) {ACID};
+CREATE TABLE harbour.wrecks (id int) {ACID};
+INSERT INTO harbour.ships VALUES (1, 'Vega'), (2, 'Rigel'), (3, 'Deneb');
+INSERT INTO harbour.calls PARTITION (pier) VALUES (1, 'north'), (2, 'south')"""
+CHANGES = f"""
+INSERT INTO harbour.ships VALUES (4, 'Altair');
+UPDATE harbour.ships SET name = 'Vega II' WHERE id = 1;
+DELETE FROM harbour.ships WHERE id = 2;
+INSERT INTO harbour.calls PARTITION (pier) VALUES (3, 'east');
+CREATE TABLE harbour.tugs (id int) {ACID};
+INSERT INTO harbour.tugs VALUES (7);
+DROP TABLE harbour.wrecks"""
+
+
+@dataclass
+class Schedule:
+    """Airflow with the example DAG, whose runs come one after the other."""
+
+    airflow: DemoAirflow
+    conf: dict[str, str]
+    connections: dict[str, dict[str, object]]
+    heard: list[tuple[str, str]] = field(default_factory=list)
+
+    def run(self) -> set[str]:
+        """One run; the tasks that ran, Spark's name among them if it was started."""
+        self.heard.clear()
+        before = self.airflow.log_path.stat().st_size
+        self.airflow.run_dag(
+            DagRun(conf=self.conf, connections=self.connections),
+            lambda task, text: self.heard.append((task, text)),
+        )
+        log = self.airflow.log_path.read_bytes()[before:].decode()
+        spark = {"spark"} if "spark-submit" in log else set()
+        return {task for task, _ in self.heard} | spark
+
+
+def test_the_same_dag_bootstraps_and_then_keeps_in_step(
+    source: EmbeddedMetastore,
+    target: EmbeddedMetastore,
+    hive_sql_source: HiveSql,
+    hive_sql_target: HiveSql,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def write(statements: str) -> None:
+        for statement in statements.split(";"):
+            hive_sql_source.execute(statement)
+
+    def assert_equal(*tables: str) -> None:
+        for table in tables:
+            found = rows(hive_sql_target, f"SELECT ROW__ID, * FROM harbour_copy.{table}")
+            assert found == rows(hive_sql_source, f"SELECT ROW__ID, * FROM harbour.{table}"), table
+
+    airflow = DemoAirflow(tmp_path)
+    airflow.migrate()
+    ends = {"hive_source": source, "hive_target": target}
+    schedule = Schedule(
+        airflow,
+        {
+            "database": "harbour",
+            "target_database": "harbour_copy",
+            "dump_root": f"file:{tmp_path / 'dumps'}",
+        },
+        {
+            **{
+                name: {"conn_type": "hive_federation", "host": "127.0.0.1", "port": metastore.port}
+                for name, metastore in ends.items()
+            },
+            "spark_default": {"conn_type": "spark", "host": "local[*]"},
+        },
+    )
+    write(SETUP)
+    first = schedule.run()
+    assert first >= {"decide", "drain", "dump", "load", "verify", "spark"}
+    assert "increment" not in first
+    assert_equal("ships", "calls")
+
+    for name, fields in schedule.connections.items():
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps(fields))
+    policy = {
+        "name": "hive_target.harbour_copy",
+        "source_database": "harbour",
+        "target_database": "harbour_copy",
+        "dump_root": schedule.conf["dump_root"],
+    }
+    near = ReplicationLagSensor(
+        task_id="near",
+        policy=policy,
+        source_conn_id="hive_source",
+        target_conn_id="hive_target",
+        max_lag=0,
+        max_lag_events=0,
+        wait=0,
+        deferrable=False,
+    )
+    assert near.execute({}) == {"events": 0, "seconds": 0.0}  # type: ignore[arg-type]
+    write(CHANGES)
+    with pytest.raises(AirflowSensorTimeout, match=r"behind by \d+ events"):
+        near.execute({})  # type: ignore[arg-type]
+    second = schedule.run()
+    assert second >= {"decide", "increment", "load", "verify", "spark"}
+    assert not second & {"drain", "dump"}
+    assert ("verify", "harbour_copy: 3 tables compared, 0 differences") in schedule.heard
+    assert_equal("ships", "calls", "tugs")
+    assert near.execute({}) == {"events": 0, "seconds": 0.0}  # type: ignore[arg-type]
+    with connected(target) as client:
+        assert sorted(client.list_tables("harbour_copy")) == ["calls", "ships", "tugs"]
+
+    third = schedule.run()
+    assert third >= {"decide", "increment", "load", "verify"}
+    assert "spark" not in third
+    assert any("is up to date at event" in text for task, text in schedule.heard if task == "load")

@@ -1,0 +1,293 @@
+"""The embedded metastore against kills, full ports, second owners and missing networks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+import psutil
+import pytest
+
+from airflow_hive_federation.cli.main import main
+from airflow_hive_federation.embedded import jars
+from airflow_hive_federation.embedded.ivy import SETTINGS_VARIABLE
+from airflow_hive_federation.embedded.lock import METASTORE, Artifact, file_sha256
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore, running_metastores
+from airflow_hive_federation.errors import ConfigurationError, JarDownloadError, MetastoreStartError
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.metastore.idl import types as ttypes
+from airflow_hive_federation.runtime.cache import cache_directory, is_locked
+from airflow_hive_federation.runtime.java import find_java
+from airflow_hive_federation.waiting import PollPolicy, wait_until
+from tests.support.groovy_scripts import run_groovy
+
+SOON = PollPolicy(first_s=0.05, longest_s=0.5, timeout_s=30)
+
+
+def client_of(uri: str) -> MetastoreClient:
+    return MetastoreClient(MetastoreSettings(uris=(uri,)))
+
+
+def make_database(uri: str, name: str) -> None:
+    with client_of(uri) as client:
+        client.call("create_database", ttypes.Database(name=name, catalogName="hive", parameters={}))
+
+
+def databases(uri: str) -> list[str]:
+    with client_of(uri) as client:
+        names: list[str] = client.call("get_all_databases")
+        return names
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    stat = Path(f"/proc/{pid}/stat")
+    return not (stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+def test_what_a_metastore_was_told_survives_its_being_killed(tmp_path: Path) -> None:
+    with EmbeddedMetastore.start("killed", directory=tmp_path / "m") as metastore:
+        uri = metastore.uri
+        make_database(uri, "kept")
+        metastore.kill()
+        assert not is_alive(metastore.pid)
+        metastore.restart()
+        assert metastore.uri == uri
+        assert "kept" in databases(uri)
+        assert [one.name for one in running_metastores() if one.directory == tmp_path / "m"] == ["killed"]
+        with pytest.raises(ConfigurationError, match="a metastore is running on"):
+            EmbeddedMetastore.start("second", directory=tmp_path / "m")
+    assert not [one for one in running_metastores() if one.directory == tmp_path / "m"]
+    assert (tmp_path / "m" / "metastore_db").is_dir()
+
+
+PARENT = """
+import os, sys, time
+from pathlib import Path
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+metastore = EmbeddedMetastore.start("orphan", directory=Path(sys.argv[1]))
+print(metastore.pid, metastore.uri, flush=True)
+if os.fork() == 0:
+    # A child that has inherited the pipe to the metastore, and outlives the parent.
+    os.close(1)
+    time.sleep(60)
+    os._exit(0)
+time.sleep(60)
+"""
+
+
+def test_a_metastore_ends_with_its_killed_parent_and_leaves_no_lock(tmp_path: Path) -> None:
+    directory = tmp_path / "m"
+    with subprocess.Popen([sys.executable, "-c", PARENT, str(directory)], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        pid, uri = parent.stdout.readline().decode().split()
+        make_database(uri, "kept")
+        parent.kill()
+    assert wait_until(lambda: not is_alive(int(pid)), SOON)
+    assert wait_until(lambda: not is_locked(directory / "metastore.lock"), SOON)
+    with EmbeddedMetastore.start("again", directory=directory) as again:
+        assert "kept" in databases(again.uri)
+
+
+def test_it_listens_on_loopback_alone(source: EmbeddedMetastore) -> None:
+    sockets = psutil.Process(source.pid).net_connections(kind="inet")
+    listening = {one.laddr for one in sockets if one.status == psutil.CONN_LISTEN}
+    # Thrift and Derby; an IPv4 socket may be told as IPv6.
+    assert len(listening) == 2
+    assert {address.ip.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
+    assert source.port in {address.port for address in listening}
+
+
+def test_its_database_asks_for_a_password(source: EmbeddedMetastore, tmp_path: Path) -> None:
+    """Derby listens where every user of the machine reaches it."""
+    known = tmp_path / "password"
+
+    def said(password: str) -> str:
+        known.write_text(password, encoding="utf-8")
+        return run_groovy("derby_login.groovy", source.jdbc_url, str(known), scratch=tmp_path)
+
+    rejected = "08004"
+    assert {said(password) for password in ("", "guessed")} == {f"{rejected},{rejected}"}
+    assert not (source.directory / "theirs").exists()
+    assert said(source.jdbc_password) == "in,in"
+
+
+def test_the_password_is_in_files_of_its_owner_alone(source: EmbeddedMetastore) -> None:
+    password = source.jdbc_password
+    assert password not in " ".join(psutil.Process(source.pid).cmdline())
+    assert password not in str(psutil.Process(source.pid).environ())
+    assert (source.directory / "metastore_db").stat().st_mode & 0o077 == 0
+    with_it = [
+        path
+        for path in source.directory.rglob("*")
+        if path.is_file() and password.encode() in path.read_bytes()
+    ]
+    names = {str(path.relative_to(source.directory)) for path in with_it}
+    assert {"derby.properties", "conf/metastore-site.xml"} <= names
+    assert names <= {"derby.properties", "conf/metastore-site.xml", "sql-conf/hive-site.xml"}
+    assert {path.stat().st_mode & 0o777 for path in with_it} == {0o600}
+
+
+def test_a_directory_of_before_there_were_passwords_goes_on(tmp_path: Path) -> None:
+    directory = tmp_path / "m"
+    with EmbeddedMetastore.start("before", directory=directory) as metastore:
+        make_database(metastore.uri, "kept")
+    # As earlier versions have left it.
+    (directory / "derby.properties").unlink()
+    (directory / "metastore_db").chmod(0o755)
+    with EmbeddedMetastore.start("after", directory=directory) as metastore:
+        assert "kept" in databases(metastore.uri)
+        assert metastore.jdbc_password
+    assert (directory / "metastore_db").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_taken_port_is_named_with_the_log(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(MetastoreStartError, match="Address already in use") as raised:
+            EmbeddedMetastore.start("port", directory=tmp_path / "m", port=port)
+    assert raised.value.log_path == str(tmp_path / "m" / "metastore.log")
+    assert not is_locked(tmp_path / "m" / "metastore.lock")
+
+
+def test_a_ruined_database_is_a_start_error_that_says_why(tmp_path: Path) -> None:
+    (tmp_path / "m" / "metastore_db").mkdir(parents=True)
+    with pytest.raises(MetastoreStartError, match="metastore_db"):
+        EmbeddedMetastore.start("ruined", directory=tmp_path / "m")
+
+
+def test_a_temporary_directory_goes_with_its_metastore(
+    hive_metastore_factory: Callable[..., EmbeddedMetastore],
+) -> None:
+    metastore = hive_metastore_factory(
+        "brief", settings={"hive.metastore.event.db.listener.timetolive": "5s"}
+    )
+    assert (metastore.directory / "metastore_db").is_dir()
+    assert databases(metastore.uri) == ["default"]
+    metastore.stop()
+    assert not metastore.directory.exists()
+    metastore.stop()
+
+
+def test_the_command_line_starts_lists_and_stops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = tmp_path / "m"
+    assert main(["metastore", "start", "by-hand", "--directory", str(directory), "--json"]) == 0
+    started = json.loads(capsys.readouterr().out)
+    try:
+        assert databases(started["uri"]) == ["default"]
+        assert main(["metastore", "start", "by-hand", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == started
+        assert main(["metastore", "list", "--json"]) == 0
+        assert started in json.loads(capsys.readouterr().out)
+    finally:
+        assert main(["metastore", "stop", "by-hand"]) == 0
+    assert "is stopped" in capsys.readouterr().out
+    assert not is_alive(started["pid"])
+    assert main(["metastore", "stop", "by-hand"]) == 1
+    assert "no metastore named 'by-hand' is running" in capsys.readouterr().err
+
+
+@pytest.fixture
+def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Maven repository in a directory, named as users name theirs, and an empty cache."""
+    root = tmp_path / "mirror"
+    settings = tmp_path / "my-ivysettings.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="mine"/><resolvers>'
+        f'<ibiblio name="mine" m2compatible="true" root={quoteattr(root.as_uri() + "/")}/>'
+        "</resolvers></ivysettings>"
+    )
+    monkeypatch.setenv(SETTINGS_VARIABLE, str(settings))
+    monkeypatch.setenv("AIRFLOW_HIVE_FEDERATION_CACHE", str(tmp_path / "cache"))
+    return root
+
+
+def published(mirror: Path, name: str, content: bytes) -> Artifact:
+    path = mirror / "org" / "tried" / name / "1.0" / f"{name}-1.0.jar"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return Artifact(
+        jar_set=METASTORE,
+        group="org.tried",
+        name=name,
+        version="1.0",
+        sha256=file_sha256(path),
+        size_bytes=len(content),
+    )
+
+
+def test_jars_come_once_and_need_no_repository_afterwards(mirror: Path) -> None:
+    wanted = [published(mirror, name, name.encode() * 100) for name in ("one", "two", "three", "four")]
+    paths = jars.fetch(find_java(), wanted)
+    assert [path.read_bytes() for path in paths] == [one.name.encode() * 100 for one in wanted]
+    shutil.rmtree(mirror)
+    assert jars.fetch(find_java(), wanted) == paths
+
+
+def test_an_interrupted_fetch_goes_on_from_what_had_come(mirror: Path) -> None:
+    one, two = published(mirror, "one", b"1" * 50), published(mirror, "two", b"2" * 50)
+    lost = mirror / "org" / "tried" / "two" / "1.0" / "two-1.0.jar"
+    lost.unlink()
+    with pytest.raises(JarDownloadError, match=r"org\.tried:two:1.0@jar") as raised:
+        jars.fetch(find_java(), [one, two])
+    assert raised.value.artifacts == ["org.tried:two:1.0@jar"]
+    shutil.rmtree(mirror)
+    # Killed before Ivy's finished file got its name.
+    incoming = cache_directory() / "incoming" / "of-a-killed-one"
+    incoming.mkdir()
+    (incoming / "two-1.0.jar").write_bytes(b"2" * 50)
+    assert [path.read_bytes() for path in jars.fetch(find_java(), [one, two])] == [b"1" * 50, b"2" * 50]
+
+
+def test_wrong_bytes_are_refused_by_name_and_right_ones_taken_next_time(mirror: Path) -> None:
+    one = published(mirror, "one", b"right")
+    published(mirror, "one", b"wrong")
+    with pytest.raises(JarDownloadError, match=r"org\.tried:one:1.0@jar is not what the lock promises"):
+        jars.fetch(find_java(), [one])
+    published(mirror, "one", b"right")
+    assert jars.fetch(find_java(), [one])[0].read_bytes() == b"right"
+
+
+def test_a_truncated_jar_in_the_cache_is_fetched_again(mirror: Path) -> None:
+    one = published(mirror, "one", b"right")
+    path = jars.fetch(find_java(), [one])[0]
+    path.write_bytes(b"ri")
+    assert jars.fetch(find_java(), [one])[0].read_bytes() == b"right"
+
+
+def test_no_network_at_the_first_start_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(SETTINGS_VARIABLE, raising=False)
+    monkeypatch.setenv("AIRFLOW_HIVE_FEDERATION_CACHE", str(tmp_path / "cache"))
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
+    wanted = Artifact(
+        jar_set=METASTORE, group="org.tried", name="one", version="1", sha256="0" * 64, size_bytes=1
+    )
+    with pytest.raises(JarDownloadError, match="connect this machine to the network once"):
+        jars.fetch(find_java(), [wanted])
+
+
+def test_what_its_database_gives_up_is_tried_again(tmp_path: Path) -> None:
+    """A commit of an update, beside the house keeper. Nobody would end its transaction."""
+    with EmbeddedMetastore.start("patient", directory=tmp_path / "m") as metastore:
+        site = metastore.directory / "conf" / "metastore-site.xml"
+    assert run_groovy("retry_judge.groovy", str(site), scratch=tmp_path) == "true"
+
+
+def test_a_directory_that_another_thread_makes_is_no_error(tmp_path: Path) -> None:
+    """Hive's dump asks for a table's directory in a thread for each partition, and makes it."""
+    assert run_groovy("files_judge.groovy", str(tmp_path / "place"), scratch=tmp_path) == "0"

@@ -1,0 +1,159 @@
+"""Real clients through the Thrift front, on Hive 4.2: Spark's of Hive 2.3, hmsclient, Hive's SQL engine."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hmsclient import HMSClient
+from hmsclient.genthrift.hive_metastore import ttypes as old
+from thrift.Thrift import TApplicationException
+
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.gateway.serving import Serving
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.replication.dump.drain import open_transactions
+from tests.support.gateway_front import Behind, gateway, spark_says
+from tests.support.older_expressions import answers_expressions_of_older_clients
+
+
+@pytest.fixture(scope="module")
+def front(source: EmbeddedMetastore) -> Iterator[Serving]:
+    with gateway({"upstream": {"uris": [source.uri]}}) as serving:
+        yield serving
+
+
+def hms(serving: Serving) -> HMSClient:
+    host, port = serving.fronts[0].uri.removeprefix("thrift://").split(":")
+    return HMSClient(host=host, port=int(port))
+
+
+def test_hmsclient_reads_and_writes(front: Serving, tmp_path: Path) -> None:
+    with hms(front) as client:
+        client.create_database(old.Database(name="gateway_hms", locationUri=f"{tmp_path.as_uri()}/db"))
+        assert "gateway_hms" in client.get_all_databases()
+        column = old.FieldSchema(name="id", type="int", comment="")
+        serde = old.SerDeInfo(serializationLib="org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe")
+        storage = old.StorageDescriptor(
+            cols=[column],
+            location=f"{tmp_path.as_uri()}/t",
+            inputFormat="org.apache.hadoop.mapred.TextInputFormat",
+            outputFormat="org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat",
+            serdeInfo=serde,
+            parameters={},
+        )
+        table = old.Table(
+            dbName="gateway_hms",
+            tableName="t",
+            owner="me",
+            sd=storage,
+            partitionKeys=[old.FieldSchema(name="p", type="string", comment="")],
+            parameters={"EXTERNAL": "TRUE"},
+            tableType="EXTERNAL_TABLE",
+        )
+        client.create_table(table)
+        # Hive 4 has neither of these two.
+        found = client.get_table("gateway_hms", "t")
+        assert (found.tableName, found.owner, found.sd.cols[0].name) == ("t", "me", "id")
+        assert [one.tableName for one in client.get_table_objects_by_name("gateway_hms", ["t"])] == ["t"]
+        part = old.Partition(values=["a"], dbName="gateway_hms", tableName="t", sd=found.sd, parameters={})
+        part.sd.location += "/p=a"
+        client.add_partitions([part])
+        assert client.get_partition_names("gateway_hms", "t", 10) == ["p=a"]
+        assert len(client.get_partitions_by_names("gateway_hms", "t", ["p=a"])) == 1
+        found.parameters["changed"] = "yes"
+        client.alter_table("gateway_hms", "t", found)
+        assert client.get_table("gateway_hms", "t").parameters["changed"] == "yes"
+        with pytest.raises(old.NoSuchObjectException):
+            client.get_table("gateway_hms", "nothing")
+        calls = {
+            "get_indexes": ("gateway_hms", "t", 10),
+            "get_index_names": ("gateway_hms", "t", 10),
+            "get_index_by_name": ("gateway_hms", "t", "i"),
+            "drop_index_by_name": ("gateway_hms", "t", "i", True),
+            "add_index": (old.Index(indexName="i"), found),
+            "alter_index": ("gateway_hms", "t", "i", old.Index(indexName="i")),
+        }
+        for method, args in calls.items():
+            with pytest.raises(TApplicationException, match="Hive has had no indexes since version 3"):
+                getattr(client, method)(*args)
+        client.drop_table("gateway_hms", "t", True)
+        client.drop_database("gateway_hms", True, True)
+        assert "gateway_hms" not in client.get_all_databases()
+
+
+def test_expressions_of_older_clients_are_answered(front: Serving, source: EmbeddedMetastore) -> None:
+    answers_expressions_of_older_clients(front.fronts[0].uri, source.uri)
+
+
+def test_hive_sql_writes_acid_tables(front: Serving, source: EmbeddedMetastore, tmp_path: Path) -> None:
+    behind = Behind(source, front.fronts[0].uri, tmp_path)
+    # The metastore is shared with other tests.
+    with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
+        before = open_transactions(client.get_open_txns())
+    with HiveSql(behind) as sql:
+        sql.execute("create database gateway_sql")
+        sql.execute(
+            "create table gateway_sql.a (id int, n string) partitioned by (p int) "
+            "stored as orc tblproperties ('transactional' = 'true')"
+        )
+        sql.execute("insert into gateway_sql.a partition (p=1) values (1, 'a'), (2, 'b')")
+        sql.execute("insert into gateway_sql.a partition (p=2) values (3, 'c')")
+        sql.execute("update gateway_sql.a set n = 'x' where id = 2")
+        sql.execute("delete from gateway_sql.a where id = 1")
+        sql.execute(
+            "merge into gateway_sql.a t using (select 3 id, 'm' n union all select 4, 'new') s "
+            "on t.id = s.id when matched then update set n = s.n "
+            "when not matched then insert values (s.id, s.n, 2)"
+        )
+        rows = sql.execute("select id, n, p from gateway_sql.a order by id")
+        assert rows == [("2", "x", "1"), ("3", "m", "2"), ("4", "new", "2")]
+        sql.execute("alter table gateway_sql.a add columns (extra int)")
+        sql.execute("create view gateway_sql.v as select id from gateway_sql.a")
+        sql.execute("alter table gateway_sql.a drop partition (p=1)")
+        assert sql.execute("select count(*) from gateway_sql.v") == [("2",)]
+        assert sql.execute("show locks") is not None
+    with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
+        assert (client.get_table("gateway_sql", "a").parameters or {})["transactional"] == "true"
+        assert client.get_valid_write_ids(["gateway_sql.a"])["gateway_sql.a"].writeIdHighWaterMark >= 5
+        assert set(open_transactions(client.get_open_txns())) <= set(before)
+
+
+@pytest.mark.slow
+def test_sparks_own_client_reads_and_writes(
+    front: Serving, source: EmbeddedMetastore, tmp_path: Path
+) -> None:
+    rows = spark_says(
+        front.fronts[0].uri,
+        tmp_path,
+        [
+            f"create database gateway_spark location '{tmp_path}/db'",
+            "create table gateway_spark.plain (id int, n string) stored as orc",
+            "insert into gateway_spark.plain values (1, 'a'), (2, 'b')",
+            "create table gateway_spark.parts (id int) partitioned by (p string) stored as parquet",
+            "insert into gateway_spark.parts partition (p) values (1, 'x'), (2, 'y')",
+            "select p, sum(id) from gateway_spark.parts where p > 'x' group by p",
+            "alter table gateway_spark.plain add columns (more int)",
+            "alter table gateway_spark.plain set tblproperties ('a' = 'b')",
+            "analyze table gateway_spark.plain compute statistics for all columns",
+            "select id, n, more from gateway_spark.plain order by id",
+            "create view gateway_spark.v as select id from gateway_spark.plain",
+            "select * from gateway_spark.v where id = 2",
+            "alter table gateway_spark.parts drop partition (p='x')",
+            "show partitions gateway_spark.parts",
+            "alter table gateway_spark.plain rename to gateway_spark.renamed",
+            "show tables in gateway_spark",
+            "drop table gateway_spark.renamed",
+        ],
+    )
+    assert rows[5] == "[('y', 2)]"
+    assert rows[9] == "[(1, 'a', None), (2, 'b', None)]"
+    assert rows[11] == "[(2,)]"
+    assert rows[13] == "[('p=y',)]"
+    assert "renamed" in rows[15]
+    with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
+        assert sorted(client.list_tables("gateway_spark")) == ["parts", "v"]
+    shutil.rmtree(tmp_path / "db", ignore_errors=True)

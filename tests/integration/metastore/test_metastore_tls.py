@@ -1,0 +1,83 @@
+"""A real Hive metastore that speaks TLS, and several of them behind one list of URIs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.errors import MetastoreError, MetastoreUnreachableError, RemoteError
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.remotes.session import Remotes
+from tests.support.gateway_front import work_through
+from tests.support.tls_metastore import Identity, make_identity, secured_settings, settings_for
+
+
+@pytest.fixture(scope="module")
+def identity(tmp_path_factory: pytest.TempPathFactory) -> Identity:
+    return make_identity(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def secured(
+    identity: Identity, hive_metastore_factory: Callable[..., EmbeddedMetastore]
+) -> EmbeddedMetastore:
+    return hive_metastore_factory("secured", settings=secured_settings(identity))
+
+
+def test_a_trusted_certificate_is_enough(secured: EmbeddedMetastore, identity: Identity) -> None:
+    with MetastoreClient(settings_for(secured, identity.certificate)) as client:
+        assert client.list_databases() == ["default"]
+
+
+def test_a_remote_behind_tls(
+    secured: EmbeddedMetastore, source: EmbeddedMetastore, identity: Identity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statement = f"""CREATE REMOTE DATABASE behind_tls CONNECTED TO default
+        VIA 'thrift' 'hive.metastore.uris' = '{secured.uri}' 'hive.metastore.use.SSL' = 'true'"""
+    local = MetastoreSettings(uris=(source.uri,))
+    with Remotes(local) as remotes, pytest.raises(RemoteError, match=r"Remote behind_tls.*certificate"):
+        remotes.run(statement)
+    # By the system's authorities, of which it now is one.
+    monkeypatch.setenv("SSL_CERT_FILE", str(identity.certificate))
+    with Remotes(local) as remotes:
+        remotes.run(f"{statement}; REFRESH REMOTE DATABASE behind_tls; DROP REMOTE DATABASE behind_tls")
+
+
+def test_a_gateway_before_it(secured: EmbeddedMetastore, identity: Identity) -> None:
+    """An engine that knows plain Thrift only gets to it."""
+    uri = secured.uri.replace("thrift://", "thrift+tls://")
+    work_through({"uris": [uri], "ca_file": str(identity.certificate)}, "gateway_tls")
+
+
+def test_an_unknown_certificate_is_refused(secured: EmbeddedMetastore, tmp_path: Path) -> None:
+    other = make_identity(tmp_path)
+    for ca_file in (None, other.certificate):
+        with (
+            MetastoreClient(settings_for(secured, ca_file)) as client,
+            pytest.raises(MetastoreError, match="certificate"),
+        ):
+            client.list_databases()
+
+
+def test_no_tls_to_a_server_that_wants_it_is_a_typed_error(secured: EmbeddedMetastore) -> None:
+    settings = MetastoreSettings(uris=(secured.uri,), connect_timeout_s=3, call_timeout_s=5)
+    with MetastoreClient(settings) as client, pytest.raises(MetastoreError):
+        client.list_databases()
+
+
+def test_a_dead_uri_is_passed_over_and_a_dead_list_names_all(source: EmbeddedMetastore) -> None:
+    dead = ("thrift://127.0.0.1:1", "thrift://127.0.0.1:2")
+    for _ in range(5):  # the order is random
+        with MetastoreClient(MetastoreSettings(uris=(*dead, source.uri))) as client:
+            assert "default" in client.list_databases()
+    with (
+        MetastoreClient(MetastoreSettings(uris=dead)) as client,
+        pytest.raises(
+            MetastoreUnreachableError,
+            match=r"(?s)127\.0\.0\.1:1.*127\.0\.0\.1:2|127\.0\.0\.1:2.*127\.0\.0\.1:1",
+        ),
+    ):
+        client.list_databases()

@@ -1,0 +1,83 @@
+"""The wheel beside the lowest versions that are declared, with Airflow 3.1, 3.2 and 3.3.
+
+The locks in ``requirements/`` are as of the release of that Airflow: so are its own constraints.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_federation.provider import get_provider_info
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+ROOT = Path(__file__).parents[3]
+CHECK = Path(__file__).parents[2] / "support" / "installed_provider.py"
+DAGS = [
+    "compaction_worker",
+    "failover",
+    "ingest_files",
+    "keep_secondaries_current",
+    "replicate_database",
+    "replicate_databases",
+    "replicate_over_grpc",
+    "routed_query",
+]
+
+
+def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
+    """Output of a command; its errors are told if it fails."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+def uv(*arguments: str | Path) -> str:
+    return run(sys.executable, "-m", "uv", *arguments)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    uv(
+        "build",
+        "--quiet",
+        "--wheel",
+        "--no-build-isolation",
+        "--python",
+        sys.executable,
+        "--out-dir",
+        out,
+        ROOT,
+    )
+    (made,) = out.glob("*.whl")
+    return made
+
+
+@pytest.mark.parametrize("version", ["3.1", "3.2", "3.3"])
+def test_every_module_and_dag_is_imported(version: str, wheel: Path, tmp_path: Path) -> None:
+    python = tmp_path / "env" / "bin" / "python"
+    uv("venv", "--quiet", "--python", sys.executable, tmp_path / "env")
+    lock = ROOT / "requirements" / f"lowest-{version}.lock"
+    uv("pip", "sync", "--quiet", "--system-certs", "--python", python, "--require-hashes", lock)
+    uv("pip", "install", "--quiet", "--python", python, "--no-deps", wheel)
+    uv("pip", "check", "--quiet", "--python", python)
+    found = json.loads(run(python, CHECK, cwd=tmp_path, AIRFLOW_HOME="").splitlines()[-1])
+    assert found["imports"] == {}
+    assert found["dag_errors"] == {}
+    assert found["dags"] == DAGS
+    (connection,) = get_provider_info()["connection-types"]
+    assert found["form"] == sorted(connection["conn-fields"])

@@ -1,0 +1,233 @@
+"""Hive and Spark try to write through links, statement by statement.
+
+The page ``docs/remotes-writing.md`` is what is expected: its table has a row for each statement, and a cell
+for each engine and group of tables.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql, HiveSqlError
+from airflow_hive_federation.errors import NoSuchObjectError
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.remotes.session import Remotes
+from airflow_hive_federation.runtime.java import spark_java_home
+from tests.support.link_statements import ACID, FAR, GROUPS, HIVE, PLAIN, SPARK, Attempt, Remote, local_table
+from tests.support.small_source import connected
+
+PAGE = Path(__file__).parents[3] / "docs" / "remotes-writing.md"
+HOOK = "org.apache.hadoop.hive.ql.hooks.EnforceReadOnlyDatabaseHook"
+BY_STORE = "org.apache.hadoop.hive.ql.security.authorization.StorageBasedAuthorizationProvider"
+#: Formats make no difference to Hive; Spark has writers of its own for some.
+HIVES_KINDS = ("text", "orc", "text_p", "acid_p")
+SPARKS_KINDS = ("text", "orc", "parquet", "sparks", "text_p", "parquet_p", "acid_p")
+#: Spark then writes by the link's output format, of which there is none.
+NO_WRITERS = (
+    "SET spark.sql.hive.convertInsertingUnpartitionedTable=false",
+    "SET spark.sql.hive.convertInsertingPartitionedTable=false",
+)
+REFUSED, LINK_ONLY, REMOTE = "refused", "link only", "**remote**"
+#: Runs statements up to the first that fails, and returns its message, or nothing.
+Engine = Callable[[Sequence[str], str], str]
+
+
+@pytest.fixture(scope="module")
+def remote(source: EmbeddedMetastore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
+    with connected(source) as client:
+        yield Remote(client, tmp_path_factory.mktemp("remote"))
+
+
+class Trial:
+    """Tries statements on fresh links of one local metastore."""
+
+    def __init__(self, uri: str, remote: Remote, engine: Engine, place: Path, far: str) -> None:
+        self._settings = MetastoreSettings(uris=(uri,))
+        self._remote, self._engine, self._place, self._far = remote, engine, place, far
+        self._numbers = itertools.count()
+        #: What the engines said, to be seen when a test fails.
+        self.told: list[str] = []
+
+    def outcome(
+        self, attempt: Attempt, kind: str, *, whole_database: bool = False, before: Sequence[str] = ()
+    ) -> str:
+        """Try a statement on a link of its own.
+
+        :param whole_database: the link is one of a remote database.
+        :param before: what the engine runs first.
+        """
+        database = f"link_writes_{os.getpid()}_{next(self._numbers)}"
+        place = self._place / database
+        (place / "dir").mkdir(parents=True)
+        (place / "in").write_text("9,new\n", encoding="utf-8")
+        via = f"'hive.metastore.uris' = '{self._far}'"
+        with MetastoreClient(self._settings) as near, Remotes(self._settings) as remotes:
+            if whole_database:
+                remotes.run(f"CREATE REMOTE DATABASE {database} CONNECTED TO {FAR} {via}")
+            else:
+                near.create_database(types.Database(name=database, locationUri=f"file:{place}/db"))
+                remotes.run(f"CREATE REMOTE TABLE {database}.{kind} CONNECTED TO {FAR}.{kind} {via}")
+            local_table(near, database, kind, place / "own")
+            names = {"t": f"{database}.{kind}", "o": f"{database}.own", "db": database}
+            names |= {"in": f"{place}/in", "dir": f"{place}/dir"}
+            said = self._engine([*before, *attempt.statements(kind, names)], kind)
+            changed = self._remote.changed()
+            self.told.append(
+                f"{kind} {attempt.name}: {'changed; ' if changed else ''}{' '.join(said.split())[-300:]}"
+            )
+            if changed:
+                self._remote.mend()
+                assert not self._remote.changed(), "the remote's definitions have changed"
+            with suppress(NoSuchObjectError):
+                near.drop_database(database, delete_data=False, cascade=True)
+        return REMOTE if changed else REFUSED if said else LINK_ONLY
+
+    def outcomes(self, attempt: Attempt, group: str, kinds: Sequence[str]) -> str:
+        """Try a statement on each kind of a group; the cell of the page."""
+        if group not in attempt.only:
+            return ""
+        found = [self.outcome(attempt, kind) for kind in kinds if kind in GROUPS[group]]
+        return " / ".join(sorted(set(found)))
+
+
+@contextmanager
+def hive(sql: HiveSql) -> Iterator[Engine]:
+    def run(statements: Sequence[str], kind: str) -> str:
+        del kind
+        for one in statements:
+            try:
+                sql.execute(one)
+            except HiveSqlError as error:
+                return str(error)
+        return ""
+
+    yield run
+
+
+@contextmanager
+def spark(uri: str, home: Path) -> Iterator[Engine]:
+    """A session in a process of its own: that of the tests has another metastore."""
+    program = Path(__file__).parents[2] / "support" / "link_spark.py"
+    with (
+        (home / "spark.log").open("wb") as log,
+        subprocess.Popen(
+            [sys.executable, str(program), uri, str(home)],
+            cwd=home,
+            env={**os.environ, "JAVA_HOME": str(spark_java_home()), "PYSPARK_PYTHON": sys.executable},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        ) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def run(statements: Sequence[str], kind: str) -> str:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(json.dumps([statements, kind.endswith("_p")]) + "\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+            assert answer, (home / "spark.log").read_text(encoding="utf-8", errors="replace")[-4000:]
+            return str(json.loads(answer))
+
+        try:
+            yield run
+        finally:
+            process.stdin.close()
+            process.wait(60)
+
+
+def page() -> dict[str, list[str]]:
+    """The cells of the page's table, by statement."""
+    lines = PAGE.read_text(encoding="utf-8").splitlines() if PAGE.exists() else []
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `")]
+    # There is another table on the page, of two columns.
+    return {row[0].replace("`", ""): row[1:] for row in rows if len(row) == 1 + 2 * len(GROUPS)}
+
+
+def compare(trial: Trial, attempts: Sequence[Attempt], kinds: Sequence[str], first: int) -> None:
+    found = {one.name: [trial.outcomes(one, group, kinds) for group in GROUPS] for one in attempts}
+    expected = {name: cells[first : first + len(GROUPS)] for name, cells in page().items()}
+    expected = {name: cells for name, cells in expected.items() if any(cells)}
+    assert found == expected, "\n".join(trial.told)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_hive(
+    source: EmbeddedMetastore,
+    target: EmbeddedMetastore,
+    hive_sql_target: HiveSql,
+    remote: Remote,
+    tmp_path: Path,
+) -> None:
+    with hive(hive_sql_target) as engine:
+        compare(Trial(target.uri, remote, engine, tmp_path, source.uri), HIVE, HIVES_KINDS, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_spark(source: EmbeddedMetastore, hive_2: str, remote: Remote, tmp_path: Path) -> None:
+    with spark(hive_2, tmp_path) as engine:
+        trial = Trial(hive_2, remote, engine, tmp_path, source.uri)
+        compare(trial, SPARK, SPARKS_KINDS, len(GROUPS))
+        # And what the page says of settings.
+        inserts = [
+            one for one in SPARK if one.name.startswith(("INSERT", "DataFrameWriter.insert", "SET SERDE"))
+        ]
+        tried = {
+            (one.name, kind): trial.outcome(one, kind, before=NO_WRITERS)
+            for one in inserts
+            for kind, group in (("orc", "plain"), ("parquet_p", "partitioned"))
+            if group in one.only
+        }
+        loads = [one for one in SPARK if one.name.startswith("LOAD") or one in inserts]
+        tried |= {(one.name, "guarded"): trial.outcome(one, "parquet_p", before=["GUARDED"]) for one in loads}
+    assert set(tried.values()) == {REFUSED}, (tried, trial.told)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_settings_that_close_the_rest_in_hive(
+    source: EmbeddedMetastore,
+    target: EmbeddedMetastore,
+    hive_sql_target: HiveSql,
+    remote: Remote,
+    tmp_path: Path,
+) -> None:
+    """Hive's hook for read-only databases; its authorization by the rights of the store."""
+    risky = [one for one in HIVE if any(cell.startswith("**") for cell in page()[one.name])]
+    assert risky
+    trials = [(one, kind) for one in risky for kind in HIVES_KINDS if kind not in ACID]
+    with hive(hive_sql_target) as engine:
+        trial = Trial(target.uri, remote, engine, tmp_path / "hook", source.uri)
+        hive_sql_target.set("hive.exec.pre.hooks", HOOK)
+        hooked = {(one.name, kind): trial.outcome(one, kind, whole_database=True) for one, kind in trials}
+        hive_sql_target.set("hive.exec.pre.hooks", "")
+    assert set(hooked.values()) == {REFUSED}, (hooked, trial.told)
+    settings = {
+        "hive.security.authorization.enabled": "true",
+        "hive.security.authorization.manager": BY_STORE,
+    }
+    with HiveSql(target, settings=settings) as sql, hive(sql) as engine, remote.not_writable():
+        trial = Trial(target.uri, remote, engine, tmp_path / "store", source.uri)
+        # It judges by the directory of the table, which a partitioned link has here.
+        plain = [(one, kind) for one, kind in trials if kind in PLAIN]
+        stored = {(one.name, kind): trial.outcome(one, kind) for one, kind in plain}
+    assert set(stored.values()) == {REFUSED}, (
+        {one: what for one, what in stored.items() if what != REFUSED},
+        trial.told,
+    )

@@ -1,0 +1,274 @@
+"""Operators, sensors, the trigger and the command line of remotes, against real metastores."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.cli.main import main
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException, TaskDeferred
+from airflow_hive_federation.hooks.remotes import remotes_of
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.operators.lineage import SYNCED
+from airflow_hive_federation.operators.remote import (
+    CreateRemoteDatabaseOperator,
+    CreateRemoteTableOperator,
+    DescribeRemoteOperator,
+    DropRemoteOperator,
+    RemoteSqlOperator,
+    SyncRemoteOperator,
+)
+from airflow_hive_federation.sensors.remote import RemotePartitionSensor, RemoteTableChangedSensor
+from airflow_hive_federation.triggers.remote import RemoteChangesTrigger, RemoteTrigger
+from tests.support.small_source import connected
+from tests.support.text_tables import add_partition, storage, text_table
+
+FAR = "remote_air_far"
+NEAR = "remote_air_near"
+LOCAL = {"metastore_conn_id": "near", "database": NEAR}
+PROPERTIES = {"hive.federation.connection": "far"}
+
+
+@pytest.fixture(scope="module")
+def metastores(source: EmbeddedMetastore, target: EmbeddedMetastore) -> dict[str, EmbeddedMetastore]:
+    with connected(source) as client:
+        client.create_database(types.Database(name=FAR))
+    with connected(target) as client:
+        client.create_database(types.Database(name=NEAR))
+    text_table(source, FAR, "visit", rows={"p=a": "1,x\n"})
+    return {"far": source, "near": target}
+
+
+@pytest.fixture(autouse=True)
+def connections(metastores: dict[str, EmbeddedMetastore], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, metastore in metastores.items():
+        fields = {"conn_type": "hive_federation", "host": "127.0.0.1", "port": metastore.port, "login": "ann"}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps(fields))
+
+
+@pytest.fixture
+def visit() -> Iterator[str]:
+    """A remote table, by a connection."""
+    made = CreateRemoteTableOperator(
+        task_id="make", remote="visit", connected_to=f"{FAR}.visit", properties=PROPERTIES, **LOCAL
+    ).execute({})
+    assert made["created"] == ["visit"]
+    yield "visit"
+    assert DropRemoteOperator(task_id="drop", remote="visit", **LOCAL).execute({}) is True
+    assert DropRemoteOperator(task_id="again", remote="visit", **LOCAL).execute({}) is False
+
+
+def test_a_remote_database_by_operators(metastores: dict[str, EmbeddedMetastore]) -> None:
+    make = CreateRemoteDatabaseOperator(
+        task_id="make", remote="air_mirror", connected_to=FAR, properties=PROPERTIES, **LOCAL
+    )
+    assert make.execute({})["created"] == ["visit"]
+    assert make.execute({})["created"] == []  # as after a retry
+    text_table(metastores["far"], FAR, "new", rows={"": "1,x\n"})
+    add_partition(metastores["far"], FAR, "visit", "p=mirrored")
+    sync = SyncRemoteOperator(task_id="sync", remote="air_mirror", **LOCAL)
+    told: list[tuple[str, object]] = []
+    events = {SYNCED: SimpleNamespace(add=lambda asset, extra: told.append((asset.uri, extra["remote"])))}
+    report = sync.execute({"outlet_events": events})  # type: ignore[typeddict-item]
+    assert (report["created"], report["with_partitions"]) == (["new"], ["visit"])
+    root = f"hive://127.0.0.1:{metastores['near'].port}/air_mirror"
+    assert told == [(f"{root}/new", "air_mirror"), (f"{root}/visit", "air_mirror")]
+    with connected(metastores["far"]) as client:
+        client.drop_table(FAR, "new", delete_data=False)
+    fail = SyncRemoteOperator(task_id="fail", remote="air_mirror", on_dropped="fail", **LOCAL)
+    with pytest.raises(AirflowFailException, match="RemoteDroppedError"):
+        fail.execute({})
+    keep = SyncRemoteOperator(task_id="keep", remote="air_mirror", on_dropped="keep", whole=True, **LOCAL)
+    assert keep.execute({})["gone"] == ["new"]
+    described = DescribeRemoteOperator(task_id="d", remote="air_mirror", kind="database", **LOCAL).execute({})
+    assert ["Connected To:", FAR, ""] in described["rows"]
+    assert json.loads(json.dumps(described)) == described
+    DropRemoteOperator(task_id="drop", remote="air_mirror", kind="database", **LOCAL).execute({})
+
+
+def test_what_is_left_out_is_named(
+    metastores: dict[str, EmbeddedMetastore], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In the log and the XCom of operators, and on the command line; the rest of the database is linked."""
+    name = "air_left_out_far"
+    with connected(metastores["far"]) as client:
+        client.create_database(types.Database(name=name))
+        text_table(metastores["far"], name, "plain", rows={"": "1,x\n"})
+        kept: Any = types.Table(
+            dbName=name,
+            tableName="by_jdbc",
+            owner="root",
+            sd=storage(None),
+            partitionKeys=[],
+            parameters={
+                "EXTERNAL": "TRUE",
+                "storage_handler": "org.apache.hive.storage.jdbc.JdbcStorageHandler",
+            },
+            tableType="EXTERNAL_TABLE",
+        )
+        client.create_table(kept)
+        for view, text in {
+            "elsewhere": f"SELECT `visit`.`id` FROM `{FAR}`.`visit`",
+            "damaged": "SELECT ((",
+            "of_jdbc": f"SELECT `by_jdbc`.`id` FROM `{name}`.`by_jdbc`",
+        }.items():
+            made = types.Table(
+                dbName=name,
+                tableName=view,
+                owner="root",
+                sd=storage(None),
+                partitionKeys=[],
+                parameters={},
+                tableType="VIRTUAL_VIEW",
+                viewOriginalText=text,
+                viewExpandedText=text,
+            )
+            client.create_table(made)
+    reasons = {
+        "by_jdbc": "JdbcStorageHandler",
+        "damaged": "cannot be parsed",
+        "elsewhere": f"{FAR}.visit, which is of another database",
+        "of_jdbc": "by_jdbc, which is not linked",
+    }
+    make = CreateRemoteDatabaseOperator(
+        task_id="make", remote="air_left_out", connected_to=name, properties=PROPERTIES, **LOCAL
+    )
+    sync = SyncRemoteOperator(task_id="sync", remote="air_left_out", whole=True, **LOCAL)
+    for operator in (make, sync):
+        capfd.readouterr()
+        report = operator.execute({})
+        logged = "".join(capfd.readouterr())
+        assert report["skipped"].keys() == reasons.keys()
+        for one, why in reasons.items():
+            assert why in report["skipped"][one]
+            assert f"{one} is left out: {report['skipped'][one]}" in logged
+    capfd.readouterr()
+    assert main(["remote", "sync", "air_left_out", "--whole", "--metastore", "near"]) == 0
+    said = capfd.readouterr().err
+    for one, why in reasons.items():
+        assert any(line.startswith(f"{one}: left out: ") and why in line for line in said.splitlines())
+    DropRemoteOperator(task_id="drop", remote="air_left_out", kind="database", **LOCAL).execute({})
+    with connected(metastores["far"]) as client:
+        client.drop_database(name, delete_data=False, cascade=True)
+
+
+def test_statements_by_an_operator(visit: str) -> None:
+    answers = RemoteSqlOperator(
+        task_id="sql", sql=f"SHOW REMOTES IN {NEAR}; DESCRIBE {visit}", **LOCAL
+    ).execute({})
+    assert answers[0]["rows"][0][:3] == ["table", f"{NEAR}.visit", f"{FAR}.visit"]
+    assert ["  hive.federation.connection", "far", ""] in answers[1]["rows"]
+    with pytest.raises(AirflowFailException, match="Line 1, column 8"):
+        RemoteSqlOperator(task_id="bad", sql="CREATE TABLE x", **LOCAL).execute({})
+    with pytest.raises(AirflowFailException, match="no Airflow connection 'nobody'"):
+        CreateRemoteTableOperator(
+            task_id="bad", remote="x", properties={"hive.federation.connection": "nobody"}, **LOCAL
+        ).execute({})
+
+
+def test_a_partition_is_waited_for(visit: str, metastores: dict[str, EmbeddedMetastore]) -> None:
+    here = RemotePartitionSensor(task_id="here", remote=visit, partition="p=a", **LOCAL)
+    here.execute({})
+    RemotePartitionSensor(task_id="some", remote=visit, where="p >= 'a' AND p < 'b'", **LOCAL).execute({})
+    none = RemotePartitionSensor(task_id="none", remote=visit, where="p = 'nothing'", **LOCAL)
+    assert not none.poke({})
+    with pytest.raises(ValueError, match="either partition or where"):
+        RemotePartitionSensor(task_id="both", remote=visit, partition="p=a", where="p = 'a'", **LOCAL)
+    sensor = RemotePartitionSensor(task_id="wait", remote=visit, partition="p=later", timeout=60, **LOCAL)
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor.execute({})
+    trigger = deferred.value.trigger
+    assert isinstance(trigger, RemoteTrigger)
+    path, fields = trigger.serialize()
+    assert path.endswith(".RemoteTrigger")
+    add_partition(metastores["far"], FAR, "visit", "p=later")
+    (event,) = asyncio.run(events_of(RemoteTrigger(**fields)))
+    assert event == {"state": "happened"}
+    sensor.execute_complete({}, event)
+
+
+def test_a_change_is_waited_for_once(visit: str, metastores: dict[str, EmbeddedMetastore]) -> None:
+    sensor = RemoteTableChangedSensor(task_id="wait", remote=visit, **LOCAL)
+    assert not sensor.poke({})
+    # What happens to other tables is no change.
+    text_table(metastores["far"], FAR, "other", rows={"": "1,x\n"})
+    assert not sensor.poke({})
+    add_partition(metastores["far"], FAR, "visit", "p=changed")
+    assert sensor.poke({})
+    SyncRemoteOperator(task_id="sync", remote=visit, kind="table", **LOCAL).execute({})
+    assert not sensor.poke({})
+    late = RemoteTrigger(
+        remote=visit, kind="table", partition=None, poll_s=0.01, deadline_s=time.time() + 0.05, **LOCAL
+    )
+    (event,) = asyncio.run(events_of(late))
+    assert event == {"state": "timeout"}
+    with pytest.raises(AirflowException, match="did not happen"):
+        sensor.execute_complete({}, event)
+    wrong = RemoteTrigger(
+        remote="nothing", kind="table", partition=None, poll_s=1, deadline_s=time.time() + 60, **LOCAL
+    )
+    (event,) = asyncio.run(events_of(wrong))
+    assert (event["state"], event["retryable"]) == ("error", False)
+    with pytest.raises(AirflowFailException, match="NotARemoteError"):
+        sensor.execute_complete({}, event)
+    with connected(metastores["far"]) as client:
+        client.drop_table(FAR, "other", delete_data=False)
+
+
+def test_a_watcher_is_told_of_each_change_once(visit: str, metastores: dict[str, EmbeddedMetastore]) -> None:
+    path, fields = RemoteChangesTrigger(remote=visit, kind="table", poll_s=0.05, **LOCAL).serialize()
+    assert path.endswith(".RemoteChangesTrigger")
+
+    async def watch() -> list[dict[str, object]]:
+        told = []
+        events = RemoteChangesTrigger(**fields).run()
+        for number in range(2):
+            waiting = asyncio.ensure_future(anext(events))  # type: ignore[arg-type]
+            # Nobody has refreshed the link, and what was told is not told again.
+            done, _ = await asyncio.wait([waiting], timeout=1)
+            assert not done
+            await asyncio.to_thread(add_partition, metastores["far"], FAR, "visit", f"p=watched{number}")
+            told.append((await asyncio.wait_for(waiting, 60)).payload)
+        await events.aclose()  # type: ignore[attr-defined]
+        return told
+
+    first, second = asyncio.run(watch())
+    assert first["remote"] == visit
+    assert first["event_id"] < second["event_id"]  # type: ignore[operator]
+
+
+async def events_of(trigger: RemoteTrigger) -> list[dict[str, object]]:
+    return [event.payload async for event in trigger.run()]
+
+
+def test_the_command_line(
+    visit: str, metastores: dict[str, EmbeddedMetastore], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["remote", "list", NEAR, "--metastore", "near"]) == 0
+    assert f"{NEAR}.visit\t{FAR}.visit\tthrift" in capsys.readouterr().out
+    assert main(["remote", "describe", f"{NEAR}.{visit}", "--metastore", "near", "--json"]) == 0
+    assert ["id", "int", ""] in json.loads(capsys.readouterr().out)["rows"]
+    assert main(["remote", "sync", f"{NEAR}.{visit}", "--metastore", "near"]) == 0
+    assert "tables: 0 created" in capsys.readouterr().out
+    near, far = metastores["near"].uri, metastores["far"].uri
+    script = (
+        f"CREATE REMOTE TABLE v CONNECTED TO {FAR}.visit 'hive.metastore.uris' = '{far}'; DROP REMOTE TABLE v"
+    )
+    assert main(["sql", script, "--metastore", near, "--database", NEAR, "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 2
+    assert main(["sql", "CREATE REMOTE", "--metastore", near]) == 1
+    assert "Line 1, column 14: expected TABLE or DATABASE" in capsys.readouterr().err
+
+
+def test_the_user_is_passed_on(visit: str, metastores: dict[str, EmbeddedMetastore]) -> None:
+    with remotes_of("near", database=NEAR) as remotes:
+        assert remotes._user == "ann"
+    with connected(metastores["near"]) as client:
+        assert client.get_table(NEAR, visit).owner == "ann"

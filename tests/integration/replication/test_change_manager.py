@@ -1,0 +1,67 @@
+"""A source whose change manager keeps what is removed: what an event tells of can be copied afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain
+from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
+from tests.support.incrementing import cycles, run_copy
+
+pytestmark = pytest.mark.slow
+
+
+def test_what_was_removed_after_the_dump_is_fetched_from_the_change_manager(
+    target: EmbeddedMetastore,
+    hive_sql_target: HiveSql,
+    hive_metastore_factory: Callable[..., EmbeddedMetastore],
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "cmroot"
+    settings = {
+        **dict.fromkeys(("metastore.repl.cm.enabled", "hive.repl.cm.enabled"), "true"),
+        **dict.fromkeys(("metastore.repl.cmrootdir", "hive.repl.cmrootdir"), f"file://{root}"),
+        "fs.file.checksums": "true",
+    }
+    source = hive_metastore_factory("keeping", settings=settings)
+    with (
+        HiveSql(source, settings=settings) as sql,
+        cycles(source, target, (sql, hive_sql_target), tmp_path, source_database="keeping") as one,
+    ):
+        one.write(
+            "CREATE DATABASE keeping WITH DBPROPERTIES ('repl.source.for' = 'keeping')",
+            "CREATE TABLE keeping.t (id int) STORED AS ORC TBLPROPERTIES ('transactional'='true')",
+            "CREATE TABLE keeping.p (id int) PARTITIONED BY (d string) STORED AS ORC "
+            "TBLPROPERTIES ('transactional'='true')",
+            "INSERT INTO keeping.t VALUES (1)",
+            "CREATE TABLE keeping.early (id int) STORED AS ORC TBLPROPERTIES ('transactional'='true')",
+            "INSERT INTO keeping.early VALUES (7)",
+        )
+        with one.source.client() as client:
+            first = dump_bootstrap(one.source, one.policy, begin_drain(client, "keeping"))
+        one.write("DROP TABLE keeping.early")
+        load_bootstrap(one.source, one.target, one.policy, first.dump, run_copy=run_copy)
+        assert hive_sql_target.execute("SELECT id FROM keeping_copy.early") == [("7",)]
+        kept = len(list(root.iterdir()))
+        one.write(
+            "INSERT INTO keeping.t VALUES (2)",
+            "INSERT INTO keeping.p PARTITION (d) VALUES (3, 'x'), (4, 'y')",
+        )
+        dumped = one.dump()
+        assert len(list(root.iterdir())) == kept
+        one.write("DROP TABLE keeping.t", "ALTER TABLE keeping.p DROP PARTITION (d = 'x')")
+        assert len(list(root.iterdir())) >= kept + 3
+        one.load(dumped.dump)
+        assert hive_sql_target.execute("SELECT id FROM keeping_copy.t ORDER BY id") == [("1",), ("2",)]
+        assert hive_sql_target.execute("SELECT id FROM keeping_copy.p ORDER BY id") == [("3",), ("4",)]
+        one.cycle()
+        assert one.tables() == (["p"], ["p"])
+        one.assert_equal("SELECT ROW__ID, * FROM {db}.p")
+        with one.target.client() as client:
+            client.drop_database("keeping_copy", delete_data=True, cascade=True)

@@ -1,0 +1,32 @@
+"""Histories of fixed seeds; ``make torture`` runs others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql
+from tests.support.history_runs import Servers, run_history
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_replica_of_a_history_is_equal_after_every_cycle(
+    source: EmbeddedMetastore,
+    target: EmbeddedMetastore,
+    hive_sql_source: HiveSql,
+    hive_sql_target: HiveSql,
+    spark: SparkSession,
+    tmp_path: Path,
+    seed: int,
+) -> None:
+    servers = Servers(source, target, hive_sql_source, hive_sql_target, spark)
+    done = run_history(servers, seed, 60, tmp_path)
+    assert done.cycles > 4
+    assert len(done.refused) < 6, done.refused

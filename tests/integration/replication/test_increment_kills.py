@@ -1,0 +1,107 @@
+"""Killed at any of its steps, the load of an increment is repeated and ends in the same state.
+
+As in ``test_kills``: the process ends by ``os._exit`` at the step, and nothing of it is cleaned up.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.errors import TargetNotOursError
+from airflow_hive_federation.replication.dump.increment import dump_increment
+from airflow_hive_federation.replication.replica.position import read_position
+from tests.support.cutting import Cut, cut_at
+from tests.support.increment_kills import DATABASE, Case, load
+from tests.support.kills import pool
+from tests.support.small_source import connected
+
+#: How many steps to cut a cycle off at, ``all``, or which: ``2,5,8``.
+CUTS = os.environ.get("HIVE_FEDERATION_CUTS", "6")
+CUTS_BEGIN = random.SystemRandom().randrange(1, 15)
+
+
+@pytest.fixture(scope="module")
+def case(
+    source: EmbeddedMetastore, target: EmbeddedMetastore, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Case]:
+    made = Case(source, target, tmp_path_factory.mktemp("increment"))
+    yield made
+    made.close()
+
+
+def test_a_load_killed_at_each_of_its_steps_ends_in_the_same_state(case: Case) -> None:
+    steps: list[str] = []
+    case.load(steps.append)
+    expected = case.state()
+    assert {"replace replaced", "copy", "seed new", "open transactions", "allocate acid"} <= set(steps)
+    assert {"drop dropped", "drop seen", "remove files ext", "publish"} <= set(steps)
+    assert expected["write_ids"][f"{DATABASE}.acid"] == (7, 1)
+    assert sorted(expected["tables"]) == ["acid", "ext", "new", "replaced"]
+    for step, name in enumerate(steps):
+        case.reset()
+        case.kill(step)
+        case.load()
+        assert case.state() == expected, f"killed before {name!r}"
+
+
+def test_an_increment_loaded_again_changes_nothing(case: Case) -> None:
+    case.reset()
+    case.load()
+    with connected(case.target) as client:
+        before = client.get_current_notification_event_id()
+        case.load()
+        assert client.get_current_notification_event_id() == before
+
+
+def test_a_killed_cycle_dumped_anew_ends_in_the_same_state(case: Case) -> None:
+    steps: list[str] = []
+    case.reset()
+    case.load(steps.append)
+    expected = case.state()
+    for name in ("allocate acid", "publish"):
+        case.reset()
+        case.kill(steps.index(name))
+        with connected(case.target) as client:
+            position = read_position(client, case.policy)
+        with pool(case.source.uri) as source:
+            again = dump_increment(source, case.policy, position)
+        load(case.source.uri, case.target.uri, case.policy, again.dump)
+        assert again.event_id == int(expected["last"])
+        assert case.state() == expected, f"killed before {name!r}"
+
+
+def test_a_cycle_cut_off_at_any_call_ends_in_the_same_state(case: Case) -> None:
+    """At any call of a metastore and any change of a file system: of the dump, the copy, or the load."""
+    case.reset()
+    with cut_at(None) as steps:
+        case.cycle()
+    expected = case.state()
+    count = len(steps.taken)
+    assert {"open_txns", "commit_txn", "alter_database"} <= set(steps.taken), steps.taken
+    cuts = cuts_of(count)
+    print(f"{count} steps, cut at {cuts}")
+    for last in cuts:
+        case.reset()
+        with pytest.raises(Cut), cut_at(last):
+            case.cycle()
+        case.cycle()
+        assert case.state() == expected, f"cut off at step {last}, {steps.taken[last]!r}"
+
+
+def cuts_of(count: int) -> Sequence[int]:
+    if CUTS == "all":  # takes some minutes
+        return range(1, count)
+    if "," in CUTS:
+        return [int(cut) for cut in CUTS.split(",")]
+    return range(CUTS_BEGIN, count, count // int(CUTS))
+
+
+def test_another_policy_keeps_out(case: Case) -> None:
+    with connected(case.target) as client, pytest.raises(TargetNotOursError):
+        read_position(client, replace(case.policy, name="other"))

@@ -1,0 +1,95 @@
+"""Tables of one source directory, and those that would share one of the target only."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.errors import HiddenLocationError, LocationConflictError
+from airflow_hive_federation.replication.cycle_plan import plan_cycle
+from tests.support.incrementing import Cycles, cycles
+
+DATABASE = "shared_places"
+
+
+@pytest.fixture
+def one(
+    source: EmbeddedMetastore,
+    target: EmbeddedMetastore,
+    hive_sql_source: HiveSql,
+    hive_sql_target: HiveSql,
+    tmp_path: Path,
+) -> Iterator[Cycles]:
+    hive_sql_source.execute(f"CREATE DATABASE {DATABASE}")
+    with cycles(
+        source,
+        target,
+        (hive_sql_source, hive_sql_target),
+        tmp_path,
+        source_database=DATABASE,
+        external_base=f"file:{tmp_path}/base",
+        external_prefix=f"file:{tmp_path}/lake",
+    ) as made:
+        yield made
+
+
+def external(name: str, directory: Path, *parameters: str) -> str:
+    properties = ", ".join(parameters) or "'made.by'='test'"
+    return (
+        f"CREATE EXTERNAL TABLE {DATABASE}.{name} (s string) STORED AS TEXTFILE LOCATION 'file:{directory}' "
+        f"TBLPROPERTIES ({properties})"
+    )
+
+
+def test_a_table_at_the_same_path_outside_the_prefix(one: Cycles, tmp_path: Path) -> None:
+    """The second table comes by an increment that the first one is not concerned with."""
+    inside, shadow = Path(f"{tmp_path}/lake{tmp_path}/events"), tmp_path / "events"
+    one.write(
+        external("a", inside, "'external.table.purge'='true'"),
+        f"INSERT INTO {DATABASE}.a VALUES ('a')",
+        external("twin", inside),
+        external("hidden_source", tmp_path / "lake" / ".parts" / "t"),
+        f"INSERT INTO {DATABASE}.hidden_source VALUES ('h')",
+    )
+    # Copies of closed files, and their directory, are as closed.
+    (written,) = (path for path in inside.iterdir() if not path.name.startswith("."))
+    written.chmod(0o600)
+    inside.chmod(0o700)
+    hidden = replace(one.policy, external_base=f"file:{tmp_path}/.base")
+    with pytest.raises(HiddenLocationError, match="external_base"):
+        plan_cycle(one.source, one.target, hidden)
+    one.bootstrap()
+    queries = tuple(f"SELECT * FROM {{db}}.{name}" for name in ("a", "twin", "hidden_source"))
+    one.assert_equal(*queries)
+    copied = Path(f"{tmp_path}/base{tmp_path}/events")
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (copied, copied / written.name)] == [0o700, 0o600]
+    # Renamed, and told to take its files with it when it is dropped: on the target, they are its own by then.
+    one.write(f"ALTER TABLE {DATABASE}.a RENAME TO {DATABASE}.b")
+    one.cycle()
+    queries = (queries[1], queries[2], "SELECT * FROM {db}.b")
+    one.assert_equal(*queries)
+    assert one.rows(queries[2])[1] == [("a",)]
+
+    one.write(external("c", shadow))
+    refused = rf"table b \(source: file:{inside}\) and table c \(source: file:{shadow}\)"
+    for attempt in (lambda: plan_cycle(one.source, one.target, one.policy), one.dump):
+        with pytest.raises(LocationConflictError, match=refused):
+            attempt()
+    assert [rows for _, rows in map(one.rows, queries)] == [[("a",)], [("h",)], [("a",)]]
+    # The next run goes on.
+    one.write(f"DROP TABLE {DATABASE}.c", f"INSERT INTO {DATABASE}.b VALUES ('after')")
+    one.cycle()
+    one.assert_equal(*queries)
+    # One of two tables of a directory is dropped: the other keeps its rows.
+    one.write(f"ALTER TABLE {DATABASE}.b SET TBLPROPERTIES ('external.table.purge'='false')")
+    one.cycle()
+    one.write(f"DROP TABLE {DATABASE}.b")
+    one.cycle()
+    one.assert_equal(queries[0])
+    assert len(one.rows(queries[0])[1]) == 2

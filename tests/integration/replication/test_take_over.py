@@ -1,0 +1,174 @@
+"""A source that is lost for good: the target is let go with whole transactions only, and may be written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_federation.cli.main import main
+from airflow_hive_federation.cli.replicate import policy_text
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql, HiveSqlError
+from airflow_hive_federation.errors import FailoverError, TargetNotOursError
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.replication.load.increment import load_increment
+from airflow_hive_federation.replication.take_over import take_over
+from airflow_hive_federation.storage.copying import copy_file
+from airflow_hive_federation.storage.filesystem import local_path
+from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
+from tests.support.incrementing import Cycles, cycles, run_copy
+from tests.support.kills import pool
+
+pytestmark = pytest.mark.slow
+
+ACID = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+#: How far the last load had got.
+SCENES = ("none", "copying", "replaying")
+WRITES = (
+    "INSERT INTO lost_none.t VALUES (66)",
+    "DELETE FROM lost_none.t",
+    "TRUNCATE TABLE lost_none.t",
+    "ALTER TABLE lost_none.t ADD COLUMNS (n int)",
+    "CREATE TABLE lost_none.extra (id int)",
+    "DROP TABLE lost_none.t",
+)
+NOWHERE = "thrift://127.0.0.1:1"
+
+
+class KilledHereError(Exception):
+    """The process was killed here."""
+
+
+@pytest.fixture
+def scenes(
+    source: EmbeddedMetastore,
+    target: EmbeddedMetastore,
+    hive_sql_source: HiveSql,
+    hive_sql_target: HiveSql,
+    tmp_path: Path,
+) -> Iterator[dict[str, Cycles]]:
+    hive_sql_source.execute("CREATE DATABASE lost")
+    sql = (hive_sql_source, hive_sql_target)
+    with ExitStack() as stack:
+        scenes = {
+            scene: stack.enter_context(
+                cycles(
+                    source,
+                    target,
+                    sql,
+                    tmp_path,
+                    name=scene,
+                    source_database="lost",
+                    target_database=f"lost_{scene}",
+                )
+            )
+            for scene in SCENES
+        }
+        yield scenes
+        with scenes["none"].target.client() as client:
+            for one in scenes.values():
+                client.drop_database(one.policy.target_database, delete_data=True, cascade=True)
+
+
+def interrupt(one: Cycles, scene: str) -> None:
+    """Load an increment as far as the scene says."""
+
+    def copy_some(plan: str, outcomes: str) -> None:
+        items = list(read_plan(plan))
+        write_outcomes(f"{outcomes}/run.jsonl", [copy_file(item) for item in items[:-1]])
+        raise KilledHereError
+
+    ends = iter(range(3))
+
+    def replay_some(step: str) -> None:
+        if step.startswith("end ") and next(ends) == 2:
+            raise KilledHereError
+
+    dump = one.dump().dump
+    with pytest.raises(KilledHereError):
+        load_increment(
+            one.source,
+            one.target,
+            one.policy,
+            dump,
+            run_copy=copy_some if scene == "copying" else run_copy,
+            on_step=replay_some,
+        )
+
+
+@pytest.fixture
+def guarded(target: EmbeddedMetastore) -> Iterator[HiveSql]:
+    """Hive on the target as it is to be configured: it refuses to write to databases that are read-only."""
+    hook = "org.apache.hadoop.hive.ql.hooks.EnforceReadOnlyDatabaseHook"
+    with HiveSql(target, settings={"hive.exec.pre.hooks": hook}) as sql:
+        yield sql
+
+
+def test_a_lost_source(
+    scenes: dict[str, Cycles],
+    target: EmbeddedMetastore,
+    hive_sql_target: HiveSql,
+    guarded: HiveSql,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one = scenes["none"]
+    one.write(f"CREATE TABLE lost.t (id int) {ACID}", "INSERT INTO lost.t VALUES (1)")
+    for cycle in scenes.values():
+        cycle.bootstrap()
+    one.write(
+        f"CREATE TABLE lost.made (id int) {ACID}",
+        "INSERT INTO lost.made VALUES (7)",
+        *(f"INSERT INTO lost.t VALUES ({number})" for number in (2, 3, 4)),
+    )
+    for scene in ("copying", "replaying"):
+        interrupt(scenes[scene], scene)
+    for statement in WRITES:
+        with pytest.raises(HiveSqlError, match=r"(?i)read.?only"):
+            guarded.execute(statement)
+    assert guarded.execute("SELECT id FROM lost_none.t") == [("1",)]
+    with pytest.raises(FailoverError, match="answers, and has database lost"):
+        take_over(one.source, one.target, one.policy)
+    with pytest.raises(FailoverError, match="answers, but has no database mislaid"):
+        take_over(one.source, one.target, replace(one.policy, source_database="mislaid"))
+
+    rows, removed = {}, {}
+    for scene, cycle in scenes.items():
+        if scene == "copying":
+            file = tmp_path / "policy.toml"
+            file.write_text(policy_text(cycle.policy, NOWHERE, target.uri), encoding="utf-8")
+            assert main(["replicate", "failover", str(file), "--source-lost", "--json"]) == 0
+            removed[scene] = json.loads(capsys.readouterr().out)["removed"]
+        else:
+            with pool(NOWHERE) as nowhere:
+                removed[scene] = take_over(nowhere, cycle.target, cycle.policy).removed
+        database = cycle.policy.target_database
+        guarded.execute(f"INSERT INTO {database}.t VALUES (9)")
+        rows[scene] = sorted(hive_sql_target.execute(f"SELECT id FROM {database}.t"))
+        with cycle.target.client() as client:
+            found = client.get_database(database)
+            assert "readonly" not in (found.parameters or {})
+            left = client.call("get_open_txns_info").open_txns or ()  # type: ignore[attr-defined]
+        assert not [
+            one
+            for one in left
+            if one.state == types.TxnState.OPEN and one.hostname.endswith(f"replication {scene}")
+        ]
+        with pytest.raises(TargetNotOursError):
+            cycle.cycle()
+    assert rows["none"] == rows["copying"] == [("1",), ("9",)]
+    assert rows["replaying"] == [("1",), ("2",), ("3",), ("4",), ("9",)]
+    assert removed["none"] == removed["replaying"] == 0
+    assert removed["copying"] > 0
+    # The name of a table that was not made is free, its directory empty.
+    hive_sql_target.execute(f"CREATE TABLE lost_copying.made (id int) {ACID}")
+    assert hive_sql_target.execute("SELECT * FROM lost_copying.made") == []
+    assert hive_sql_target.execute("SELECT * FROM lost_replaying.made") == [("7",)]
+    with scenes["copying"].target.client() as client:
+        place = Path(local_path(str(client.get_database("lost_copying").locationUri)) or "")
+    assert not list(place.rglob("_hive_federation"))

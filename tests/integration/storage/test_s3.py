@@ -1,0 +1,265 @@
+"""S3 as dumps and copies use it. The store is moto's server: a double, for want of an account at AWS.
+
+Hive's metastore of the tests has no S3 driver, so tables stay on the local disk; the dump, the copy plan, its
+outcomes and the files of a plan are on S3.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from moto.server import ThreadedMotoServer
+
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.errors import (
+    DigestMismatchError,
+    DumpCorruptError,
+    FileVanishedError,
+    StorageError,
+)
+from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica.layout import TargetLayout
+from airflow_hive_federation.spark.copy_files import copy_plan
+from airflow_hive_federation.spark.digest_files import digest_plan
+from airflow_hive_federation.storage.copying import CopySettings, copy_file
+from airflow_hive_federation.storage.digests import CHUNK_BYTES, FileDigest, FileToDigest, digest_file
+from airflow_hive_federation.storage.filesystem import open_filesystem, reading
+from airflow_hive_federation.storage.listing import file_size, list_directory, list_files
+from airflow_hive_federation.storage.plan_files import (
+    read_outcomes,
+    read_plan,
+    read_record_parts,
+    write_plan,
+    write_records,
+)
+from airflow_hive_federation.storage.publishing import publishing, write_atomically
+from tests.support.kills import Case
+from tests.support.small_source import DATABASE, connected
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: What paths of Hive have in them; S3 takes it as it is.
+NAMES = ["a", "p=a%3Ab/delta_1_1/bucket_0", "p=x y+z#?/é", "_orc_acid_version", ".hidden"]
+
+Options = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def options() -> Iterator[Options]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    client = {"endpoint_url": f"http://{host}:{port}", "region_name": "eu-central-1"}
+    yield {"key": "a-key", "secret": "a-secret", "client_kwargs": client}
+    server.stop()
+
+
+@pytest.fixture
+def bucket(request: pytest.FixtureRequest, options: Options) -> str:
+    """URI of an empty bucket."""
+    name = request.node.originalname.replace("_", "-")[:63].strip("-")
+    open_filesystem(f"s3://{name}", options)[0].mkdir(name)
+    return f"s3://{name}"
+
+
+def put(uri: str, content: bytes, options: Options) -> None:
+    write_atomically(uri, [content], options)
+
+
+def content_of(uri: str, options: Options) -> bytes:
+    with reading(uri, options) as file:
+        content: bytes = file.read()
+    return content
+
+
+def test_listing(bucket: str, options: Options) -> None:
+    for number, name in enumerate(NAMES):
+        put(f"{bucket}/t/{name}", b"x" * number, options)
+    put(f"{bucket}/t_beside/other", b"", options)
+    put(f"{bucket}/t/p=1/.bucket_0.crc", b"", options)
+    for spelled in (f"{bucket}/t", f"{bucket.replace('s3:', 's3a:')}/t/"):
+        files = {file.path: file for file in list_files(spelled, options=options)}
+        assert {name: file.size_bytes for name, file in files.items()} == {n: NAMES.index(n) for n in NAMES}
+        assert all(file.modified_ns > 0 for file in files.values())
+    assert list_directory(f"{bucket}/t/p=x y+z#?", options=options) == {"é": 2}
+    assert file_size(f"{bucket}/t/{NAMES[1]}", options=options) == 1
+    with pytest.raises(FileVanishedError) as caught:
+        list_files(f"{bucket}/none", options=options)
+    assert caught.value.path == f"{bucket}/none"
+    with pytest.raises(StorageError, match="is a file"):
+        list_files(f"{bucket}/t/a", options=options)
+
+
+def test_a_listing_longer_than_one_answer_and_not_remembered(bucket: str, options: Options) -> None:
+    """S3 answers with 1,000 keys; a driver that remembered a listing would miss what others write."""
+    filesystem, path = open_filesystem(f"{bucket}/many", options)
+    with ThreadPoolExecutor(8) as workers:
+        list(workers.map(lambda n: filesystem.pipe_file(f"{path}/p={n % 7}/f{n:04}", b"1"), range(1_050)))
+    assert len(list_files(f"{bucket}/many", options=options)) == 1_050
+    import boto3
+
+    client = boto3.client(
+        "s3",
+        aws_access_key_id="a",
+        aws_secret_access_key="b",
+        **options["client_kwargs"],
+    )
+    client.put_object(Bucket=bucket.removeprefix("s3://"), Key="many/p=0/late", Body=b"22")
+    assert len(list_files(f"{bucket}/many", options=options)) == 1_051
+    client.put_object(Bucket=bucket.removeprefix("s3://"), Key="many/p=0/late", Body=b"333")
+    assert file_size(f"{bucket}/many/p=0/late", options=options) == 3
+
+
+@pytest.mark.parametrize("way", ["up", "down", "across"])
+@pytest.mark.parametrize("size_bytes", [0, 1, 2 * CHUNK_BYTES + 1])
+def test_copying(way: str, size_bytes: int, options: Options, tmp_path: Path) -> None:
+    name = f"copying-{way}-{size_bytes}"
+    open_filesystem(f"s3://{name}", options)[0].mkdir(name)
+    source = f"file:{tmp_path}/s/f" if way == "up" else f"s3://{name}/s/f"
+    target = f"file:{tmp_path}/t/p=a%3Ab/f" if way == "down" else f"s3a://{name}/t/p=a%3Ab/f"
+    content = os.urandom(size_bytes)
+    put(source, content, options)
+    item = CopyItem(source=source, target=target, size_bytes=size_bytes)
+    # Source and target may want different keys.
+    settings = CopySettings(options={f"s3://{name}/s": options, f"s3://{name}/t": options})
+    outcome = copy_file(item, settings)
+    assert (outcome.copied, outcome.digest) == (True, hashlib.sha256(content).hexdigest())
+    assert content_of(target, options) == content
+    assert digest_file(target, size_bytes=size_bytes, options=options).digest == outcome.digest
+    assert not copy_file(item, settings).copied
+    assert list(list_directory(target.rpartition("/")[0], options=options)) == ["f"]
+
+
+def test_what_fails_leaves_the_target_as_it_was(bucket: str, options: Options) -> None:
+    put(f"{bucket}/s", b"new", options)
+    put(f"{bucket}/t", b"old", options)
+    item = CopyItem(source=f"{bucket}/s", target=f"{bucket}/t", size_bytes=3)
+    with pytest.raises(DigestMismatchError):
+        copy_file(item, CopySettings(options=options), expected_digest="0" * 64)
+    longer = CopyItem(source=f"{bucket}/s", target=f"{bucket}/t", size_bytes=4)
+    with pytest.raises(FileVanishedError, match="changed while it was read"):
+        copy_file(longer, CopySettings(options=options))
+    gone = CopyItem(source=f"{bucket}/gone", target=f"{bucket}/t", size_bytes=4)
+    with pytest.raises(FileVanishedError) as caught:
+        copy_file(gone, CopySettings(options=options))
+    assert caught.value.path == f"{bucket}/gone"
+    assert content_of(f"{bucket}/t", options) == b"old"
+
+
+def test_an_upload_that_breaks_off_leaves_no_parts(bucket: str, options: Options) -> None:
+    """Parts of an upload that is never finished are invisible, and paid for."""
+    with pytest.raises(ZeroDivisionError):
+        write_a_part_and_fail(f"{bucket}/t", options)
+    filesystem, path = open_filesystem(bucket, options)
+    assert filesystem.call_s3("list_multipart_uploads", Bucket=path).get("Uploads", []) == []
+    assert list_directory(bucket, options=options) == {}
+
+
+def write_a_part_and_fail(uri: str, options: Options) -> None:
+    with publishing(uri, options) as file:
+        # More than a block of the driver's: the upload has begun.
+        file.write(os.urandom(file.blocksize + 1))
+        raise ZeroDivisionError
+
+
+def test_a_bucket_that_is_not_there(options: Options, tmp_path: Path) -> None:
+    (tmp_path / "s").write_bytes(b"1")
+    item = CopyItem(source=f"file:{tmp_path}/s", target="s3://no-such-bucket/t", size_bytes=1)
+    with pytest.raises(StorageError, match="no-such-bucket"):
+        copy_file(item, CopySettings(options=options))
+    with pytest.raises(StorageError, match="no-such-bucket"):
+        list_files("s3://no-such-bucket/t", options=options)
+
+
+def test_a_store_that_does_not_answer(options: Options) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    client = {"endpoint_url": f"http://127.0.0.1:{port}", "region_name": "eu-central-1"}
+    quick = {"retries": {"max_attempts": 0}}
+    with pytest.raises(StorageError, match="a-bucket/t") as caught:
+        list_files("s3://a-bucket/t", options={**options, "client_kwargs": client, "config_kwargs": quick})
+    assert options["secret"] not in str(caught.value)
+
+
+def test_spark_copies_and_digests(bucket: str, options: Options, spark: SparkSession, tmp_path: Path) -> None:
+    contents = {f"{tmp_path}/s/{name}": os.urandom(10_000 + len(name)) for name in NAMES}
+    for path, content in contents.items():
+        put(path, content, options)
+    items = [
+        CopyItem(source=f"file:{path}", target=f"s3a://{bucket[5:]}/t/{name}", size_bytes=len(contents[path]))
+        for name, path in ((path.removeprefix(f"{tmp_path}/s/"), path) for path in contents)
+    ]
+    plan, outcomes = f"{bucket}/dump/copy_plan.jsonl", f"{bucket}/dump/outcomes"
+    write_plan(plan, items, options=options)
+    context = spark.sparkContext
+    first = copy_plan(context, plan, outcomes, options=options)
+    assert (first.files, first.copied, first.failed) == (len(NAMES), len(NAMES), 0)
+    again = copy_plan(context, plan, outcomes, options=options)
+    assert (again.recorded, again.copied) == (len(NAMES), 0)
+    expected = {item.target: hashlib.sha256(contents[item.source[5:]]).hexdigest() for item in items}
+    recorded = read_outcomes(outcomes, options=options)
+    assert {uri: outcome.digest for uri, outcome in recorded.items()} == expected
+    to_digest = [FileToDigest(uri=item.target, size_bytes=item.size_bytes) for item in items]
+    write_records(f"{bucket}/v/plan.jsonl", to_digest, options=options)
+    digest_plan(context, f"{bucket}/v/plan.jsonl", f"{bucket}/v/digests", options=options)
+    found = read_record_parts(f"{bucket}/v/digests", FileDigest, options=options)
+    assert {one.uri: one.digest for one in found} == expected
+
+
+def test_a_dump_on_s3(
+    bucket: str,
+    options: Options,
+    small_source: EmbeddedMetastore,
+    target: EmbeddedMetastore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Written, loaded, refused where it is damaged, and found finished: as on a disk."""
+    monkeypatch.setattr("tests.support.kills.run_copy", lambda *uris: run_copy(*uris, options))
+    case = Case(small_source, target, tmp_path)
+    case.drop()
+    case.policy = ReplicationPolicy(
+        **{**case.policy.to_json(), "dump_root": f"{bucket}/dumps", "storage_options": options}
+    )
+    dump = case.dump()
+    assert dump.startswith(f"{bucket}/dumps/{DATABASE}/")
+    tables = content_of(f"{dump}/tables/acid.json", options)
+    put(f"{dump}/tables/acid.json", tables[:-1], options)
+    with pytest.raises(DumpCorruptError, match=r"tables/acid\.json"):
+        case.load()
+    put(f"{dump}/tables/acid.json", tables, options)
+    case.load()
+    case.load()
+    assert "_finished_load" in list_directory(dump, options=options)
+    with connected(target) as client:
+        found: Any = client.get_database(DATABASE).parameters
+    assert found["repl.last.id"] == str(case.start.event_id)
+    case.drop()
+
+
+def run_copy(plan: str, outcomes: str, options: Options) -> None:
+    settings = CopySettings(options=options)
+    found = [copy_file(item, settings) for item in read_plan(plan, options=options)]
+    assert found
+    for outcome in found:
+        assert outcome.copied or outcome.digest
+
+
+def test_where_external_tables_land_on_s3() -> None:
+    policy = ReplicationPolicy(
+        name="p", source_database="d", dump_root="s3://b/dumps", external_base="s3a://b/base/"
+    )
+    layout = TargetLayout(policy=policy, managed="s3a://b/warehouse/d.db")
+    external = {"kind": "external", "table": {"tableName": "e"}}
+    assert layout.directory(external, "s3a://far/ext_loc/x", "") == "s3a://b/base/ext_loc/x"
+    managed = {"kind": "acid", "table": {"tableName": "m", "sd": {"location": "hdfs://n/w/d.db/m"}}}
+    assert layout.directory(managed, "hdfs://n/w/d.db/m/p=1", "p=1") == "s3a://b/warehouse/d.db/m/p=1"

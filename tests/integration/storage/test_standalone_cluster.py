@@ -1,0 +1,84 @@
+"""The copy job on a standalone cluster: a master and two workers in processes of their own.
+
+The executors run a Python without site-packages: what a task needs comes with the job or is Python's own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_federation.errors import FileVanishedError
+from airflow_hive_federation.hooks.spark import SparkPipelineHook
+from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.storage.digests import digest_file
+from airflow_hive_federation.storage.plan_files import read_outcomes, write_plan
+from tests.support.standalone_spark import standalone_cluster
+
+pytestmark = pytest.mark.slow
+
+FILES = 40
+BARE_PYTHON = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with standalone_cluster(tmp_path_factory.mktemp("cluster"), workers=2) as url:
+        yield url
+
+
+@pytest.mark.timeout(240)
+def test_copy_on_two_workers(master: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_CLUSTER", json.dumps({"conn_type": "spark", "host": master}))
+    items = make_items(tmp_path)
+    plan, outcomes = f"file:{tmp_path}/copy_plan.jsonl", f"file:{tmp_path}/outcomes"
+    write_plan(plan, items)
+    lost = Path(items[0].source.removeprefix("file:"))
+    content = lost.read_bytes()
+    lost.unlink()
+
+    hook = SparkPipelineHook(
+        "spark_cluster",
+        conf={
+            "spark.executor.memory": "512m",
+            "spark.driver.host": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            # Slow attempts are run twice: the copies must not mind.
+            "spark.speculation": "true",
+        },
+        env={
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": str(BARE_PYTHON),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
+    )
+    with pytest.raises(FileVanishedError) as caught:
+        hook.copy_runner()(plan, outcomes)
+    assert caught.value.path == items[0].source
+    assert len(read_outcomes(outcomes)) == FILES - 1
+
+    lost.write_bytes(content)
+    result = hook.submit("copy-files", ["--plan", plan, "--outcomes", outcomes])
+    assert (result["recorded"], result["copied"]) == (FILES - 1, 1)
+    recorded = read_outcomes(outcomes)
+    for item in items:
+        assert (
+            digest_file(item.source).digest == digest_file(item.target).digest == recorded[item.target].digest
+        )
+    assert not list(tmp_path.rglob("._copy_*"))
+
+
+def make_items(folder: Path) -> list[CopyItem]:
+    items = []
+    for number in range(FILES):
+        source = folder / "s" / f"bucket_{number:05}"
+        source.parent.mkdir(exist_ok=True)
+        source.write_bytes(os.urandom(50_000 + number))
+        target = f"file:{folder}/t/p={number % 3}/bucket_{number:05}"
+        items.append(CopyItem(source=f"file:{source}", target=target, size_bytes=50_000 + number))
+    return items

@@ -1,0 +1,24 @@
+"""The Groovy scripts beside this file: with Hive's classes, Derby's and ours."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from airflow_hive_federation.embedded.jars import sql_jars
+from airflow_hive_federation.embedded.jvm import java_command, launcher_classes
+from airflow_hive_federation.runtime.java import find_java
+
+
+def run_groovy(script: str, *arguments: str, scratch: Path) -> str:
+    """Run one and return its last word."""
+    java = find_java()
+    jars = sql_jars(java)
+    command = java_command(
+        java,
+        "groovy.ui.GroovyMain",
+        [str(Path(__file__).with_name(script)), *arguments],
+        class_path=[launcher_classes(java, jars), *jars],
+        argument_file=scratch / "groovy.args",
+    )
+    return subprocess.check_output(command, text=True).split()[-1]

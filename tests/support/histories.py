@@ -1,0 +1,737 @@
+"""Histories: seeded random operations on a source, by Hive's SQL, by our ingest, and by files.
+
+A history knows what it has made, so that it asks for what can be done; what Hive refuses all the same is kept
+in ``refused``. ``log`` has every operation, in order.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_hive_federation.compaction.plan import CompactionKind
+from airflow_hive_federation.compaction.requests import compact_table
+from airflow_hive_federation.compaction.runners import in_threads
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql, HiveSqlError
+from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.model.partitions import unescape
+from airflow_hive_federation.transactions.locks import TableWrite, WriteKind
+from airflow_hive_federation.transactions.transaction import Transaction
+from tests.support.history_files import Row, delete_rows, insert_rows, prepare_partitions
+
+PARTITIONS = ("x", "y", "a b", "k=v", "p%q", "ä", "/s")
+ACID = "'transactional'='true', 'no_auto_compaction'='true'"
+WORDS = ("", "one", "two three", "ü", "%2F", "it is", "_")
+
+
+class Kind(StrEnum):
+    """What a table is."""
+
+    ACID = "acid"
+    INSERT_ONLY = "insert-only"
+    EXTERNAL = "external"
+
+
+class NotNow(Exception):  # noqa: N818
+    """The operation cannot be done with what there is."""
+
+
+@dataclass(eq=False)
+class Table:
+    """A table that the history has made."""
+
+    database: str
+    name: str
+    kind: Kind
+    columns: dict[str, str]
+    partitioned: bool = False
+    buckets: int = 0
+    #: Rows that were written to files: partition, write id, row number.
+    rows: list[tuple[str, int, int]] = field(default_factory=list)
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.database}.{self.name}"
+
+
+@dataclass(eq=False)
+class Stream:
+    """An open streaming connection."""
+
+    connection: HiveStreamingConnection
+    table: Table
+    begun: int = 0
+
+
+@dataclass(eq=False)
+class OpenWrite:
+    """A transaction that has written to tables and has not ended."""
+
+    transaction: Transaction
+    tables: Sequence[Table]
+
+
+Operation = Callable[["History"], str]
+
+
+class History:
+    """Operations on the databases of a source.
+
+    :param metastore: the source.
+    :param sql: Hive's SQL engine on it.
+    :param databases: databases to work in; they are made.
+    :param seed: the same seed and the same Hive give the same operations.
+    """
+
+    def __init__(
+        self, metastore: EmbeddedMetastore, sql: HiveSql, databases: Sequence[str], seed: int
+    ) -> None:
+        self.chance = random.Random(seed)
+        self.databases = tuple(databases)
+        self.tables: list[Table] = []
+        self.views: dict[str, Table] = {}
+        self.log: list[str] = []
+        self.refused: list[str] = []
+        self._sql = sql
+        self._settings = MetastoreSettings(uris=(metastore.uri,))
+        self.client = MetastoreClient(self._settings)
+        self._external = metastore.external_warehouse
+        self._numbers = itertools.count(1)
+        self._open: list[OpenWrite] = []
+        self._streams: list[Stream] = []
+        for database in databases:
+            self.sql(f"CREATE DATABASE {database}")
+
+    def start(self) -> None:
+        """Make a table of every sort."""
+        for kind, partitioned, buckets in (
+            (Kind.ACID, False, 0),
+            (Kind.ACID, True, 0),
+            (Kind.ACID, True, 2),
+            (Kind.INSERT_ONLY, True, 0),
+            (Kind.EXTERNAL, True, 0),
+            (Kind.EXTERNAL, False, 0),
+        ):
+            self._create(self.databases[0], kind, partitioned=partitioned, buckets=buckets)
+        self._create(self.databases[-1], Kind.ACID, partitioned=False, buckets=0)
+
+    def run(self, count: int) -> None:
+        """Do some operations."""
+        for _ in range(count):
+            self.step()
+
+    def step(self) -> None:
+        """Do one operation that can be done now."""
+        while True:
+            (operation,) = self.chance.choices(list(OPERATIONS), list(OPERATIONS.values()))
+            try:
+                self.log.append(f"{operation.__name__}: {operation(self)}")
+            except NotNow:
+                continue
+            return
+
+    def end(self) -> None:
+        """End what is open."""
+        for one in list(self._open):
+            self._finish(one)
+        for stream in list(self._streams):
+            self._close(stream)
+
+    def close(self) -> None:
+        """End what is open; the history cannot go on."""
+        self.end()
+        self.client.close()
+
+    # -- for operations --------------------------------------------------------------------------------
+
+    def sql(self, statement: str) -> bool:
+        """Run a statement; whether Hive took it."""
+        self.log.append(f"  {statement}")
+        try:
+            self._sql.execute(statement)
+        except HiveSqlError as error:
+            self.refused.append(f"{statement}: {error.message}")
+            self.log.append("  refused")
+            return False
+        return True
+
+    def pick(self, *kinds: Kind, partitioned: bool | None = None, free: bool = False) -> Table:
+        """A table of one of these kinds.
+
+        :param free: nothing that is open may have to do with it: what has is ended.
+        """
+        found = [
+            one
+            for one in self.tables
+            if (not kinds or one.kind in kinds) and partitioned in {None, one.partitioned}
+        ]
+        if not found:
+            raise NotNow
+        table = self.chance.choice(found)
+        if free:
+            self.free(table)
+        return table
+
+    def free(self, table: Table) -> None:
+        """End what is open on a table: a statement would wait for its locks."""
+        for one in [one for one in self._open if table in one.tables]:
+            self._finish(one)
+        for stream in [one for one in self._streams if one.table is table]:
+            self._close(stream)
+
+    def partition(self, table: Table) -> str:
+        """The value of a partition that there is."""
+        names = self.client.list_partition_names(table.database, table.name)
+        if not names:
+            raise NotNow
+        return unescaped(self.chance.choice(sorted(names)))
+
+    def new_name(self) -> str:
+        return f"t{next(self._numbers)}"
+
+    def row(self, table: Table) -> Row:
+        return {name: self._value(kind, name) for name, kind in table.columns.items()}
+
+    def literals(self, table: Table, *, partition: bool = True) -> str:
+        """Rows for VALUES."""
+        rows = []
+        for _ in range(self.chance.randrange(1, 4)):
+            values = [literal(one) for one in self.row(table).values()]
+            if table.partitioned and partition:
+                values.append(literal(self.chance.choice(PARTITIONS)))
+            rows.append(f"({', '.join(values)})")
+        return ", ".join(rows)
+
+    def _value(self, kind: str, name: str) -> Any:
+        if name == "id":
+            return next(self._numbers)
+        if self.chance.random() < 0.1:
+            return None
+        if kind in {"int", "bigint"}:
+            return self.chance.randrange(1000)
+        return self.chance.randrange(100) / 4 if kind == "double" else self.chance.choice(WORDS)
+
+    # -- parts -----------------------------------------------------------------------------------------
+
+    def _create(self, database: str, kind: Kind, *, partitioned: bool, buckets: int) -> str:
+        table = Table(
+            database=database,
+            name=self.new_name(),
+            kind=kind,
+            columns={"id": "int", "s": "string", "n": "int"},
+            partitioned=partitioned,
+            buckets=buckets if kind is Kind.ACID else 0,
+        )
+        if self.sql(f"CREATE {self.definition(table)}"):
+            self.tables.append(table)
+        return table.full_name
+
+    def definition(self, table: Table) -> str:
+        """What follows CREATE."""
+        columns = ", ".join(f"`{name}` {kind}" for name, kind in table.columns.items())
+        parts = [f"({columns})", "PARTITIONED BY (p string)" if table.partitioned else ""]
+        if table.buckets:
+            parts.append(f"CLUSTERED BY (id) INTO {table.buckets} BUCKETS")
+        if table.kind is Kind.EXTERNAL:
+            place = self._external / f"{table.database}_files" / table.name
+            parts.append(
+                f"ROW FORMAT DELIMITED FIELDS TERMINATED BY ',' STORED AS TEXTFILE LOCATION 'file:{place}'"
+            )
+            return " ".join(["EXTERNAL TABLE", table.full_name, *parts])
+        only = ", 'transactional_properties'='insert_only'" if table.kind is Kind.INSERT_ONLY else ""
+        parts.append(
+            f"STORED AS ORC TBLPROPERTIES ('transactional'='true', 'no_auto_compaction'='true'{only})"
+        )
+        return " ".join(["TABLE", table.full_name, *parts])
+
+    def begin(self) -> OpenWrite:
+        """Write new rows to files of some tables, in one transaction."""
+        found = [one for one in self.tables if one.kind is not Kind.EXTERNAL and not one.buckets]
+        if not found:
+            raise NotNow
+        tables = self.chance.sample(found, min(len(found), self.chance.choice((1, 1, 1, 2, 3))))
+        one = OpenWrite(Transaction(self.client).__enter__(), tables)
+        self._open.append(one)
+        writes = [
+            TableWrite(database=table.database, table=table.name, kind=WriteKind.INSERT) for table in tables
+        ]
+        one.transaction.lock(writes)
+        for table in tables:
+            self._insert(one.transaction, table)
+        return one
+
+    def _insert(self, transaction: Transaction, table: Table) -> None:
+        values = self.chance.sample(PARTITIONS, self.chance.randrange(1, 3)) if table.partitioned else [""]
+        rows = {value: [self.row(table) for _ in range(self.chance.randrange(1, 4))] for value in values}
+        write_id = transaction.write_id(table.database, table.name)
+        places = prepare_partitions(self.client, transaction, table.database, table.name, values)
+        acid = table.kind is Kind.ACID
+        schema = pa.schema([(name, ARROW[kind]) for name, kind in table.columns.items()])
+        for value, some in rows.items():
+            insert_rows(places[value], write_id, some, schema, acid=acid)
+            if acid:
+                table.rows += [(value, write_id, number) for number in range(len(some))]
+
+    def _finish(self, one: OpenWrite) -> str:
+        self._open.remove(one)
+        committed = self.chance.random() < 0.6
+        self.log.append(f"  {'commit' if committed else 'abort'} {one.transaction.id}")
+        one.transaction.commit() if committed else one.transaction.abort()
+        return ", ".join(table.full_name for table in one.tables)
+
+    def _stream(self, table: Table) -> Stream:
+        connection = (
+            HiveStreamingConnection.new_builder()
+            .with_database(table.database)
+            .with_table(table.name)
+            .with_record_writer(StrictDelimitedInputWriter(field_delimiter=","))
+            .with_conf(self._settings)
+            .with_transaction_batch_size(self.chance.choice((1, 2, 5)))
+            .with_buffer_bytes(64)
+            .connect()
+        )
+        stream = Stream(connection, table)
+        self._streams.append(stream)
+        return stream
+
+    def _close(self, stream: Stream) -> None:
+        self._streams.remove(stream)
+        self.log.append(f"  close the stream into {stream.table.full_name}")
+        stream.connection.close()
+
+    def streamed(self, stream: Stream) -> str:
+        """One transaction of a stream."""
+        table = stream.table
+        stream.connection.begin_transaction()
+        for _ in range(self.chance.randrange(1, 5)):
+            fields = ["" if one is None else str(one) for one in self.row(table).values()]
+            if table.partitioned:
+                fields.append(self.chance.choice(PARTITIONS))
+            stream.connection.write(",".join(fields))
+        stream.connection.flush()
+        committed = self.chance.random() < 0.7
+        stream.connection.commit_transaction() if committed else stream.connection.abort_transaction()
+        return f"{table.full_name} {'committed' if committed else 'aborted'}"
+
+    def files(self, table: Table) -> list[Path]:
+        """Files of an external table, and where new ones may go."""
+        described: Any = self.client.get_table(table.database, table.name)
+        places = (
+            [one.sd.location for one in self.client.iter_partitions(table.database, table.name)]  # type: ignore[union-attr]
+            if table.partitioned
+            else [described.sd.location]
+        )
+        return [Path(str(place).removeprefix("file:")) for place in sorted(map(str, places))]
+
+    def compact(self, table: Table, kind: CompactionKind) -> list[str]:
+        return [
+            report.state for report in compact_table(self._settings, table.full_name, kind, in_threads(1))
+        ]
+
+
+# Operations -------------------------------------------------------------------------------------------------
+
+
+def insert_by_files(history: History) -> str:
+    return history._finish(history.begin())
+
+
+def begin_transaction(history: History) -> str:
+    if len(history._open) > 2:
+        raise NotNow
+    one = history.begin()
+    return f"{one.transaction.id} {', '.join(table.full_name for table in one.tables)}"
+
+
+def end_transaction(history: History) -> str:
+    if not history._open:
+        raise NotNow
+    return history._finish(history.chance.choice(history._open))
+
+
+def delete_by_files(history: History) -> str:
+    table = history.pick(Kind.ACID)
+    if not table.rows:
+        raise NotNow
+    history.free(table)
+    value, written, number = table.rows.pop(history.chance.randrange(len(table.rows)))
+    if table.partitioned and value not in map(
+        unescaped, history.client.list_partition_names(table.database, table.name)
+    ):
+        raise NotNow
+    schema = pa.schema([(name, ARROW[kind]) for name, kind in table.columns.items()])
+    with Transaction(history.client) as transaction:
+        transaction.lock([TableWrite(database=table.database, table=table.name, kind=WriteKind.DELETE)])
+        write_id = transaction.write_id(table.database, table.name)
+        (place,) = prepare_partitions(
+            history.client, transaction, table.database, table.name, [value]
+        ).values()
+        delete_rows(place, write_id, (written, number), schema)
+    return f"{table.full_name} {value} {written} {number}"
+
+
+def stream(history: History) -> str:
+    if history._streams and (len(history._streams) > 1 or history.chance.random() < 0.7):
+        one = history.chance.choice(history._streams)
+        if history.chance.random() < 0.15:
+            history._close(one)
+            return one.table.full_name
+    else:
+        one = history._stream(history.pick(Kind.ACID))
+    return history.streamed(one)
+
+
+def insert(history: History) -> str:
+    table = history.pick()
+    history.sql(f"INSERT INTO {table.full_name} VALUES {history.literals(table)}")
+    return table.full_name
+
+
+def update(history: History) -> str:
+    table = history.pick(Kind.ACID, free=True)
+    part = history.chance.randrange(3)
+    history.sql(f"UPDATE {table.full_name} SET s = '{history.chance.choice(WORDS)}' WHERE id % 3 = {part}")
+    return table.full_name
+
+
+def delete(history: History) -> str:
+    table = history.pick(Kind.ACID, free=True)
+    history.sql(f"DELETE FROM {table.full_name} WHERE id % 5 = {history.chance.randrange(5)}")
+    return table.full_name
+
+
+def merge(history: History) -> str:
+    table, other = history.pick(Kind.ACID, free=True), history.pick(Kind.ACID)
+    if table is other or list(table.columns)[:3] != ["id", "s", "n"] or "s" not in other.columns:
+        raise NotNow
+    values = ", ".join(["o.id", "o.s", *["null"] * (len(table.columns) - 2), *["'x'"] * table.partitioned])
+    history.sql(
+        f"MERGE INTO {table.full_name} t USING (SELECT id, min(s) s FROM {other.full_name} GROUP BY id) o "
+        "ON t.id = o.id WHEN MATCHED AND t.id % 4 = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET s = 'merged' "
+        f"WHEN NOT MATCHED THEN INSERT VALUES ({values})"
+    )
+    return table.full_name
+
+
+def overwrite(history: History) -> str:
+    table = history.pick(free=True)
+    where = f"id % 2 = {history.chance.randrange(2)}"
+    columns = ", ".join(f"`{name}`" for name in table.columns)
+    partition = ""
+    if table.partitioned and history.chance.random() < 0.5:
+        value = history.partition(table)
+        partition, where = f" PARTITION (p = '{value}')", f"{where} AND p = '{value}'"
+    elif table.partitioned:
+        partition, columns = " PARTITION (p)", f"{columns}, p"
+    history.sql(
+        f"INSERT OVERWRITE TABLE {table.full_name}{partition} "
+        f"SELECT {columns} FROM {table.full_name} WHERE {where}"
+    )
+    return table.full_name
+
+
+def insert_into_two(history: History) -> str:
+    tables = [one for one in history.tables if one.kind is Kind.ACID and not one.partitioned]
+    if len(tables) < 2:
+        raise NotNow
+    one, other = history.chance.sample(tables, 2)
+    history.free(one)
+    history.free(other)
+    selects = [
+        f"INSERT INTO {table.full_name} SELECT {', '.join(['id', *['null'] * (len(table.columns) - 1)])}"
+        for table in (one, other)
+    ]
+    history.sql(f"FROM (SELECT {next(history._numbers)} id) q {' '.join(selects)}")
+    return f"{one.full_name} {other.full_name}"
+
+
+def truncate(history: History) -> str:
+    table = history.pick(Kind.ACID, Kind.INSERT_ONLY, free=True)
+    partition = ""
+    if table.partitioned and history.chance.random() < 0.6:
+        partition = f" PARTITION (p = '{history.partition(table)}')"
+    history.sql(f"TRUNCATE TABLE {table.full_name}{partition}")
+    return table.full_name
+
+
+def add_column(history: History) -> str:
+    table = history.pick(free=True)
+    name, kind = history.new_name().replace("t", "c"), history.chance.choice(("int", "string", "double"))
+    cascade = " CASCADE" if table.partitioned and history.chance.random() < 0.5 else ""
+    if len(table.columns) < 7 and history.sql(
+        f"ALTER TABLE {table.full_name} ADD COLUMNS ({name} {kind}){cascade}"
+    ):
+        table.columns[name] = kind
+    return table.full_name
+
+
+def change_column(history: History) -> str:
+    table = history.pick(free=True)
+    name = history.chance.choice([one for one in table.columns if one not in {"id", "s"}] or ["n"])
+    if name not in table.columns:
+        raise NotNow
+    kind = {"int": "bigint"}.get(table.columns[name], table.columns[name])
+    new = name if history.chance.random() < 0.5 else history.new_name().replace("t", "c")
+    cascade = " CASCADE" if table.partitioned else ""
+    if history.sql(f"ALTER TABLE {table.full_name} CHANGE COLUMN `{name}` `{new}` {kind}{cascade}"):
+        table.columns = {
+            (new if one == name else one): (kind if one == name else old)
+            for one, old in table.columns.items()
+        }
+    return table.full_name
+
+
+def replace_columns(history: History) -> str:
+    table = history.pick(Kind.EXTERNAL)
+    columns = {"id": "int", "s": "string", history.new_name().replace("t", "c"): "int"}
+    text = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+    if history.sql(f"ALTER TABLE {table.full_name} REPLACE COLUMNS ({text})"):
+        table.columns = columns
+    return table.full_name
+
+
+def rename(history: History) -> str:
+    table = history.pick(free=True)
+    database = history.chance.choice((table.database, *history.databases))
+    new = f"{database}.{history.new_name()}"
+    if any(one is table for one in history.views.values()):
+        raise NotNow
+    if history.sql(f"ALTER TABLE {table.full_name} RENAME TO {new}"):
+        table.database, _, table.name = new.partition(".")
+    return new
+
+
+def swap_names(history: History) -> str:
+    """What a deployment does: the new one takes the old one's name."""
+    old = history.pick(Kind.ACID, free=True)
+    new = Table(old.database, history.new_name(), old.kind, dict(old.columns), old.partitioned, old.buckets)
+    if any(one is old for one in history.views.values()):
+        raise NotNow
+    backup = history.new_name()
+    history.sql(f"CREATE {history.definition(new)}")
+    history.sql(f"INSERT INTO {new.full_name} VALUES {history.literals(new)}")
+    history.sql(f"ALTER TABLE {old.full_name} RENAME TO {old.database}.{backup}")
+    history.sql(f"ALTER TABLE {new.full_name} RENAME TO {old.full_name}")
+    history.tables.append(new)
+    old.name, new.name = backup, old.name
+    return new.full_name
+
+
+def rename_partition(history: History) -> str:
+    table = history.pick(partitioned=True, free=True)
+    old = history.partition(table)
+    new = history.new_name()
+    if history.sql(
+        f"ALTER TABLE {table.full_name} PARTITION (p = '{old}') RENAME TO PARTITION (p = '{new}')"
+    ):
+        table.rows = [(new if value == old else value, *rest) for value, *rest in table.rows]  # type: ignore[misc]
+    return table.full_name
+
+
+def set_property(history: History) -> str:
+    table = history.pick(free=True)
+    key = history.chance.choice(("a", "b", "comment"))
+    if history.chance.random() < 0.3:
+        history.sql(f"ALTER TABLE {table.full_name} UNSET TBLPROPERTIES IF EXISTS ('{key}')")
+    else:
+        history.sql(f"ALTER TABLE {table.full_name} SET TBLPROPERTIES ('{key}' = '{next(history._numbers)}')")
+    return table.full_name
+
+
+def set_database_property(history: History) -> str:
+    database = history.chance.choice(history.databases)
+    history.sql(f"ALTER DATABASE {database} SET DBPROPERTIES ('a' = '{next(history._numbers)}')")
+    return database
+
+
+def add_partition(history: History) -> str:
+    table = history.pick(partitioned=True, free=True)
+    value = history.new_name()
+    elsewhere = ""
+    if table.kind is Kind.EXTERNAL and history.chance.random() < 0.5:
+        place = history._external / f"{history.databases[0]}_files" / f"elsewhere_{value}"
+        place.mkdir(parents=True)
+        (place / "data").write_text(f"{next(history._numbers)},elsewhere,1\n", encoding="utf-8")
+        elsewhere = f" LOCATION 'file:{place}'"
+    history.sql(f"ALTER TABLE {table.full_name} ADD PARTITION (p = '{value}'){elsewhere}")
+    return table.full_name
+
+
+def drop_partition(history: History) -> str:
+    table = history.pick(partitioned=True, free=True)
+    history.sql(f"ALTER TABLE {table.full_name} DROP PARTITION (p = '{history.partition(table)}')")
+    return table.full_name
+
+
+def exchange_partition(history: History) -> str:
+    table = history.pick(Kind.EXTERNAL, partitioned=True, free=True)
+    other = f"{table.database}.{history.new_name()}"
+    value = history.new_name()
+    place = history._external / f"{history.databases[0]}_files" / value
+    history.sql(f"CREATE EXTERNAL TABLE {other} LIKE {table.full_name} LOCATION 'file:{place}'")
+    history.sql(
+        f"INSERT INTO {other} PARTITION (p = '{value}') VALUES {history.literals(table, partition=False)}"
+    )
+    history.sql(f"ALTER TABLE {table.full_name} EXCHANGE PARTITION (p = '{value}') WITH TABLE {other}")
+    history.sql(f"DROP TABLE {other}")
+    return table.full_name
+
+
+def create(history: History) -> str:
+    if len(history.tables) > 11:
+        raise NotNow
+    kind = history.chance.choice((Kind.ACID, Kind.ACID, Kind.INSERT_ONLY, Kind.EXTERNAL))
+    return history._create(
+        history.chance.choice(history.databases),
+        kind,
+        partitioned=history.chance.random() < 0.5,
+        buckets=history.chance.choice((0, 0, 2, 3)),
+    )
+
+
+def create_as_select(history: History) -> str:
+    if len(history.tables) > 11:
+        raise NotNow
+    table = history.pick(free=True)
+    new = Table(table.database, history.new_name(), Kind.ACID, {"id": "int", "s": "string"})
+    if history.sql(
+        f"CREATE TABLE {new.full_name} STORED AS ORC TBLPROPERTIES ({ACID}) "
+        f"AS SELECT id, s FROM {table.full_name}"
+    ):
+        history.tables.append(new)
+    return new.full_name
+
+
+def drop(history: History) -> str:
+    table = history.pick()
+    if len(history.tables) < 7 or any(one is table for one in history.views.values()):
+        raise NotNow
+    history.free(table)
+    if history.sql(f"DROP TABLE {table.full_name}"):
+        history.tables.remove(table)
+    return table.full_name
+
+
+def create_again(history: History) -> str:
+    """Another table under the same name."""
+    table = history.pick(free=True)
+    if any(one is table for one in history.views.values()):
+        raise NotNow
+    history.sql(f"DROP TABLE {table.full_name}")
+    table.kind = history.chance.choice((Kind.ACID, Kind.INSERT_ONLY))
+    table.partitioned = history.chance.random() < 0.5
+    table.buckets, table.rows = 0, []
+    table.columns = {"id": "int", "s": "string", "n": "int"}
+    history.sql(f"CREATE {history.definition(table)}")
+    return table.full_name
+
+
+def view(history: History) -> str:
+    if len(history.views) > 2 or (history.views and history.chance.random() < 0.3):
+        name = history.chance.choice(sorted(history.views))
+        history.sql(f"DROP VIEW {name}")
+        del history.views[name]
+        return name
+    table = history.pick()
+    name = f"{table.database}.v{next(history._numbers)}"
+    history.sql(f"CREATE VIEW {name} AS SELECT id, s FROM {table.full_name}")
+    history.views[name] = table
+    return name
+
+
+def analyze(history: History) -> str:
+    table = history.pick(Kind.ACID, Kind.INSERT_ONLY, free=True)
+    columns = history.chance.choice(("", " FOR COLUMNS"))
+    history.sql(f"ANALYZE TABLE {table.full_name} COMPUTE STATISTICS{columns}")
+    return table.full_name
+
+
+def compact(history: History) -> str:
+    table = history.pick(Kind.ACID, Kind.INSERT_ONLY)
+    kind = history.chance.choice((CompactionKind.MAJOR, CompactionKind.MINOR))
+    return f"{table.full_name} {kind}: {', '.join(history.compact(table, kind))}"
+
+
+def write_external(history: History) -> str:
+    table = history.pick(Kind.EXTERNAL)
+    places = history.files(table)
+    if not places:
+        raise NotNow
+    place = history.chance.choice(places)
+    place.mkdir(parents=True, exist_ok=True)
+    found = sorted(one for one in place.iterdir() if one.is_file() and not one.name.startswith("."))
+    number = 10_000 + next(history._numbers)
+    if found and history.chance.random() < 0.6:
+        file = history.chance.choice(found)
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+        # Of a directory that is empty then, nobody knows whether its store is mounted: the cycle would stop.
+        if history.chance.random() < 0.4 and len(found) > 1:
+            file.unlink()
+            return f"{file} removed"
+    else:
+        file = place / f"f{number}"
+    # Five digits: the same length as before, if it was written so.
+    file.write_text(f"{number},written,1\n", encoding="utf-8")
+    return str(file)
+
+
+OPERATIONS: Mapping[Operation, int] = {
+    insert_by_files: 14,
+    begin_transaction: 6,
+    end_transaction: 5,
+    delete_by_files: 6,
+    stream: 10,
+    insert: 4,
+    update: 3,
+    delete: 2,
+    merge: 2,
+    overwrite: 2,
+    insert_into_two: 1,
+    truncate: 2,
+    add_column: 2,
+    change_column: 2,
+    replace_columns: 1,
+    rename: 3,
+    swap_names: 1,
+    rename_partition: 3,
+    set_property: 3,
+    set_database_property: 1,
+    add_partition: 3,
+    drop_partition: 3,
+    exchange_partition: 1,
+    create: 3,
+    create_as_select: 1,
+    drop: 2,
+    create_again: 2,
+    view: 2,
+    analyze: 2,
+    compact: 4,
+    write_external: 5,
+}
+
+ARROW: Mapping[str, pa.DataType] = {
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+}
+
+
+def literal(value: Any) -> str:
+    if value is None:
+        return "null"
+    return f"'{value}'" if isinstance(value, str) else str(value)
+
+
+def unescaped(partition: str) -> str:
+    """The value in the name of a partition."""
+    return unescape(partition.partition("=")[2])

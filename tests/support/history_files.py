@@ -1,0 +1,119 @@
+"""What a writer of ACID tables does without an engine: partitions, withdrawn statistics, delta files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import orc
+
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.partitions import partition_name
+from airflow_hive_federation.storage.filesystem import local_path
+from airflow_hive_federation.tables.write.plan import table_layout
+from airflow_hive_federation.tables.write.publish import claiming_accuracy, new_partition, withdraw_accuracy
+from airflow_hive_federation.transactions.locks import WriteKind, operation_type
+from airflow_hive_federation.transactions.transaction import Transaction
+
+Row = Mapping[str, Any]
+BUCKET = 0x20000000  # bucket property of bucket 0, statement 0
+
+
+def prepare_partitions(
+    client: MetastoreClient, transaction: Transaction, database: str, name: str, values: Sequence[str]
+) -> dict[str, Path]:
+    """Make the partitions, and have their statistics believed no more; return directories by value.
+
+    :param values: of the partition key; an empty one for a table without.
+    """
+    table: Any = client.get_table(database, name)
+    if not table.partitionKeys:
+        _disclaim(client, transaction, table, [table])
+        return {"": _path(table)}
+    write_id = transaction.write_id(database, name)
+    names = {value: partition_name(["p"], [value]) for value in values}
+    there: dict[str, Any] = _partitions(client, table, list(names.values()))
+    made = [
+        new_partition(table, [value], f"{table.sd.location}/{name}", write_id)
+        for value, name in names.items()
+        if value not in there
+    ]
+    if made:
+        client.add_partitions(made, environment={"DO_NOT_UPDATE_STATS": "true"})
+        there = _partitions(client, table, list(names.values()))
+    _disclaim(client, transaction, table, list(there.values()))
+    request = types.AddDynamicPartitions(
+        txnid=transaction.id,
+        writeid=write_id,
+        dbname=database,
+        tablename=name,
+        partitionnames=list(names.values()),
+        operationType=operation_type(WriteKind.INSERT),
+    )
+    client.call("add_dynamic_partitions", request)
+    return {value: _path(there[value]) for value in values}
+
+
+def insert_rows(place: Path, write_id: int, rows: Sequence[Row], schema: pa.Schema, *, acid: bool) -> None:
+    """Write a delta.
+
+    :param acid: of a full ACID table; else of an insert-only one.
+    """
+    directory = place / f"delta_{write_id:07}_{write_id:07}_0000"
+    if acid:
+        _write_bucket(
+            directory, 0, [(write_id, number) for number in range(len(rows))], write_id, rows, schema
+        )
+    else:
+        directory.mkdir(parents=True)
+        orc.write_table(pa.Table.from_pylist([dict(row) for row in rows], schema), directory / "000000_0")
+
+
+def delete_rows(place: Path, write_id: int, gone: tuple[int, int], schema: pa.Schema) -> None:
+    """Write a delete delta for one row: the write id that inserted it, and its number."""
+    directory = place / f"delete_delta_{write_id:07}_{write_id:07}_0000"
+    _write_bucket(directory, 2, [gone], write_id, None, schema)
+
+
+def _write_bucket(
+    directory: Path,
+    operation: int,
+    identities: Sequence[tuple[int, int]],
+    write_id: int,
+    rows: Sequence[Row] | None,
+    schema: pa.Schema,
+) -> None:
+    count, kind = len(identities), pa.struct(list(schema))
+    columns = {
+        "operation": pa.array([operation] * count, pa.int32()),
+        "originalTransaction": pa.array([one for one, _ in identities], pa.int64()),
+        "bucket": pa.array([BUCKET] * count, pa.int32()),
+        "rowId": pa.array([number for _, number in identities], pa.int64()),
+        "currentTransaction": pa.array([write_id] * count, pa.int64()),
+        "row": pa.nulls(count, kind) if rows is None else pa.array([dict(row) for row in rows], kind),
+    }
+    directory.mkdir(parents=True)
+    (directory / "_orc_acid_version").write_bytes(b"2")
+    orc.write_table(pa.table(columns), directory / "bucket_00000_0", compression="zlib")
+
+
+def _disclaim(
+    client: MetastoreClient, transaction: Transaction, table: Any, described: Sequence[Any]
+) -> None:
+    stale = claiming_accuracy(described)
+    if stale:
+        seen = transaction.snapshot(table.dbName, table.tableName).write_ids.text()
+        write_id = transaction.write_id(table.dbName, table.tableName)
+        withdraw_accuracy(client, table_layout(table), stale, write_id=write_id, seen=seen)
+
+
+def _partitions(client: MetastoreClient, table: Any, names: Sequence[str]) -> dict[str, Any]:
+    found: Any = client.iter_partitions(table.dbName, table.tableName, names=names)
+    return {one.values[0]: one for one in found}
+
+
+def _path(described: Any) -> Path:
+    return Path(local_path(described.sd.location) or "")

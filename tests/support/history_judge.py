@@ -1,0 +1,143 @@
+"""Judges a replica: what real Hive says of both sides, table by table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
+from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.model.side_parameters import SIDE_PREFIXES
+from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.metadata.definitions import definition, name_of, table_kind
+
+#: What SHOW CREATE TABLE says that may differ between two equal tables.
+_PASSING = ("transient_lastDdlTime", "last_modified_", *SIDE_PREFIXES, "'readonly'")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What Hive says of a table.
+
+    :param rows: with their ``ROW__ID``, for a full ACID table.
+    :param created: lines of SHOW CREATE TABLE.
+    :param partitions: name → definition.
+    """
+
+    rows: tuple[Any, ...]
+    created: tuple[str, ...]
+    partitions: Mapping[str, Any]
+
+
+def look(
+    pool: MetastorePool, sql: HiveSql, database: str, names: Collection[str] | None = None
+) -> dict[str, Seen | None]:
+    """What Hive says of a database's tables, by name.
+
+    :param names: tables to look at; of the others only that they are there.
+    """
+    sql.set("hive.compute.query.using.stats", "false")
+    with pool.client() as client:
+        tables: list[Any] = list(client.get_tables(database, client.list_tables(database)))
+        return {
+            table.tableName: _seen(client, sql, table) if names is None or table.tableName in names else None
+            for table in tables
+        }
+
+
+def wrong_counts(pool: MetastorePool, sql: HiveSql, database: str) -> list[str]:
+    """Tables whose ``count(*)``, which Hive may answer from statistics, is not their number of rows."""
+    found = []
+    with pool.client() as client:
+        for table in client.get_tables(database, client.list_tables(database)):
+            if not _claims_accuracy(client, table):
+                continue
+            counts = []
+            for trusting in ("true", "false"):
+                sql.set("hive.compute.query.using.stats", trusting)
+                ((count,),) = sql.execute(f"SELECT count(*) FROM {database}.{table.tableName}")
+                counts.append(count)
+            if counts[0] != counts[1]:
+                found.append(f"{table.tableName}: count(*) says {counts[0]} of {counts[1]} rows")
+    return found
+
+
+def differences(source: Mapping[str, Seen | None], target: Mapping[str, Seen | None]) -> list[str]:
+    """What differs, in words."""
+    found = [f"{name}: only on one side" for name in sorted(source.keys() ^ target.keys())]
+    for name in sorted(source.keys() & target.keys()):
+        one, other = source[name], target[name]
+        if one and other:
+            found += [f"{name}: {what}" for what in _differences(one, other)]
+    return found
+
+
+def evidence(client: MetastoreClient, database: str, tables: Collection[str]) -> Iterator[str]:
+    """What a metastore and the directories say of tables: for the reader of a failure."""
+    open_txns: Any = client.call("get_open_txns_info")
+    yield f"{database}: transactions not committed {open_txns.open_txns}"
+    for table in client.get_tables(database, sorted(tables)):
+        name = f"{database}.{table.tableName}"
+        yield f"{name}: {client.get_valid_write_ids([name])[name]}"
+        yield f"{name}: id {table.id}, write id {table.writeId}, {table.parameters}"
+        place = Path(urlsplit(str(table.sd.location)).path)
+        for path in sorted(place.rglob("*")):
+            if path.is_file():
+                yield f"  {path.relative_to(place.parent)} {path.stat().st_size}"
+
+
+def _differences(source: Seen, target: Seen) -> Iterator[str]:
+    if source.rows != target.rows:
+        missing = sorted(set(source.rows) - set(target.rows), key=repr)
+        more = sorted(set(target.rows) - set(source.rows), key=repr)
+        yield f"{len(target.rows)} rows for {len(source.rows)}; missing {missing[:5]}; too many {more[:5]}"
+    if source.created != target.created:
+        yield f"{sorted(set(source.created) ^ set(target.created))}"
+    for name in sorted(source.partitions.keys() | target.partitions.keys()):
+        one, other = source.partitions.get(name), target.partitions.get(name)
+        if one != other:
+            yield f"partition {name}: {one} became {other}"
+
+
+def _seen(client: MetastoreClient, sql: HiveSql, table: Any) -> Seen:
+    name, kind = f"{table.dbName}.{table.tableName}", table_kind(table)
+    columns = "ROW__ID, *" if kind is TableKind.FULL_ACID else "*"
+    rows = tuple(sorted(sql.execute(f"SELECT {columns} FROM {name}"), key=repr))
+    return Seen(
+        rows=rows,
+        created=tuple(_created(sql, table)),
+        partitions=_partitions(client, table) if table.partitionKeys and kind.has_files else {},
+    )
+
+
+def _claims_accuracy(client: MetastoreClient, table: Any) -> bool:
+    partitions = client.iter_partitions(table.dbName, table.tableName) if table.partitionKeys else ()
+    described: list[Any] = [table, *partitions]
+    return any("COLUMN_STATS_ACCURATE" in (one.parameters or {}) for one in described)
+
+
+def _created(sql: HiveSql, table: Any) -> Iterator[str]:
+    lines = [str(row[0]) for row in sql.execute(f"SHOW CREATE TABLE {table.dbName}.{table.tableName}")]
+    for number, line in enumerate(lines):
+        if number and lines[number - 1].strip() == "LOCATION":
+            continue  # elsewhere, as it must be; whether at the right place, the verification says
+        text = re.sub(rf"`{table.dbName}`|\b{table.dbName}\.", "DATABASE.", line).strip(" ,)")
+        if text and not any(one in text for one in _PASSING):
+            yield text
+
+
+def _partitions(client: MetastoreClient, table: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for one in client.iter_partitions(table.dbName, table.tableName):
+        essence = {key: value for key, value in definition(one).items() if key not in _ELSEWHERE}
+        wire: Any = one
+        found[name_of(table, wire)] = {**essence, "values": to_json(wire)["values"]}
+    return found
+
+
+_ELSEWHERE = {"dbName", "storage.location"}

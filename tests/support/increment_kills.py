@@ -1,0 +1,183 @@
+"""An increment whose load is killed at a step."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain
+from airflow_hive_federation.replication.dump.increment import dump_increment
+from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
+from airflow_hive_federation.replication.load.increment import load_increment
+from airflow_hive_federation.replication.load.replay import Replay
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica.position import read_position
+from airflow_hive_federation.storage.copying import copy_file
+from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
+from tests.support.incrementing import run_copy
+from tests.support.kills import KILLED, exiting_at, lasting, pool
+from tests.support.small_source import add_partition, commit_files, connected, make_small_source, make_table
+
+DATABASE = "inc_killed"
+
+
+def worker(argv: list[str]) -> None:
+    """The process that is killed: ``SOURCE TARGET POLICY DUMP STEP``."""
+    source_uri, target_uri, policy, dump, step = argv
+    load(source_uri, target_uri, ReplicationPolicy(**json.loads(policy)), dump, exiting_at(int(step)))
+
+
+def load(
+    source_uri: str,
+    target_uri: str,
+    policy: ReplicationPolicy,
+    dump: str,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> None:
+    with pool(source_uri) as source, pool(target_uri) as target:
+        load_increment(source, target, policy, dump, run_copy=run_copy, on_step=on_step)
+
+
+class Case:
+    """A bootstrapped target and an increment that has a bit of everything."""
+
+    def __init__(
+        self, source: EmbeddedMetastore, target: EmbeddedMetastore, root: Path, database: str = DATABASE
+    ) -> None:
+        self.source, self.target, self.database = source, target, database
+        make_small_source(source, database)
+        self.policy = ReplicationPolicy(
+            name=self.database,
+            source_database=self.database,
+            dump_root=f"file:{root}",
+            external_base=f"file:{target.external_warehouse}/{self.database}_base",
+        )
+        with connected(source) as client:
+            make_table(client, self.database, "replaced")
+            make_table(client, self.database, "dropped")
+            start = begin_drain(client, self.database)
+        # The source's files as they were, for the bootstraps that come after its changes.
+        self.backup = root / "backup"
+        for place in (source.warehouse, source.external_warehouse):
+            shutil.copytree(place, self.backup / place.name)
+        with pool(source.uri) as one:
+            self.bootstrap = dump_bootstrap(one, self.policy, start, threads=1).dump
+        self.still_open: list[int] = []
+        self.reset()
+        self.change()
+        with connected(target) as client:
+            position = read_position(client, self.policy)
+        with pool(source.uri) as one:
+            self.dump = dump_increment(one, self.policy, position).dump
+
+    def change(self) -> None:
+        with connected(self.source) as client:
+            commit_files(client, self.database, "acid")
+            add_partition(client, self.database, "later")
+            client.drop_partitions(self.database, "acid", ["p=one"], delete_data=True)
+            commit_files(client, self.database, "acid")
+            client.drop_table(self.database, "replaced", delete_data=True)
+            make_table(client, self.database, "replaced", partitioned=True)
+            client.drop_table(self.database, "dropped", delete_data=True)
+            make_table(client, self.database, "new")
+            client.drop_table(self.database, "seen", delete_data=False)
+            aborted, ended, *self.still_open = client.open_txns(3)
+            for table in ("acid", "new"):
+                client.allocate_table_write_ids(self.database, table, [aborted, ended])
+            client.allocate_table_write_ids(self.database, "acid", self.still_open)
+            client.abort_txns([aborted])
+            client.commit_txn(ended)
+            external: Any = client.get_table(self.database, "ext")
+            place = Path(external.sd.location.removeprefix("file:"))
+            (place / "data").unlink()
+            (place / "other").write_text("changed\n", encoding="utf-8")
+
+    def reset(self) -> None:
+        with connected(self.source) as client:
+            for txn in self.still_open:
+                # All cuts together take longer than a metastore waits for a transaction.
+                client.heartbeat_txn_range(txn, txn)
+        with connected(self.target) as client:
+            client.drop_database(self.database, delete_data=True, cascade=True, if_exists=True)
+        with pool(self.source.uri) as source, pool(self.target.uri) as target:
+            load_bootstrap(source, target, self.policy, self.bootstrap, run_copy=self.restore, threads=1)
+
+    def restore(self, plan: str, outcomes: str) -> None:
+        """A copy job that takes the source's files as they were."""
+        directory = str(self.source.warehouse.parent)
+        found = []
+        for item in read_plan(plan):
+            was = replace(item, source=item.source.replace(directory, str(self.backup)))
+            found.append(copy_file(was))
+        write_outcomes(f"{outcomes}/run.jsonl", found)
+
+    def load(self, on_step: Callable[[str], None] = lambda _: None) -> None:
+        load(self.source.uri, self.target.uri, self.policy, self.dump, on_step)
+
+    def close(self) -> None:
+        """Leave no open transaction to the other tests."""
+        with connected(self.source) as client:
+            client.abort_txns(self.still_open)
+        with connected(self.target) as client:
+            Replay(client, self.policy).sweep([])
+
+    def cycle(self) -> None:
+        """Dump from where the target stands, and load."""
+        with connected(self.target) as client:
+            position = read_position(client, self.policy)
+        with pool(self.source.uri) as source:
+            dumped = dump_increment(source, self.policy, position, threads=1)
+        if not dumped.idle:
+            load(self.source.uri, self.target.uri, self.policy, dumped.dump)
+
+    def kill(self, step: int) -> None:
+        policy = json.dumps(self.policy.to_json())
+        arguments = [self.source.uri, self.target.uri, policy, self.dump, str(step)]
+        code = "import sys; from tests.support.increment_kills import worker; worker(sys.argv[1:])"
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+        assert done.returncode == KILLED, done.stderr
+
+    def state(self) -> dict[str, Any]:
+        """The target as a reader finds it: tables, partitions, write ids, files; no times, no ids."""
+        with connected(self.target) as client:
+            names = sorted(client.list_tables(self.database))
+            found: list[Any] = [client.get_table(self.database, name) for name in names]
+            write_ids = client.get_valid_write_ids([f"{self.database}.{name}" for name in names])
+            return {
+                "last": (client.get_database(self.database).parameters or {})["repl.last.id"],
+                "tables": {one.tableName: lasting(to_json(one)) for one in found},
+                "partitions": [
+                    lasting(to_json(partition))
+                    for one in found
+                    if one.partitionKeys
+                    for partition in client.iter_partitions(self.database, one.tableName)
+                ],
+                "write_ids": {
+                    name: (one.writeIdHighWaterMark, len(one.invalidWriteIds or ()))
+                    for name, one in write_ids.items()
+                },
+                "files": {
+                    str(path): path.read_bytes()
+                    for root in (
+                        self.target.warehouse / f"{self.database}.db",
+                        self.target.external_warehouse,
+                    )
+                    for path in sorted(root.rglob("*"))
+                    if path.is_file() and path.suffix != ".crc" and path.parent.name != "_targets"
+                },
+            }

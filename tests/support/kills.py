@@ -1,0 +1,154 @@
+"""The kill harness: a load or a dump that ends by ``os._exit`` at a step."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.metastore import MetastorePool, MetastoreSettings
+from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import DrainStart, begin_drain
+from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica import markers
+from airflow_hive_federation.storage.copying import copy_file
+from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
+from tests.support.small_source import DATABASE, connected
+
+KILLED = 9
+
+
+def run_copy(plan: str, outcomes: str) -> None:
+    """The copy job without Spark, whose own kills have tests of their own."""
+    items: list[CopyItem] = list(read_plan(plan))
+    write_outcomes(f"{outcomes}/run.jsonl", [copy_file(item) for item in items])
+
+
+def worker(argv: list[str]) -> None:
+    """The process that is killed: ``dump|load SOURCE TARGET POLICY START STEP``."""
+    what, source_uri, target_uri, policy_json, start_json, step = argv
+    policy = ReplicationPolicy(**json.loads(policy_json))
+    start = DrainStart.from_json(json.loads(start_json))
+    on_step = exiting_at(int(step))
+    with pool(source_uri) as source, pool(target_uri) as target:
+        if what == "dump":
+            dump_bootstrap(source, policy, start, threads=1, progress=on_step)
+        else:
+            dump = f"{policy.directory}/{start.dump_name}"
+            load_bootstrap(source, target, policy, dump, run_copy=run_copy, threads=1, on_step=on_step)
+
+
+def exiting_at(step: int) -> Callable[[str], None]:
+    remaining = iter(range(step, -1, -1))
+
+    def on_step(_: str) -> None:
+        if next(remaining) == 0:
+            os._exit(KILLED)
+
+    return on_step
+
+
+def pool(uri: str) -> MetastorePool:
+    return MetastorePool(MetastoreSettings(uris=(uri,)), 2)
+
+
+class Case:
+    """One policy of the small source, with a dump directory of its own."""
+
+    def __init__(self, source: EmbeddedMetastore, target: EmbeddedMetastore, root: Path) -> None:
+        self.source, self.target = source, target
+        self.policy = ReplicationPolicy(
+            name=DATABASE,
+            source_database=DATABASE,
+            dump_root=f"file:{root}",
+            external_base=f"file:{target.external_warehouse}/base",
+        )
+        with connected(source) as client:
+            self.start = begin_drain(client, DATABASE)
+
+    def dump(self) -> str:
+        with pool(self.source.uri) as source:
+            return dump_bootstrap(source, self.policy, self.start, threads=1).dump
+
+    def load(self, steps: list[str] | None = None) -> None:
+        with pool(self.source.uri) as source, pool(self.target.uri) as target:
+            load_bootstrap(
+                source,
+                target,
+                self.policy,
+                self.dump(),
+                run_copy=run_copy,
+                threads=1,
+                on_step=steps.append if steps is not None else lambda _: None,
+            )
+
+    def kill(self, what: str, step: int) -> int:
+        arguments = [
+            what,
+            self.source.uri,
+            self.target.uri,
+            json.dumps(self.policy.to_json()),
+            json.dumps(self.start.to_json()),
+            str(step),
+        ]
+        code = "import sys; from tests.support.kills import worker; worker(sys.argv[1:])"
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+        assert done.returncode in {0, KILLED}, done.stderr
+        return done.returncode
+
+    def state(self) -> dict[str, Any]:
+        """The target as a reader finds it: tables, partitions, write ids, files; no times, no ids."""
+        with connected(self.target) as client:
+            names = sorted(client.list_tables(DATABASE))
+            tables = {name: lasting(to_json(client.get_table(DATABASE, name))) for name in names}
+            partitions = [lasting(to_json(one)) for one in client.iter_partitions(DATABASE, "acid")]
+            write_ids = client.get_valid_write_ids([f"{DATABASE}.acid"])
+            database = lasting(to_json(client.get_database(DATABASE)))
+        roots = (self.target.warehouse / f"{DATABASE}.db", self.target.external_warehouse / "base")
+        files = {
+            str(path): path.read_bytes()
+            for root in roots
+            for path in sorted(root.rglob("*"))
+            if path.is_file() and path.suffix != ".crc" and path.parent.name != "_targets"
+        }
+        return {
+            "database": database,
+            "tables": tables,
+            "partitions": sorted(partitions, key=str),
+            "write_ids": {name: to_json(one) for name, one in write_ids.items()},
+            "files": files,
+        }
+
+    def drop(self) -> None:
+        with connected(self.target) as client:
+            client.drop_database(DATABASE, delete_data=True, cascade=True, if_exists=True)
+
+
+def lasting(values: dict[str, Any]) -> dict[str, Any]:
+    """Without what differs between any two loads."""
+    kept = {name: value for name, value in values.items() if name not in {"createTime", "id"}}
+    parameters = dict(kept.get("parameters", {}))
+    passing = (
+        "transient_lastDdlTime",
+        "hive.repl.ckpt.key",
+        "repl.last.id",
+        "repl.target.last.id",
+        markers.CYCLES,
+    )
+    for name in passing:
+        parameters.pop(name, None)
+    return {**kept, "parameters": parameters}

@@ -1,0 +1,60 @@
+"""A Spark of its own runs statements on links: a JSON list per line, and an answer per line.
+
+``SET name=value`` and ``GUARDED`` at the beginning of a list are for the rest of it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from airflow_hive_federation.tables.read.guard import guarded
+
+
+def main(uri: str, home: str) -> None:
+    """Answer with the message of the first error, or with an empty text."""
+    spark = (
+        SparkSession.builder.master("local[1]")
+        .enableHiveSupport()
+        .config("spark.hadoop.hive.metastore.uris", uri)
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.warehouse.dir", f"{home}/warehouse")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.catalogImplementation", "hive")
+        .config("spark.hadoop.hive.exec.dynamic.partition.mode", "nonstrict")
+        .getOrCreate()
+    )
+    part = ", 'a' p"
+    # So that it has no check of the guard, which is for sessions that are made later.
+    spark.sql("SELECT 1").collect()
+    for line in sys.stdin:
+        statements, parted = json.loads(line)
+        session = spark
+        said = ""
+        for one in statements:
+            try:
+                if one == "GUARDED":
+                    session = guarded(spark)
+                elif one.startswith("SET "):
+                    session = spark.newSession() if session is spark else session
+                    session.sql(one)
+                elif one.startswith("df."):
+                    rows = session.sql(f"SELECT CAST(9 AS INT) id, 'new' name{part if parted else ''}")
+                    exec(f"writer.{one.removeprefix('df.')}", {"writer": rows.write})
+                else:
+                    session.sql(one).collect()
+            except (PySparkException, Py4JError) as error:
+                said = f"{one}: {error}"
+                break
+        print(json.dumps(said), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

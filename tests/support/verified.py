@@ -1,0 +1,24 @@
+"""Differences between a replica and its source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_hive_federation.replication.replica.position import loaded_dump
+from airflow_hive_federation.replication.verify.verify import verify_replica
+from airflow_hive_federation.spark.job import run_job
+from tests.support.incrementing import Cycles
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def differences(one: Cycles, spark: SparkSession) -> list[str]:
+    def read(plan: str, results: str) -> None:
+        run_job(spark, "verify-replica", ["--plan", plan, "--results", results])
+
+    with one.target.client() as client:
+        dump = loaded_dump(client, one.policy)
+    report = verify_replica(one.target, one.policy, dump, run_verify=read, source=one.source)
+    assert report.tables
+    return list(map(str, report.differences))

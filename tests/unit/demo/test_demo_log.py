@@ -1,0 +1,80 @@
+"""The demo's reading of Airflow's log; test_demo.py lets Airflow write it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from airflow_hive_federation.demo.local_airflow import DagTestLog
+
+SENSOR = "airflow.task.operators.airflow_hive_federation.sensors.transactions.OpenTransactionsDrainSensor"
+HOOK = "airflow.task.hooks.airflow_hive_federation.hooks.pipeline_submit.PipelineSubmitHook"
+CLOCK = "2026-01-01T00:00:{:02}.5Z"
+
+
+def entry(event: str, logger: str = "airflow.sdk.definitions.dag", second: int = 0, **facts: Any) -> str:
+    return json.dumps({"timestamp": CLOCK.format(second), "event": event, "logger": logger, **facts}) + "\n"
+
+
+def starting(task: str, second: int) -> str:
+    return entry(f"[DAG TEST] starting task_id=replicate.{task} map_index=-1", second=second)
+
+
+def ending(task: str, second: int) -> str:
+    return entry(f"[DAG TEST] end task task_id=replicate.{task} map_index=-1", second=second)
+
+
+def failing(kind: str, text: str) -> str:
+    return entry("Task failed with exception", "task", exception=[{"exc_type": kind, "exc_value": text}])
+
+
+def read(*lines: str) -> tuple[DagTestLog, list[tuple[str, str]]]:
+    heard: list[tuple[str, str]] = []
+    log = DagTestLog(lambda task, text: heard.append((task, text)))
+    for line in lines:
+        log.read(line)
+    return log, heard
+
+
+def test_what_the_tasks_say() -> None:
+    log, heard = read(
+        entry("Filling up the DagBag", "airflow.dag_processing"),
+        starting("drain", 1),
+        entry("shop: event 7; 1 transaction(s) to wait for: 3", SENSOR),
+        entry("Pausing task as DEFERRED. ", "task"),
+        "no JSON at all\n",
+        "[]\n",
+        starting("drain", 5),
+        ending("drain", 6),
+        starting("load", 7),
+        entry("Spark-Submit cmd: spark-submit …", HOOK),
+        entry("copy-files: 1 of 2 files, 0.0 of 0.0 MB, 0.0 MB/s", HOOK),
+        ending("load", 9),
+    )
+    assert heard == [
+        ("drain", "shop: event 7; 1 transaction(s) to wait for: 3"),
+        ("drain", "deferred: Airflow's triggerer waits"),
+        ("load", "copy-files: 1 of 2 files, 0.0 of 0.0 MB, 0.0 MB/s"),
+    ]
+    assert log.seconds == {"drain": 5.0, "load": 2.0}
+    assert log.failure() == ""
+
+
+def test_a_failed_task_with_the_first_lines_of_its_error() -> None:
+    text = "VerificationError: differs:\n" + "\n".join(f"  table {n}" for n in range(20))
+    log, heard = read(starting("verify", 1), failing("AirflowFailException", text))
+    assert heard == [("verify", "failed")]
+    lines = log.failure().splitlines()
+    assert lines[0] == "Task verify failed: VerificationError: differs:"
+    assert lines[-1] == "… 9 more lines"
+    assert len(lines) == 13
+
+
+def test_errors_that_are_not_ours_have_their_class() -> None:
+    log, _ = read(starting("dump", 1), failing("ImportError", "no such name"))
+    assert log.failure() == "Task dump failed: ImportError: no such name"
+
+
+def test_a_task_that_is_tried_again_has_not_failed() -> None:
+    log, _ = read(starting("dump", 1), failing("AirflowException", "gone"), starting("dump", 2))
+    assert log.failure() == ""

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from airflow_hive_federation.errors import VerificationError
+from airflow_hive_federation.replication.dump.mends import Mend, mend_of
+from airflow_hive_federation.replication.replica.differences import OWNER, RETAINED, WRITE_IDS, Difference
+from airflow_hive_federation.replication.verify.verify import VerificationReport
+
+
+def difference(table: str, what: str, where: str = "") -> Difference:
+    return Difference(table=table, what=what, where=where, expected="1", found="2")
+
+
+def test_what_is_altered_and_what_is_made_anew() -> None:
+    found = [
+        difference("a", "storage.cols"),
+        difference("b", "partition", "d=1"),
+        difference("c", "file", "file:/t/c/delta_1_1/bucket_0"),
+        difference("c", "rows"),
+        difference("d", "rows"),
+        difference("e", WRITE_IDS),
+        difference("f", "partitionKeys"),
+        difference("g", OWNER),
+    ]
+    mend = mend_of(found)
+    assert mend.tables == set("abcdefg")
+    assert mend.replaced == set("defg")
+    assert mend.files == {"file:/t/c/delta_1_1/bucket_0"}
+
+
+def test_what_differs_once_more_is_made_anew() -> None:
+    assert mend_of([difference("a", "storage.cols")], again={"a"}).replaced == {"a"}
+
+
+def test_nothing_to_mend() -> None:
+    assert not mend_of([])
+    assert not Mend.from_json(None)
+
+
+def test_what_a_target_retains_is_left_to_somebody_who_decides() -> None:
+    retained = difference("a", RETAINED)
+    assert not mend_of([retained])
+    assert mend_of([retained, difference("b", "rows")]).tables == {"b"}
+    report = VerificationReport(database="d", event_id=1, tables=[], differences=[retained])
+    with pytest.raises(VerificationError) as caught:
+        report.raise_if_different()
+    assert "exclude_tables" in caught.value.remedy
+    assert "repair" not in caught.value.remedy
+
+
+def test_it_goes_through_the_manifest() -> None:
+    mend = mend_of([difference("a", "file", "s3://b/x"), difference("d", "rows")])
+    assert Mend.from_json(json.loads(json.dumps(mend.to_json()))) == mend
+
+
+def test_what_differs_of_the_database_itself_needs_a_cycle_and_no_table() -> None:
+    mend = mend_of([difference("", "parameters.team"), difference("", "function", "f")])
+    assert mend
+    assert (mend.tables, mend.replaced, mend.files, mend.database) == (set(), set(), set(), True)
+    assert Mend.from_json(json.loads(json.dumps(mend.to_json()))) == mend

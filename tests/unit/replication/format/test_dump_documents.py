@@ -1,0 +1,280 @@
+"""Each document of a dump is refused where a name or path in it leads elsewhere, or has another type."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.errors import ConfigurationError, DumpCorruptError
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.replication.format import documents
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.files import VisibleFile
+from airflow_hive_federation.replication.format.kinds import TableWork
+from airflow_hive_federation.replication.load.whole_dump import check_dump
+from airflow_hive_federation.replication.metadata import external_tables
+from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica.layout import TargetLayout
+from airflow_hive_federation.storage.plan_files import read_plan, write_plan
+from airflow_hive_federation.storage.sources import SourceRoots
+from tests.support.tampering import DEEP, Edit, at, tamper
+
+OUT = "../../../outside"
+TABLE, PARTITION, FILE = "tables/t.json", "partitions/t.jsonl", "files/t.jsonl"
+DIGEST = "0" * 64
+
+
+def facts(name: str, kind: str) -> dict[str, Any]:
+    return {"name": name, "kind": kind, "partitions": 1, "files": 1, "size_bytes": 1, "reached": 0}
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    """An increment's dump with one of each document: it has all that a bootstrap's has, and more."""
+    directory = DumpDirectory(f"file:{tmp_path}/dump")
+    directory.write_json("database.json", {"name": "d"})
+    resource = {"resourceType": 1, "uri": "hdfs://nn/udf.jar"}
+    function = {"functionName": "f", "dbName": "d", "resourceUris": [resource]}
+    directory.write_lines("functions.jsonl", [function])
+    table = types.Table(
+        dbName="d",
+        tableName="t",
+        sd=types.StorageDescriptor(location="hdfs://nn/d/t"),
+        partitionKeys=[types.FieldSchema(name="p", type="string")],
+    )
+    directory.write_json(
+        TABLE,
+        {
+            "table": to_json(table),
+            "kind": "external",
+            "write_ids": None,
+            "constraints": {},
+            "places": [["", "hdfs://nn/d/t"]],
+        },
+    )
+    partition = types.Partition(values=["1"], sd=types.StorageDescriptor(location="hdfs://nn/d/t/p=1"))
+    directory.write_lines(PARTITION, [{"name": "p=1", "partition": to_json(partition)}])
+    path = "p=1/a"
+    file = VisibleFile(
+        directory="hdfs://nn/d/t", partition="", path=path, target_path=path, size_bytes=1, modified_ns=1
+    )
+    directory.write_lines(FILE, [asdict(file)])
+    directory.write_lines("writes/t.jsonl", [[1, 1]])
+    directory.write_lines("ends.jsonl", [[1, True, 1]])
+    entry = ExternalEntry(table="t", location="hdfs://nn/d/t")
+    directory.write_text(external_tables.FILE_NAME, external_tables.to_text([entry]))
+    manifest = {
+        "kind": "INCREMENT",
+        "policy": {},
+        "from_id": 1,
+        "event_id": 2,
+        "previous": f"file:{tmp_path}/before",
+        "lease": 1,
+        "tables": [{**facts("t", "external"), "work": "continue", "writes": 1, "renewed": [], "gone": []}],
+        "dropped": [],
+        "functions_gone": [],
+        "open_writes": [],
+        "mend": {"tables": [], "replaced": [], "files": [], "database": False},
+    }
+    directory.finish_dump(manifest)
+    check_dump(DumpDirectory(directory.uri), SourceRoots())
+    return tmp_path / "dump"
+
+
+def names(document: str, *path: str | int) -> list[tuple[str, Edit]]:
+    """Texts that no name may be."""
+    return [
+        (document, at(*path, value=value))
+        for value in ("..", OUT, "/etc", "a\0b", "a\nb", "", 7, None, ["a"], {"a": 1})
+    ]
+
+
+def paths(document: str, *path: str | int) -> list[tuple[str, Edit]]:
+    """Texts that no path inside a directory may be."""
+    return [
+        (document, at(*path, value=value)) for value in ("..", OUT, "a/../../b", "/etc/passwd", "a\0b", "", 7)
+    ]
+
+
+def locations(document: str, *path: str | int) -> list[tuple[str, Edit]]:
+    """Texts that no location may be."""
+    wrong = ("hdfs://nn/d/../../x", "file:/..", "hdfs://nn/a\0b", "file://elsewhere/x", "relative", 7, ["a"])
+    return [(document, at(*path, value=value)) for value in wrong]
+
+
+TAMPERED = [
+    *names("database.json", "name")[:-6],
+    ("database.json", at("ownerName", value=7)),
+    ("database.json", at("no_such_field", value=7)),
+    *names("functions.jsonl", "functionName"),
+    *locations("functions.jsonl", "resourceUris", 0, "uri"),
+    ("functions.jsonl", at("resourceUris", 0, "uri", value="hdfs://nn/udfs/..")),
+    ("functions.jsonl", at("resourceUris", 0, "uri", value="hdfs://nn/udfs/")),
+    *names(TABLE, "table", "tableName"),
+    *locations(TABLE, "table", "sd", "location"),
+    *locations(TABLE, "places", 0, 1),
+    (TABLE, at("table", "tableName", value="u")),
+    (TABLE, at("places", 0, 0, value="..")),
+    (TABLE, at("kind", value="full_acid")),
+    (TABLE, at("kind", value="none")),
+    (TABLE, at("kind", value=["external"])),
+    (TABLE, at("write_ids", value="d.t:many")),
+    (TABLE, at("constraints", value=[])),
+    (TABLE, lambda document: {key: value for key, value in document.items() if key != "kind"}),
+    (TABLE, at("table", "sd", "cols", value=[{"name": 7}])),
+    (TABLE, at("table", "partitionKeys", value=7)),
+    *names(PARTITION, "name"),
+    *locations(PARTITION, "partition", "sd", "location"),
+    (PARTITION, at("name", value="p=1/..")),
+    (PARTITION, at("name", value="p=2")),
+    (PARTITION, at("partition", "values", value=["1", "2"])),
+    (PARTITION, at("partition", "values", value="1")),
+    (PARTITION, at("partition", "createTime", value="now")),
+    *locations(FILE, "directory"),
+    *paths(FILE, "path"),
+    *paths(FILE, "target_path"),
+    (FILE, at("target_path", value="p=2/a")),
+    (FILE, at("partition", value="..")),
+    (FILE, at("kept", value="hdfs://nn/cm/../x")),
+    (FILE, at("side_file", value=OUT)),
+    (FILE, at("size_bytes", value=-1)),
+    (FILE, at("size_bytes", value="1")),
+    (FILE, at("size_bytes", value=True)),
+    (FILE, at("filtered", value=1)),
+    (FILE, at("more", value=1)),
+    ("writes/t.jsonl", lambda _: [1, "2"]),
+    ("writes/t.jsonl", lambda _: [1]),
+    ("ends.jsonl", lambda _: [1, 1, 1]),
+    ("ends.jsonl", lambda _: {"1": 1}),
+    *names("_manifest.json", "tables", 0, "name"),
+    *locations("_manifest.json", "tables", 0, "dump"),
+    *locations("_manifest.json", "previous"),
+    ("_manifest.json", at("tables", 0, "work", value="none")),
+    ("_manifest.json", at("tables", 0, "gone", value=[".."])),
+    ("_manifest.json", at("tables", 0, "renewed", value="p=1")),
+    ("_manifest.json", at("tables", value={})),
+    ("_manifest.json", at("dropped", value=[OUT])),
+    ("_manifest.json", at("functions_gone", value=["a/b"])),
+    ("_manifest.json", at("open_writes", value=[[1, {"..": 1}]])),
+    ("_manifest.json", at("mend", value={"files": ["file:/a/../b"]})),
+    ("_manifest.json", at("open_writes", value=[7])),
+    ("_manifest.json", at("open_writes", value=[[1]])),
+    ("_manifest.json", lambda manifest: {key: value for key, value in manifest.items() if key != "files"}),
+    ("_manifest.json", at("event_id", value="2")),
+    ("_manifest.json", at("files", value={OUT: DIGEST})),
+    ("_manifest.json", at("files", value={TABLE: "x"})),
+    *((name, lambda _: DEEP) for name in ("database.json", TABLE, PARTITION, FILE, "ends.jsonl")),
+    ("_manifest.json", lambda _: DEEP),
+    *((name, lambda _: [1]) for name in ("database.json", TABLE, PARTITION, FILE, "_manifest.json")),
+    *((name, lambda _: None) for name in ("database.json", TABLE, PARTITION, FILE, "_manifest.json")),
+]
+
+
+@pytest.mark.parametrize("number", range(len(TAMPERED)), ids=lambda n: f"{n}-{TAMPERED[n][0]}")
+def test_a_tampered_document_is_named(dump: Path, number: int) -> None:
+    name, edit = TAMPERED[number]
+    tamper(dump, name, edit)
+    with pytest.raises(DumpCorruptError) as caught:
+        check_dump(DumpDirectory(f"file:{dump}"), SourceRoots())
+    assert caught.value.file == name
+    assert caught.value.remedy
+    if name.endswith(".jsonl"):
+        assert "line 1" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "line", ["t,!", "u,aGRmczovL25uL2Q=", "t,aGRmczovL25uLy4uL3g=", "t,cmVsYXRpdmU="], ids=range(4)
+)
+def test_a_tampered_list_of_external_directories_is_named(dump: Path, line: str) -> None:
+    path = dump / external_tables.FILE_NAME
+    path.write_text(f"{line}\n", encoding="utf-8")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    tamper(dump, "_manifest.json", at("files", path.name, value=digest))
+    with pytest.raises(DumpCorruptError, match=path.name):
+        check_dump(DumpDirectory(f"file:{dump}"), SourceRoots())
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("load/digests/t.jsonl", f'{{"uri": "file:/a/../b", "digest": "{DIGEST}"}}'),
+        ("load/digests/t.jsonl", '{"uri": "file:/a", "digest": 7}'),
+        ("load/placed/t.jsonl", '{"uri": "file:/a/../b", "modified_ns": 1}'),
+        ("load/placed/t.jsonl", '{"uri": "file:/a", "modified_ns": "1"}'),
+    ],
+)
+def test_a_tampered_report_of_a_load_is_named(tmp_path: Path, name: str, line: str) -> None:
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).write_text(f"{line}\n", encoding="utf-8")
+    with pytest.raises(DumpCorruptError, match=f"{name}.*line 1"):
+        list(DumpDirectory(f"file:{tmp_path}").read_report(name))
+
+
+@pytest.mark.parametrize("text", [DEEP, b'{"database": ".."}', b'{"database": 7}', b"[1]", b"null"])
+def test_a_tampered_acknowledgement_counts_for_nothing(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "_finished_load").write_bytes(text)
+    assert not DumpDirectory(f"file:{tmp_path}").loaded_into
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"target": "file:/base/../outside"},
+        {"source": "file:/base/.."},
+        {"kept": "file:/base/../x"},
+        {"target": "file:/a\0b"},
+        {"target": 7},
+        {"source": None},
+        {"size_bytes": "1"},
+        {"size_bytes": True},
+        {"visible_write_ids": 7},
+    ],
+    ids=str,
+)
+def test_a_tampered_copy_plan_is_named(tmp_path: Path, changes: dict[str, Any]) -> None:
+    uri = f"file:{tmp_path}/copy_plan.jsonl"
+    write_plan(uri, [CopyItem(source="file:/s", target="file:/base/t", size_bytes=1)])
+    assert len(list(read_plan(uri))) == 1
+    tampered = CopyItem(**{"source": "file:/s", "target": "file:/base/t", "size_bytes": 1, **changes})
+    write_plan(uri, [tampered])
+    with pytest.raises(DumpCorruptError, match=r"copy_plan\.jsonl:1"):
+        list(read_plan(uri))
+
+
+def test_the_target_s_paths_lie_below_their_roots_whatever_was_checked_before() -> None:
+    policy = ReplicationPolicy(
+        name="p", source_database="d", dump_root="file:/dumps", external_base="file:/base"
+    )
+    layout = TargetLayout(policy=policy, managed="file:/warehouse/d.db")
+    file = VisibleFile(
+        directory="file:/d/t", partition="", path="a", target_path="", size_bytes=1, modified_ns=1
+    )
+    document = {"table": {"tableName": "t", "sd": {"location": "file:/d/t"}}, "kind": "managed"}
+    for name in ("", "..", "a/../..", "a\0b"):
+        other = {**document, "table": {**document["table"], "tableName": name}}  # type: ignore[dict-item]
+        with pytest.raises(ConfigurationError):
+            layout.directory(other, "file:/d/t", "")
+    with pytest.raises(ConfigurationError):
+        layout.file(document, file)
+    with pytest.raises(ConfigurationError):
+        layout.directory(document, "file:/elsewhere", "p=1/../../..")
+    for function, uri in (
+        ("..", "file:/a.jar"),
+        ("f/g", "file:/a.jar"),
+        ("f", "file:/.."),
+        ("f", "file:/a/"),
+    ):
+        with pytest.raises(ConfigurationError):
+            layout.resource(function, uri)
+
+
+def test_the_checks_know_the_values_that_they_name() -> None:
+    assert set(documents.WORK) == {work.value for work in TableWork}
+    assert {field.name for field in fields(VisibleFile)} == documents.FILE_FIELDS

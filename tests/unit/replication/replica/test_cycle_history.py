@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+
+from airflow_hive_federation.model.side_parameters import without_side_parameters
+from airflow_hive_federation.replication.replica.cycle_history import (
+    BOOTSTRAP,
+    IDLE,
+    INCREMENT,
+    CycleRecord,
+    read_cycles,
+    with_cycle,
+)
+from airflow_hive_federation.replication.replica.markers import CYCLES
+
+
+def record(kind: str, event_id: int, **facts: int) -> CycleRecord:
+    return CycleRecord(kind=kind, event_id=event_id, ended_s=1_700_000_000 + event_id, **facts)
+
+
+def test_cycles_come_back_in_their_order() -> None:
+    parameters: dict[str, str] = {"other": "x"}
+    made = [record(BOOTSTRAP, 3, size_bytes=10), record(INCREMENT, 9, events=6)]
+    for one in made:
+        parameters |= with_cycle(parameters, one)
+    assert read_cycles(parameters) == made
+    assert without_side_parameters(parameters) == {"other": "x"}
+
+
+def test_idle_cycles_take_one_place() -> None:
+    parameters: dict[str, str] = {}
+    for event_id in range(5):
+        parameters |= with_cycle(parameters, record(IDLE, event_id))
+    parameters |= with_cycle(parameters, record(INCREMENT, 7))
+    parameters |= with_cycle(parameters, record(IDLE, 8))
+    assert [(one.kind, one.event_id, one.cycles) for one in read_cycles(parameters)] == [
+        (IDLE, 4, 5),
+        (INCREMENT, 7, 1),
+        (IDLE, 8, 1),
+    ]
+
+
+def test_the_oldest_give_way_to_what_a_parameter_can_hold() -> None:
+    parameters: dict[str, str] = {}
+    for event_id in range(10**8, 10**8 + 200):
+        one = record(INCREMENT, event_id, events=10**6, files=10**6, size_bytes=10**15, transactions=10**5)
+        parameters |= with_cycle(parameters, one)
+        assert len(parameters[CYCLES]) <= 4000
+    found = read_cycles(parameters)
+    assert len(found) > 20
+    assert [one.event_id for one in found] == list(range(10**8 + 200 - len(found), 10**8 + 200))
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "7", "[7]", '[{"kind": "idle"}]', "{}"])
+def test_what_cannot_be_read_stops_nothing(text: str) -> None:
+    assert read_cycles({CYCLES: text}) == []
+    assert len(read_cycles(with_cycle({CYCLES: text}, record(INCREMENT, 1)))) == 1
+
+
+def test_a_later_versions_fields_are_passed_over() -> None:
+    text = '[{"kind": "idle", "event_id": 1, "ended_s": 2, "mood": "fine"}]'
+    assert read_cycles({CYCLES: text}) == [CycleRecord(kind=IDLE, event_id=1, ended_s=2)]
+
+
+def test_throughput() -> None:
+    assert CycleRecord(kind=INCREMENT, event_id=1, ended_s=1, seconds=2.0, size_bytes=10).bytes_per_s == 5.0
+    assert CycleRecord(kind=IDLE, event_id=1, ended_s=1).bytes_per_s == 0.0
