@@ -11,11 +11,11 @@ so).
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 
 import pyarrow as pa
-from isal import isal_zlib
 
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.orc.chunks import CODECS
@@ -145,12 +145,21 @@ _EMPTY = CompressedStream(b"", bytes)
 @cache
 def _compressor(compression: str) -> Callable[[Content], bytes]:
     if compression == "zlib":
-        return lambda chunk: isal_zlib.compress(chunk, _DEFLATE_LEVEL, _RAW_DEFLATE)
+        return _deflate()
     if compression == "zstd":
         codec = pa.Codec("zstd", compression_level=_ZSTD_LEVEL)
     else:
         codec = pa.Codec("lz4_raw" if compression == "lz4" else compression)
     return lambda chunk: codec.compress(chunk, asbytes=True)
+
+
+def _deflate() -> Callable[[Content], bytes]:
+    """Return ISA-L's deflate, or zlib's on an executor that lacks the package ``isal``."""
+    try:
+        from isal import isal_zlib
+    except ImportError:
+        return lambda chunk: zlib.compress(chunk, _DEFLATE_LEVEL, _RAW_DEFLATE)
+    return lambda chunk: isal_zlib.compress(chunk, _DEFLATE_LEVEL, _RAW_DEFLATE)
 
 
 def _layout(kind: int, encoding: int, *, has_nulls: bool) -> _Layout:
