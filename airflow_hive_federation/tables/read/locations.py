@@ -88,14 +88,14 @@ def _places(
         names = [names[index] for index in predicate.partitions(keys, values)]
         if not names:
             return []
-    found: list[Any] = list(client.iter_partitions(table.dbName, table.tableName, names=names))
-    if partitions is not None and names is not None and len(found) != len(set(names)):
+    described: list[Any] = list(client.iter_partitions(table.dbName, table.tableName, names=names))
+    if partitions is not None and names is not None and len(described) != len(set(names)):
         raise NoSuchObjectError(
-            f"{name} has {len(found)} of the {len(set(names))} partitions named.",
+            f"{name} has {len(described)} of the {len(set(names))} partitions named.",
             remedy="Compare with SHOW PARTITIONS.",
         )
-    _refuse_shared_locations(table, found)
-    return [(partition.sd, tuple(partition.values)) for partition in found]
+    _refuse_shared_locations(table, described)
+    return [(partition.sd, tuple(partition.values)) for partition in described]
 
 
 def _refuse_shared_locations(table: Any, partitions: Sequence[Any]) -> None:

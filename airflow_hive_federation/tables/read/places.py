@@ -177,14 +177,14 @@ def _padded(kind: HiveType, text: str, depth: int) -> str:
         return text
     if kind.name == "struct":
         fields = (
-            f"{_literal(one.name)}, {_padded(one.type, f'{text}.{scan.quoted(one.name)}', depth)}"
-            for one in kind.fields
+            f"{_literal(field.name)}, {_padded(field.type, f'{text}.{scan.quoted(field.name)}', depth)}"
+            for field in kind.fields
         )
         return f"if({text} is null, null, named_struct({', '.join(fields)}))"
-    one = f"__acid_{depth}"
+    item = f"__acid_{depth}"
     parts = [text] if kind.name == "array" else [f"map_keys({text})", f"map_values({text})"]
     made = [
-        f"transform({part}, {one} -> {_padded(child, one, depth + 1)})"
+        f"transform({part}, {item} -> {_padded(child, item, depth + 1)})"
         for part, child in zip(parts, kind.children, strict=True)
     ]
     return made[0] if kind.name == "array" else f"map_from_arrays({', '.join(made)})"

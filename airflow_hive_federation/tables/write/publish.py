@@ -165,8 +165,8 @@ def _make_directory(statement: Statement, uri: str) -> None:
 
 
 def _rename(source: str, target: str, storage_options: Mapping[str, Any] | None) -> None:
-    here, there = parse_location(source), parse_location(target)
-    if (here.scheme, here.authority) != (there.scheme, there.authority):
+    from_store, to_store = parse_location(source), parse_location(target)
+    if (from_store.scheme, from_store.authority) != (to_store.scheme, to_store.authority):
         raise ConfigurationError(
             f"{target} lies in another store than its table: it cannot be written.",
             remedy="Keep a table's partitions in one store.",

@@ -273,8 +273,8 @@ def _merge(
         if changed:
             statement = _statement(work, transaction, WriteKind.DELETE)
             keys = union([row_keys(layout, rows) for rows in changed])
-            there = row_keys(layout, _rows_there(work, transaction))
-            files = _written(work, flagged(layout, keys, there), statement, staging, "delete")
+            existing = row_keys(layout, _rows_there(work, transaction))
+            files = _written(work, flagged(layout, keys, existing), statement, staging, "delete")
             done.append((statement, files, updates is not None))
         counts = {"updated": 0, "inserted": 0}
         for purpose, rows in (("updated", updates), ("inserted", inserts)):
