@@ -92,7 +92,7 @@ class AcidState:
 
     @property
     def directories(self) -> tuple[AcidDirectory, ...]:
-        """Base, deltas and delete deltas to read."""
+        """Return the base, deltas and delete deltas to read."""
         base = () if self.base is None else (self.base,)
         return (*base, *self.deltas, *self.delete_deltas)
 
@@ -111,7 +111,7 @@ class AcidState:
 
     @cached_property
     def side_files(self) -> Mapping[str, str]:
-        """Paths of ``_flush_length`` files by data file; only the flushed part of these may be read."""
+        """Return the ``_flush_length`` file of each data file of which only the flushed part may be read."""
         return {
             entry.path.removesuffix(SIDE_FILE_SUFFIX): entry.path
             for directory in self.directories

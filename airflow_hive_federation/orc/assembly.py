@@ -174,7 +174,7 @@ class AssembledFile:
         file.write(_MAGIC)
 
     def add(self, stripe: Stripe) -> None:
-        """Append a stripe; a stripe without rows only gives the file the identity of its writer."""
+        """Append a stripe; a stripe without rows only identifies the writer of the file."""
         if stripe.rows:
             index, data, footer = stripe.lengths
             fields = ((1, self._offset), (2, index), (3, data), (4, footer), (5, stripe.rows))

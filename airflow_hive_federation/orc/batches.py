@@ -68,7 +68,7 @@ class OrcBatches:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """Schema of the file's columns.
+        """Return the schema of the file's columns.
 
         :raises pyarrow.ArrowException: if it is not an ORC file, or has types that pyarrow does not know.
         """
@@ -177,11 +177,11 @@ class Head(io.RawIOBase):
         self._at = 0
 
     def readable(self) -> bool:
-        """Yes."""
+        """Return true: the head can be read."""
         return True
 
     def seekable(self) -> bool:
-        """Yes."""
+        """Return true: the head can be read from any place."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:

@@ -178,7 +178,7 @@ def _packed(numbers: Numbers, width: int) -> Numbers:
 
 @lru_cache
 def steps(first: int, step: int, count: int, *, signed: bool = True) -> bytes:
-    """Encode numbers with equal steps between them."""
+    """Encode ``count`` numbers with equal steps between them."""
     fold = zigzag if signed else int
     end = varint(zigzag(step))
     if not step:

@@ -31,7 +31,7 @@ class MadeColumn(Protocol):
 
     @property
     def kind(self) -> int:
-        """A ``Type.Kind`` whose streams have the layout of the column's streams."""
+        """Return a ``Type.Kind`` whose streams have the layout of the column's streams."""
 
     def part(self, start: int, end: int) -> MadeColumn:
         """Return the column of a range of rows."""
@@ -45,7 +45,9 @@ class MadeColumn(Protocol):
 
 
 def taken_out(rows: pa.Table, *, texts: bool = False) -> tuple[pa.Table, dict[int, MadeColumn]]:
-    """Take such columns out of a table and its structs without nulls, but leave at least one column.
+    """Take the columns with an encoding here out of a table, but leave at least one column.
+
+    The columns of structs without nulls are taken out too.
 
     :param rows: a table whose columns may be run-end encoded in one chunk; the remaining columns are decoded.
     :param texts: take columns of texts out too, which then get no dictionaries.

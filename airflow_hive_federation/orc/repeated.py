@@ -54,7 +54,7 @@ class RepeatedNumbers:
 
     @property
     def rows(self) -> int:
-        """Number of rows of the column."""
+        """Return the number of rows of the column."""
         return self.starts[-1]
 
     def part(self, start: int, end: int) -> RepeatedNumbers:

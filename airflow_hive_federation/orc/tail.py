@@ -90,7 +90,7 @@ class OrcTail:
 
     @property
     def stripe_rows(self) -> tuple[int, ...]:
-        """Number of rows of each stripe."""
+        """Return the number of rows of each stripe."""
         return tuple(stripe.rows for stripe in self.stripes)
 
 

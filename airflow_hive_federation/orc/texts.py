@@ -53,13 +53,13 @@ class Texts:
 
     @cached_property
     def bounds(self) -> np.ndarray[Any, np.dtype[np.int32]]:
-        """Offset of each text in Arrow's buffer, followed by the end of the last text."""
+        """Return the offset of each text in Arrow's buffer, followed by the end of the last text."""
         start = self.values.offset
         return np.frombuffer(self.values.buffers()[1], np.int32)[start : start + len(self.values) + 1]
 
     @cached_property
     def sizes(self) -> np.ndarray[Any, np.dtype[np.uint32]]:
-        """Length of each text in bytes."""
+        """Return the length of each text in bytes."""
         return np.diff(self.bounds).astype(np.uint32)
 
     def part(self, start: int, end: int) -> Texts:

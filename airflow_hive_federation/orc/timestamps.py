@@ -16,9 +16,9 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def has_unstorable_timestamp(array: pa.Array) -> bool:
-    """Return whether an array contains such a timestamp at any depth.
+    """Return whether an array contains a timestamp, at any depth, that pyarrow's writer cannot store.
 
-    It is before 1970 with a fraction of a second, or of the type :data:`.exact_times.EXACT`.
+    Such a timestamp is before 1970 with a fraction of a second, or has the type :data:`.exact_times.EXACT`.
     """
     kind = array.type
     if pa.types.is_timestamp(kind):

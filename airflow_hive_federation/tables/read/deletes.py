@@ -126,7 +126,7 @@ class Deletes:
 
     @cached_property
     def _slots(self) -> Longs:
-        """Slot of each run."""
+        """Return the slot of each run."""
         slots = np.zeros(len(self.lengths), np.int64)
         for values, low, size in zip(self.keys, self._lows, self._sizes, strict=True):
             slots = slots * size + (values - low)
@@ -140,7 +140,7 @@ class Deletes:
 
     @cached_property
     def _firsts(self) -> Longs:
-        """First word of each slot, followed by the number of words."""
+        """Return the first word of each slot, followed by the number of words."""
         highest = np.full(math.prod(self._sizes), -64, np.int64)
         starts = np.cumsum(self.lengths) - self.lengths
         np.maximum.at(highest, self._slots, np.maximum.reduceat(self.rows, starts))

@@ -26,7 +26,7 @@ def has_timestamps(data_type: spark_types.DataType) -> bool:
 
 
 def checked(text: str, data_type: spark_types.DataType, zone: str, standard_offset_s: int, told: str) -> str:
-    """Make an expression fail on values that are or contain such a timestamp.
+    """Make an expression fail on values with a timestamp that Java's ORC reader may have mistaken.
 
     :param text: the expression, in Spark's SQL.
     :param zone: time zone of the JVM.
@@ -61,7 +61,7 @@ def _doubtful(zone: str, offset_s: int) -> str:
 
 
 def _anywhere(text: str, data_type: spark_types.DataType, doubtful: str, depth: int) -> str:
-    """Return the condition that a value contains such a timestamp; empty if its type has no timestamps."""
+    """Return the condition that a value has a doubtful timestamp; empty if its type has no timestamps."""
     if isinstance(data_type, spark_types.TimestampType):
         return doubtful.replace("{}", text)
     if isinstance(data_type, spark_types.StructType):

@@ -161,7 +161,7 @@ def deleted_keys(
 
 
 def without(rows: DataFrame, deleted: DataFrame, *, at_most: int) -> DataFrame:
-    """Leave out the rows whose identity is among the deleted identities, by a join.
+    """Remove the rows with a deleted identity from a frame, by a join.
 
     :param rows: rows with the columns of an identity, and the index of the place.
     :param deleted: deletes with the same columns.

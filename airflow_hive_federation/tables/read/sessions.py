@@ -51,7 +51,7 @@ class Tables:
 
     @property
     def taken_at(self) -> datetime | None:
-        """Time of the snapshots by this machine's clock; ``None`` without a transactional table."""
+        """Return this machine's time of the snapshots; ``None`` without a transactional table."""
         return next((snapshot.taken_at for snapshot in self.snapshots.values()), None)
 
     def __getitem__(self, name: str) -> DataFrame:

@@ -75,12 +75,12 @@ class TableLayout:
 
     @property
     def name(self) -> str:
-        """``database.table``."""
+        """Return ``database.table``."""
         return f"{self.database}.{self.table}"
 
     @property
     def buckets(self) -> Buckets | None:
-        """Distribution of the rows among buckets; ``None`` if rows may lie in any bucket."""
+        """Return the distribution of rows among buckets; ``None`` if rows may lie in any bucket."""
         if not self.bucket_count:
             return None
         names = [column.name for column in self.columns]
@@ -90,12 +90,12 @@ class TableLayout:
 
     @property
     def is_full_acid(self) -> bool:
-        """The rows have identities and can be changed."""
+        """Return whether the rows have identities and can be changed."""
         return self.file_format == "acid"
 
     @property
     def key_names(self) -> list[str]:
-        """Names of the partition keys."""
+        """Return the names of the partition keys."""
         return [key.name for key in self.partition_keys]
 
 

@@ -56,12 +56,12 @@ class Statement:
 
     @property
     def deletes(self) -> bool:
-        """The statement's files are delete deltas."""
+        """Return whether the statement's files are delete deltas."""
         return self.kind is WriteKind.DELETE
 
     @property
     def overwrites(self) -> bool:
-        """The statement replaces the existing rows."""
+        """Return whether the statement replaces the existing rows."""
         return self.kind is WriteKind.OVERWRITE
 
 
@@ -91,7 +91,7 @@ def publish(statement: Statement, files: Sequence[StagedFile], *, update: bool =
 
 
 def remove_trees(uris: Sequence[str], storage_options: Mapping[str, Any] | None) -> None:
-    """Remove the directories that exist.
+    """Remove directories; a missing directory is not an error.
 
     :raises StorageError: if a directory cannot be removed.
     """

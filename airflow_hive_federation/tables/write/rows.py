@@ -106,7 +106,7 @@ def row_keys(layout: TableLayout, rows: DataFrame) -> DataFrame:
 
 
 def flagged(layout: TableLayout, keys: DataFrame, there: DataFrame) -> DataFrame:
-    """Add to every row to change a flag that it exists, in the order of delete deltas.
+    """Add a flag that marks the existing ones among the rows to change, and sort them as in delete deltas.
 
     :param keys: identities of the rows to change, from :func:`row_keys`.
     :param there: identities of all rows of the table.

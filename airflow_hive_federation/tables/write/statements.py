@@ -221,7 +221,7 @@ class _Work:
 
     @property
     def zone(self) -> str:
-        """Time zone whose wall clock our reader and Spark's ORC reader use for timestamps."""
+        """Return the time zone whose wall clock our reader and Spark's ORC reader use for timestamps."""
         return scan.jvm_zone(self.spark)
 
 
@@ -365,7 +365,7 @@ def _fresh(client: MetastoreClient, writes: Sequence[TableWrite]) -> Iterator[Tr
 
 
 def _has_news(before: ValidWriteIds, now: ValidWriteIds) -> bool:
-    """Return whether a write id has become visible between two lists."""
+    """Return whether a write id is visible in ``now`` that was not visible in ``before``."""
     new = range(before.high_watermark + 1, now.high_watermark + 1)
     return any(now.is_valid(write_id) for write_id in (*before.open_ids, *new))
 
