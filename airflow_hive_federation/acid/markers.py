@@ -25,7 +25,7 @@ def chosen(
 
     :param listing: all files below the directory, and empty directories.
 
-    Otherwise as :func:`.snapshot.acid_state`.
+    The other parameters, and the exceptions, are those of :func:`.snapshot.acid_state`.
     """
     compacted = [
         entry.path.rpartition("/")[0]

@@ -45,7 +45,7 @@ class MadeColumn(Protocol):
 
 
 def taken_out(rows: pa.Table, *, texts: bool = False) -> tuple[pa.Table, dict[int, MadeColumn]]:
-    """Take the columns with an encoding here out of a table, but leave at least one column.
+    """Take the columns that this package encodes itself out of a table, but leave at least one column.
 
     The columns of structs without nulls are taken out too.
 

@@ -162,7 +162,7 @@ def reading(
     :raises TransactionAbortedError: at the end of the block, if the metastore has aborted the transaction
         meanwhile, so that files may have been removed before they were read.
 
-    Otherwise as :func:`read_tables`.
+    The other parameters and exceptions are those of :func:`read_tables`.
     """
     keys = _keys(names)
     transactional = _transactional(client, keys)
@@ -194,7 +194,7 @@ def register(
         name of table.
     :raises ConfigurationError: if two tables would get the same view.
 
-    Otherwise as :func:`read_tables`.
+    The other parameters and exceptions are those of :func:`read_tables`.
     """
     tables = read_tables(spark, client, list(names), snapshots=snapshots, storage_options=storage_options)
     views = {key.lower(): view for key, view in names.items()} if isinstance(names, Mapping) else None

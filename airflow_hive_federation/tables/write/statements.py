@@ -135,7 +135,7 @@ def delete(
     :raises ConfigurationError: if the table is not a full ACID table, or a row occurs twice.
     :raises TransactionAbortedError: if a row does not exist (any more), or on a write conflict.
 
-    Otherwise as :func:`append`.
+    The other parameters and exceptions are those of :func:`append`.
     """
     return merge(spark, client, name, deletes=rows, transaction=transaction, storage_options=storage_options)
 
