@@ -28,9 +28,7 @@ def take_properties(database: Any, source: Any, *, adopted: bool) -> None:
     :param adopted: the database existed before and keeps its own comment, owner and parameters.
     """
     kept = {
-        name: value
-        for name, value in (database.parameters or {}).items()
-        if adopted or is_side_parameter(name)
+        key: value for key, value in (database.parameters or {}).items() if adopted or is_side_parameter(key)
     }
     database.parameters = {**kept, **_lasting(source)}
     if not adopted:

@@ -213,14 +213,14 @@ def _copied(one: Any) -> Any:
 
     A whole deep copy would be most of the work on a partition.
     """
-    target = copy.copy(one)
-    if target.sd is not None:
-        target.sd = copy.copy(target.sd)
-        target.sd.skewedInfo = copy.copy(target.sd.skewedInfo)
-    if target.colStats is not None:
-        target.colStats = copy.copy(target.colStats)
-        target.colStats.statsDesc = copy.copy(target.colStats.statsDesc)
-    return target
+    copied = copy.copy(one)
+    if copied.sd is not None:
+        copied.sd = copy.copy(copied.sd)
+        copied.sd.skewedInfo = copy.copy(copied.sd.skewedInfo)
+    if copied.colStats is not None:
+        copied.colStats = copy.copy(copied.colStats)
+        copied.colStats.statsDesc = copy.copy(copied.colStats.statsDesc)
+    return copied
 
 
 def _move_storage(storage: Any, source_location: str | None, location: str | None) -> None:
