@@ -268,7 +268,7 @@ class _Switch:
             self.on_step("baseline")
             baseline = self._baseline()
             self.on_step("source becomes target")
-            # The baseline took time to write.
+            # Writing the baseline took time, in which the source may have been changed.
             self._refuse_unready()
             self._prove()
             self._demote(baseline)

@@ -170,9 +170,9 @@ class ReplicationPolicy:
 
     @property
     def sources(self) -> SourceRoots:
-        """Return the roots that this process may copy from for the policy.
+        """Return the roots from which this process may copy for the policy.
 
-        :raises ConfigurationError: a root lies outside of what the worker's administrator allows.
+        :raises ConfigurationError: a root lies outside of those that the worker's administrator allows.
         """
         from airflow_hive_federation.storage.sources import SourceRoots
 

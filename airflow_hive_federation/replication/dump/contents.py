@@ -55,7 +55,8 @@ def visible_files(
     if not kind.has_files:
         return
     if kind is TableKind.EXTERNAL:
-        # The directory as a whole, and partitions that lie elsewhere, by the design of replication V2.
+        # The design of replication V2 copies the directory as a whole, whatever lies in it, and partitions
+        # that lie elsewhere.
         listings = listed(external_tables.roots(places), options)
     else:
         # An overwrite with no rows leaves a base that is an empty directory, and hides all earlier files.

@@ -72,7 +72,7 @@ class Losses:
 
 @dataclass(frozen=True, kw_only=True)
 class Unexplained:
-    """All losses of one cycle for which nothing accounts.
+    """The losses of one cycle without an explanation.
 
     :param tables: tables of the target that the source does not list.
     :param losses: losses of tables that both sides have.

@@ -3,7 +3,7 @@
 ::
 
     <dump_root>/<policy>/<event id>-<moment>/
-        _begun.json               who dumps what, and the event increments begin after
+        _begun.json               the policy, and the event after which increments begin
         database.json             the database
         functions.jsonl           its permanent functions
         tables/<table>.json       table, kind, write ids, constraints, counts

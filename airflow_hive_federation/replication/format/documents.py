@@ -175,7 +175,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 
-# -- what they are put together to -----------------------------------------------------------------------
+# -- checks of compound values ---------------------------------------------------------------------------
 
 
 def _fields(needed: Mapping[str, Check], **optional: Check) -> Check:

@@ -19,7 +19,7 @@ class VisibleFile:
     :param size_bytes: its length when it was listed.
     :param modified_ns: its modification time when it was listed.
     :param filtered: the file also holds rows of write ids that are not committed; these must not be copied.
-    :param side_file: path of the ``_flush_length`` file that says how much of the file may be read.
+    :param side_file: path of the ``_flush_length`` file with the length that may be read.
     :param kept: URI in the change manager's root where the source keeps the file if it is removed.
     """
 

@@ -329,7 +329,7 @@ class _Load:
             skipped=Homes(self._directory).skipped,
         )
 
-    # -- what goes where -------------------------------------------------------------------------------
+    # -- items and plans -------------------------------------------------------------------------------
 
     def _copy_items(self) -> Iterator[CopyItem]:
         for facts in self._manifest["tables"]:
@@ -348,7 +348,7 @@ class _Load:
         plans = {canonical(join(self._policy.directory, *plan.split("/")[-3:])) for plan in plan_paths}
         return sorted(plans - {canonical(self._copy_plan)})
 
-    # -- doing -----------------------------------------------------------------------------------------
+    # -- steps -----------------------------------------------------------------------------------------
 
     def _refuse_foreign_tables(self, client: MetastoreClient) -> None:
         """Refuse tables without a marker of the policy: they are somebody else's, and no load may overwrite

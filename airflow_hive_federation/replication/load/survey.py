@@ -118,8 +118,8 @@ class Survey:
         kind = TableKind(document["kind"])
         writes = self.partitions(table)
         if kind.has_files and kind is not TableKind.EXTERNAL:
-            there = files_there(self._layout, document, self._options)
-            writes += self.files(document, there)
+            present = files_there(self._layout, document, self._options)
+            writes += self.files(document, present)
         return writes
 
     def functions(self, there: Iterable[str]) -> list[ForeignWrite]:
@@ -162,7 +162,7 @@ class Survey:
             suspects = unplaced(suspects, self._files_of(self._directory, document))
         return unplaced(suspects, self._placed_by_others(table)) if suspects else suspects
 
-    # -- what the dumps record -------------------------------------------------------------------------
+    # -- records of the dumps --------------------------------------------------------------------------
 
     @cached_property
     def _unfinished(self) -> set[str]:

@@ -152,7 +152,7 @@ def _moved(value: str, source: str, target: str) -> str | None:
 
 
 def _untracked(table: Any) -> str | None:
-    """Return the error of a managed table some of whose partitions the metastore may not know.
+    """Return the reason to leave out a managed table with partitions that the metastore may not know.
 
     The files of a managed table are found by its partitions, so the metastore must know all of them.
     """

@@ -216,39 +216,39 @@ class _Comparison:
     def _write_id_differences(self) -> Iterator[Difference]:
         if not self._document["write_ids"] or self._write_ids is None:
             return
-        expected, found = (
+        expected, actual = (
             ValidWriteIds.parse(self._document["write_ids"]).high_watermark,
             self._write_ids.high_watermark,
         )
         # A table that once belonged to a source has forgotten its last write ids if they were aborted.
-        if found < expected:
-            found = max_allocated_write_id(self._client, self._found.dbName, self._name)
-        if expected != found:
-            yield Difference(table=self._name, what=WRITE_IDS, expected=str(expected), found=str(found))
+        if actual < expected:
+            actual = max_allocated_write_id(self._client, self._found.dbName, self._name)
+        if expected != actual:
+            yield Difference(table=self._name, what=WRITE_IDS, expected=str(expected), found=str(actual))
 
     def _constraints(self) -> Iterator[Difference]:
         wanted = claims(target_constraints(self._document["constraints"], self._layout.policy))
-        found = claims(found_constraints(self._client, self._layout.policy, self._name))
-        for key in sorted(wanted.keys() | found.keys()):
-            if wanted.get(key) != found.get(key):
+        present = claims(found_constraints(self._client, self._layout.policy, self._name))
+        for key in sorted(wanted.keys() | present.keys()):
+            if wanted.get(key) != present.get(key):
                 kind, name = key
                 yield Difference(
                     table=self._name,
                     where=name,
                     what=f"constraint ({kind})",
                     expected=wanted.get(key, "none"),
-                    found=found.get(key, "none"),
+                    found=present.get(key, "none"),
                 )
 
     def _statistics(self) -> Iterator[Difference]:
         wanted = self._layout.table(self._document, {})
-        found = self._client.get_table(
+        current = self._client.get_table(
             self._found.dbName,
             self._name,
             with_column_stats=True,
             valid_write_ids=self._write_ids.text() if self._write_ids else None,
         )
-        return _wrong_statistics(self._name, "", wanted, found)
+        return _wrong_statistics(self._name, "", wanted, current)
 
     def _partition_names(self, found: Collection[str]) -> Iterator[Difference]:
         wanted = {line["name"] for line in self._lines()}
@@ -261,13 +261,13 @@ class _Comparison:
 
     def _partitions(self) -> Iterator[Difference]:
         # Digests come first: of a million partitions, only those that differ are kept in memory.
-        found = {name_of(self._found, partition): _claims(partition) for partition in self._on_target(None)}
+        digests = {name_of(self._found, partition): _claims(partition) for partition in self._on_target(None)}
         wanted = {
             line["name"]: line
             for line in self._lines()
-            if line["name"] in found and _claims(self._wanted(line)) != found[line["name"]]
+            if line["name"] in digests and _claims(self._wanted(line)) != digests[line["name"]]
         }
-        del found
+        del digests
         for candidate in self._on_target(list(wanted) if len(wanted) <= PARTITIONS_A_CALL else None):
             name = name_of(self._found, candidate)
             if name in wanted:

@@ -44,7 +44,8 @@ def claim_dumps(metastore: str, policy: ReplicationPolicy) -> None:
     :raises StorageError: a directory cannot be read or written.
     """
     _claim(metastore, policy, join(policy.directory, CLAIMS))
-    # Without a root of their own, functions lie below the dump root, under the policy's name.
+    # Without a root of their own, functions lie below the dump root, under the policy's name: the claim of
+    # the dumps covers them.
     if policy.functions_root:
         _claim(metastore, policy, join(policy.root_of_functions, f"{CLAIMS}/{policy.name}"))
 

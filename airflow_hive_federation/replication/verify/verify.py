@@ -11,7 +11,7 @@ verification; it names table, side and reason, and no repair mends it.
 
 The source continues to change meanwhile. Its state at the dump's cut is in the dump. Its files of that time
 never change, and exist until a compaction has replaced them and the cleaner has removed them. If files of a
-table are gone, the digests that they had when they were copied are compared, and the report says so.
+table are gone, the digests that they had when they were copied are compared, and the report notes that.
 """
 
 from __future__ import annotations
