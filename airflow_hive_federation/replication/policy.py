@@ -158,9 +158,7 @@ class ReplicationPolicy:
 
     @property
     def functions_directory(self) -> str:
-        """Return the URI of the directory that receives the jars of this policy's functions, and of no
-        other's.
-        """
+        """Return the URI of the directory for the jars of this policy's functions, and of no other's."""
         return f"{self.root_of_functions}/{self.name}"
 
     @property
@@ -247,9 +245,7 @@ class ReplicationPolicy:
         return values
 
     def as_dumped(self) -> dict[str, Any]:
-        """Return the policy for the manifest of a dump: its fields, and the directory that its functions go
-        to.
-        """
+        """Return the policy for the manifest of a dump: its fields, and the directory of its functions."""
         return {**self.to_json(), "functions_directory": self.functions_directory}
 
     @classmethod
@@ -335,8 +331,9 @@ def _check_pattern(policy: str, which: str, pattern: str) -> None:
 
 
 def duration_s(text: str) -> float:
-    """Return the seconds of a duration as Hive writes it: ``3600s``, ``5m``, ``500ms``; a bare number is
-    seconds.
+    """Return the seconds of a duration as Hive writes it.
+
+    Such durations are ``3600s``, ``5m`` or ``500ms``; a bare number is seconds.
 
     :raises ConfigurationError: not a duration.
     """

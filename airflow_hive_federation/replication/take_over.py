@@ -240,9 +240,7 @@ def _remove_invisible(client: MetastoreClient, removing: _Removing) -> int:
 
 
 def invisible_to(write_ids: ValidWriteIds) -> Callable[[str], bool]:
-    """Make a test that takes a path below the table's directory, and returns whether no reader sees that
-    file.
-    """
+    """Make a test of a file's path below the table's directory: it is true if no reader sees the file."""
 
     def invisible(path: str) -> bool:
         parts = path.split("/")

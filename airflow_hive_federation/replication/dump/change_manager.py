@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 
 def kept_by_source(client: MetastoreClient, database: str, folded: EventFold) -> Mapping[str, str]:
-    """Map canonical URIs of files in a cycle's events to the places where the source keeps them after
-    removal.
+    """Map canonical URIs of files in a cycle's events to the places that the source keeps them in.
 
     An event names the files of a table without transactions. The files of transactions take one call per
     transaction, and only if the source has a change manager.

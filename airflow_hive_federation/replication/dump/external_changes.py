@@ -14,8 +14,7 @@ from airflow_hive_federation.replication.metadata.places import Places
 
 
 def files_changed(home: DumpDirectory, table: str, options: Mapping[str, Any] | None = None) -> bool:
-    """Return whether the files of an external table differ from its last dump in name, size or modification
-    time.
+    """Return whether an external table's files differ from its last dump in name, size or time.
 
     :param home: the dump that describes the table; its definition and partitions have not changed since.
     :param table: name of the external table.

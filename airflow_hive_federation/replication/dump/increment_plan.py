@@ -420,8 +420,7 @@ def _new_table(work: TableWork, name: str, source: ValidWriteIds | None, folded:
 
 
 def _seen(source: ValidWriteIds, reached: int, folded: EventFold, name: str) -> ValidWriteIds:
-    """Return the write ids that readers of the target may see when it has a table's write ids up to
-    ``reached``.
+    """Return the write ids that readers of the target may see at highest write id ``reached``.
 
     A metastore's high watermark may be below the last write ids (``TxnHandler.getValidWriteIdsForTable``): it
     does not count open ones, nor forgotten ones, such as aborted ones. The target counts them, because they

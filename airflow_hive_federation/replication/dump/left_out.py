@@ -41,8 +41,7 @@ def left_out(policy: ReplicationPolicy, tables: Iterable[Any]) -> dict[str, str]
 
 
 def _names_files(table: Any, options: Mapping[str, Any] | None) -> str | None:
-    """Return the reason for which a copy of a table's directory would not work; ``None`` without such a
-    reason.
+    """Return the reason for which a copy of a table's directory would not work; ``None`` if it would.
 
     Some formats store names of the table's files in its directory.
     """

@@ -42,9 +42,7 @@ class Merging:
         return self._place(txn) is not None
 
     def leader(self, txn: int) -> int:
-        """Return the transaction that stands for another on the target; one that has not ended stands for
-        itself.
-        """
+        """Return the transaction that stands for another on the target; one without an end stands for itself."""
         place = self._place(txn)
         return txn if place is None else int(self._leaders[place])
 

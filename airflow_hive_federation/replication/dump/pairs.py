@@ -1,6 +1,4 @@
-"""Stores pairs of numbers in sixteen bytes each: a cycle may have millions, and tuples take ten times as
-much.
-"""
+"""Stores pairs of numbers in sixteen bytes each: cycles have millions, and tuples take ten times as much."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ class Pairs(Sequence[tuple[int, int]]):
         self._seconds.append(second)
 
     def ascending(self) -> Pairs:
-        """Return the pairs in the order of their second numbers, and only the last of those with an equal
-        one.
-        """
+        """Return the pairs in the order of their second numbers; for equal ones, only the last pair."""
         if all(self._seconds[place] < self._seconds[place + 1] for place in range(len(self) - 1)):
             return self
         by_second = dict(zip(self._seconds, self._firsts, strict=True))

@@ -1,5 +1,4 @@
-"""Guards removals by an incremental dump: the target loses only objects for which an event or the policy
-accounts.
+"""Guards removals by an incremental dump: each needs an event, the policy or a listing to account for it.
 
 If the source lacks an object of the target and nothing accounts for that, the dump is not finished: the cycle
 stops before it removes anything. The policy may allow such removals up to a bound.
@@ -59,9 +58,7 @@ class Losses:
 
     @property
     def percent(self) -> int:
-        """Return the percentage of the table's partitions or of its files that would go, the higher one,
-        rounded up.
-        """
+        """Return the percentage of the table's partitions or files that would go: the higher one, rounded up."""
         lost = sum(loss.files for loss in self.files)
         shares = (
             (lost, max((loss.of for loss in self.files), default=0)),
@@ -127,8 +124,7 @@ def losses_of(
 
 
 def settle(client: MetastoreClient, policy: ReplicationPolicy, found: Unexplained, event_id: int) -> None:
-    """Return if the target may lose all these objects: later events account for them, or the policy allows
-    it.
+    """Return if later events account for all losses of the target, or the policy allows them.
 
     :param client: client of the source.
     :param event_id: the cycle's last event.

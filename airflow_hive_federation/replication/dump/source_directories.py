@@ -1,5 +1,4 @@
-"""Checks that a table's directories on the source exist, because an unmounted store resembles one without
-files.
+"""Checks that a table's directories on the source exist: an unmounted store resembles an empty one.
 
 A directory is known to exist if a file was found in it. A file that it lacks was then removed; so was a
 missing directory of a partition in it, which Hive reads as an empty one. If no file was found at all, nothing
@@ -41,8 +40,7 @@ class BareDirectory:
 
 
 class Sightings:
-    """Counts the files that a listing of a table finds in the table's directory, and in partitions outside
-    it.
+    """Counts the files of a table's listing in the table's directory, and in partitions outside it.
 
     :param places: the places of the table's data.
     """
@@ -99,8 +97,7 @@ class LostFiles:
 
 
 def new_directories_missing(bare: Iterable[BareDirectory], kind: TableKind) -> list[str]:
-    """Return the missing directories of tables and partitions that were not dumped before, and so cannot be
-    now.
+    """Return missing directories of tables and partitions that no dump describes, and that none can now.
 
     Hive's replication demands the directory of a table and, unless the table is external, of each partition
     (``TestReplicationScenarios.testDumpWithPartitionDirMissing``). It copies external tables by their roots;

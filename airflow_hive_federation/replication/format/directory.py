@@ -109,9 +109,7 @@ class DumpDirectory:
 
     @property
     def loaded_into(self) -> str:
-        """Return the database that the dump was loaded into; empty without a readable acknowledgement of the
-        load.
-        """
+        """Return the database that the dump was loaded into; empty without a readable acknowledgement."""
         try:
             acknowledgement = bounded_json.loads(self._read(_FINISHED_LOAD))
             documents.check_finished_load(acknowledgement)
@@ -188,8 +186,7 @@ class DumpDirectory:
         yield from self.read_report(name)
 
     def read_report(self, name: str) -> Iterator[Any]:
-        """Yield JSON lines that a later step wrote into the dump's directory; the manifest does not list
-        them.
+        """Yield JSON lines that a later step wrote into the dump's directory, outside of the manifest.
 
         :raises DumpCorruptError: a line is not JSON, or has names or paths that lead elsewhere.
         """

@@ -68,8 +68,9 @@ def _name(value: Any) -> None:
 
 
 def _table_name(value: Any) -> None:
-    """Check the name of a table, in which Hive allows ``/``
-    (``MetaStoreUtils.specialCharactersInTableNames``).
+    """Check the name of a table.
+
+    Hive allows ``/`` in such names (``MetaStoreUtils.specialCharactersInTableNames``).
     """
     _text(value)
     if _CONTROL.search(value) or not _DOTS.isdisjoint(value.split("/")):

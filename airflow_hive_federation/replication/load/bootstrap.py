@@ -351,9 +351,7 @@ class _Load:
     # -- steps -----------------------------------------------------------------------------------------
 
     def _refuse_foreign_tables(self, client: MetastoreClient) -> None:
-        """Refuse tables without a marker of the policy: they are somebody else's, and no load may overwrite
-        them.
-        """
+        """Refuse tables without a marker of the policy, because no load may overwrite somebody else's table."""
         if self._policy.into_existing:
             return
         names = client.list_tables(self._policy.target_database)
@@ -372,9 +370,7 @@ class _Load:
             )
 
     def _refuse_foreign_files(self) -> None:
-        """Refuse files in the directories of new tables: they would become their rows, or be replaced by
-        them.
-        """
+        """Refuse files in the directories of new tables: they would become rows, or be replaced."""
         foreign: list[ForeignWrite] = []
         with self._pool.client() as client:
             survey = Survey(client, self._layout, self._directory, None)
@@ -473,9 +469,7 @@ class _Load:
             yield definitions.with_honest_statistics(target_partition, document["write_ids"])
 
     def _add_foreign_keys(self, table: str) -> None:
-        """Add the foreign keys that a table does not have yet: every table to which they can refer exists
-        now.
-        """
+        """Add the foreign keys that a table lacks: every table to which they can refer exists now."""
         document = self._directory.read_json(table_file("tables", table, ".json"))
         wanted = target_constraints(document["constraints"], self._policy)
         if not wanted.foreignKeys:

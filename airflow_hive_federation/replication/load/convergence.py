@@ -216,8 +216,8 @@ class TableConvergence:
         return made if self._write_ids.is_valid(write_id) else _without_statistics(made)
 
     def _created(self, made: Any) -> Any:
-        """Return a table or partition for its creation, with accurate statistics from the beginning if it is
-        empty.
+        """Return a table or partition for its creation: an empty one has accurate statistics from the
+        beginning.
 
         A metastore refuses to mark statistics of a transactional table as accurate later without a write id.
         """

@@ -169,8 +169,9 @@ def _directories(files: Iterable[str]) -> Mapping[str, Collection[str]]:
 
 
 def _is_covered(target: str, complete: int, directories: Mapping[str, Collection[str]]) -> bool:
-    """Return whether the target has these rows in a directory of its own: it has compacted, or it was the
-    source.
+    """Return whether the target has these rows in a directory of its own.
+
+    Such a target has compacted the rows, or was the source before.
 
     If a delta is gone although the target is complete beyond it, the cleaner has removed it, and never does
     so before the compaction that replaced it is committed.

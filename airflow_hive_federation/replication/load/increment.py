@@ -207,9 +207,7 @@ class _Load:
         refuse_foreign_writes(self._database, self._policy.name, foreign)
 
     def make_room(self) -> None:
-        """Drop tables and partitions whose names now stand for others, unless this load has made those
-        already.
-        """
+        """Drop tables and partitions whose names now stand for others that this load has not made yet."""
         for facts in self._concerned:
             name = facts["name"]
             if facts["work"] == TableWork.REPLACE.value:
@@ -472,9 +470,7 @@ class _Load:
 
     @cached_property
     def _files_before(self) -> Callable[[str], Mapping[str, tuple[int, int]]]:
-        """Return a function that returns the size and time of a table's source files when they were last
-        copied.
-        """
+        """Return a function that finds the size and time of a table's source files at their last copy."""
         options = self._policy.storage_options
         previous = self._manifest["previous"]
         homes = {

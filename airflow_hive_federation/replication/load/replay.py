@@ -72,8 +72,7 @@ class Replay:
         self._numbers: dict[int, int] = {}
 
     def open(self, writes: Writes, on_step: Callable[[str], None] = lambda _: None) -> None:
-        """Open the transactions of write ids, all of a cycle at once, so that the target's ascend as the
-        source's do.
+        """Open the transactions of write ids, all of a cycle at once, so that they ascend as the source's do.
 
         :param writes: write ids above the highest of their tables.
         """
@@ -121,8 +120,7 @@ class Replay:
         return iter(ends) if has_others else merging.leaders
 
     def sweep(self, still_open: Sequence[int]) -> list[int]:
-        """Abort transactions of this policy that stand for none of the source's open ones, and return their
-        ids.
+        """Abort transactions of this policy that stand for no open one of the source, and return their ids.
 
         :param still_open: the source's open transactions, all of which have been opened here.
         """

@@ -217,8 +217,9 @@ def _named(table: str, files: Mapping[str, FileEntry]) -> list[ForeignWrite]:
 
 
 def note_placed(directory: DumpDirectory, layout: TargetLayout, document: Mapping[str, Any]) -> None:
-    """Record the times at which files of a table without transactions were placed: a later writer changes
-    them.
+    """Record the modification times of the files placed for a table without transactions.
+
+    A later writer changes these times.
 
     :param directory: the dump whose load is about to be published.
     """
@@ -247,7 +248,7 @@ def placed_times(home: DumpDirectory, table: str) -> dict[str, int]:
 
 
 def is_noted(kind: str) -> bool:
-    """Return whether the files of a kind of table have no write ids in their names, and may be replaced in
+    """Return whether a kind of table has files without write ids in their names, which may be replaced in
     place.
     """
     return TableKind(kind).has_files and not TableKind(kind).transactional

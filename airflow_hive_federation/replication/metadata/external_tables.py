@@ -1,5 +1,4 @@
-"""Lists the directories of external tables that are copied, and writes and reads the file that lists them.
-Pure.
+"""Lists the directories of external tables to copy, and writes and reads the file that lists them. Pure.
 
 By the design of replication V2, one entry covers a table with all partitions that lie inside its directory; a
 partition elsewhere has an entry of its own. A line is ``table,base64`` or ``table,partition,base64``, and the
@@ -42,9 +41,7 @@ def roots(places: Places) -> Iterator[Place]:
 
 
 def listed_places(kind: TableKind, places: Places) -> list[list[str]]:
-    """Return the same of an external table as a dump stores them: names of partitions with URIs of
-    directories.
-    """
+    """Return these directories of an external table as a dump stores them: names of partitions with URIs."""
     return [[root.partition, root.location] for root in roots(places)] if kind is TableKind.EXTERNAL else []
 
 

@@ -66,17 +66,13 @@ def store_directory(location: str) -> str:
 def partition_location(
     partition_source: str, table_source: str, table_target: str, partition_name: str
 ) -> str:
-    """Return the location of a managed partition: its place inside the table, or the default if it lay
-    outside.
-    """
+    """Return the location of a managed partition: its place inside the table, or else the default place."""
     inside = relative_to(partition_source, table_source)
     return join_below(table_target, partition_name) if inside is None else join(table_target, inside)
 
 
 def relative_to(location: str, parent: str) -> str | None:
-    """Return the part of ``location`` below ``parent`` (empty if they are equal), or ``None`` if it lies
-    elsewhere.
-    """
+    """Return the part of ``location`` below ``parent`` (empty if equal), or ``None`` if it lies elsewhere."""
     prefix = f"{parent.rstrip('/')}/"
     if location.startswith(prefix):
         inside = location[len(prefix) :]

@@ -64,9 +64,7 @@ class Places:
                 yield place
 
     def elsewhere(self) -> Iterator[Place]:
-        """Yield the places of partitions outside their default directory, whether inside the table's
-        directory or not.
-        """
+        """Yield the places of partitions outside their default directory, inside the table's or not."""
         for number, name in enumerate(self.names()) if self._elsewhere else ():
             if number in self._elsewhere:
                 yield Place(partition=name, location=self._elsewhere[number])

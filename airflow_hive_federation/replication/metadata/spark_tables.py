@@ -76,8 +76,7 @@ def at_its_data(table: Any) -> Any:
 
 
 def reason_to_leave_out(table: Any) -> str | None:
-    """Return the reason for which a copy of a table's directory would be no replica; ``None`` if it would be
-    one.
+    """Return the reason for which a copy of a table's directory is no replica; ``None`` if it is one.
 
     :param table: wire ``Table``.
     """
@@ -134,9 +133,7 @@ def _canonical(value: str) -> str:
 
 
 def _moved(value: str, source: str, target: str) -> str | None:
-    """Return a place below a moved directory, or above it, at the same distance from the directory's new
-    place.
-    """
+    """Return the new value of a place below a moved directory, or above it, at the same distance."""
     try:
         if _same_place(value, source):
             return target

@@ -29,8 +29,7 @@ KEEP_STATISTICS = {"DO_NOT_UPDATE_STATS": "true"}
 
 
 def iter_partitions(client: MetastoreClient, table: Any) -> Iterator[Any]:
-    """Yield all partitions of a table, with ``colStats`` filled from the metastore's statistics, stale or
-    not.
+    """Yield all partitions of a table, with ``colStats`` from the metastore, whether stale or not.
 
     The calls carry no write ids: with write ids, the metastore judges every partition by itself, which takes
     ten times as long and yields no more than the partition's own write id and flag. The statistics are read

@@ -52,8 +52,7 @@ def named_event(policy: ReplicationPolicy, event: Event) -> Event:
 
 
 def reason_to_skip(policy: ReplicationPolicy, table: Any) -> str | None:
-    """Return the reason for which a table of the source stays out of the replica; ``None`` if it is
-    replicated.
+    """Return the reason for which a table of the source is not replicated; ``None`` if it is.
 
     :param table: wire ``Table``, with its name on the target.
     """

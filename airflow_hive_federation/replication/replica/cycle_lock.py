@@ -255,8 +255,7 @@ class CycleLock:
         return int(parameters.get(markers.EPOCH, 0))
 
     def _write_epoch(self, client: MetastoreClient) -> int:
-        """Raise the epoch in a database that is the policy's to this cycle's; return the epoch that was
-        found.
+        """Raise the epoch in the policy's database to this cycle's, and return the epoch that was found.
 
         A lower epoch is found by a cycle that has made or adopted the database, or whose predecessor was
         suspended in the middle of a call that wrote all parameters.
@@ -368,8 +367,7 @@ def _in_the_way(client: MetastoreClient, target_database: str) -> Any:
 
 @cache
 def _processes() -> str:
-    """Return the names of the process set to which this process's number belongs: the boot and the PID
-    namespace.
+    """Return the boot and the PID namespace in which this process has its number.
 
     Containers may share a host's name and not its processes. The result is empty if the system does not
     report these names.

@@ -74,8 +74,7 @@ def reserve_target(
 
 
 def publish_target(client: MetastoreClient, policy: ReplicationPolicy, record: CycleRecord) -> None:
-    """Publish the target: from here on the database is complete at an event (Hive's ``REPL STATUS`` reads
-    it).
+    """Publish the target at an event, at which the database is complete (Hive's ``REPL STATUS`` reads it).
 
     :param record: the record of the cycle, with the event.
     """

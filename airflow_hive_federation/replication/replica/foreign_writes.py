@@ -188,9 +188,7 @@ def _is_as_placed(entry: FileEntry, file: PlacedFile) -> bool:
 
 
 def _write_id(path: str) -> int | None:
-    """Return the highest write id of the ACID directory that holds a file; ``None`` outside of such
-    directories.
-    """
+    """Return the highest write id of the ACID directory that holds a file; ``None`` outside of one."""
     name = next((part for part in path.split("/")[:-1] if is_acid_directory(part)), None)
     if name is None:
         return None

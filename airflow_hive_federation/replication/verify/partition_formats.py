@@ -15,8 +15,9 @@ from airflow_hive_federation.storage.filesystem import canonical, join
 
 
 class PartitionFormats:
-    """The partitions of a table whose formats differ from the table's; without such partitions, it stores
-    nothing.
+    """The partitions of a table whose formats differ from the table's.
+
+    The object stores nothing for a table without such partitions.
 
     :param table: storage descriptor of the table, as JSON values (:func:`~.wire.to_json`).
     """
@@ -59,8 +60,7 @@ class PartitionFormats:
         return self
 
     def place(self, file: VisibleFile) -> tuple[str, str, int | None]:
-        """Find the partition that holds a file, because the file may come from a listing of the table's
-        directory.
+        """Find the partition that holds a file, which a listing of the table's directory does not name.
 
         :return: the partition's directory, the file's path inside it, and the index of the partition's
             storage descriptor; ``None`` for a partition with the table's format.

@@ -33,9 +33,7 @@ class TableContents:
     unrecorded: dict[str, str] = field(default_factory=dict)
 
     def compacted_partitions(self) -> set[str]:
-        """Return the partitions that the target has compacted: it has files of its own there, so only rows
-        compare.
-        """
+        """Return the partitions that the target has compacted: only their rows can be compared."""
         return {file.partition for file in self.target if file.path != file.target_path}
 
     def plan(self) -> Iterator[dict[str, Any]]:

@@ -344,9 +344,7 @@ class _Verification:
             self._digests[canonical(record.uri)] = record.digest
 
     def _to_digest(self) -> Iterator[FileToDigest]:
-        """Yield the target's files, and files of the source without a record by a load, because the load was
-        killed.
-        """
+        """Yield the target's files, and the source's files that a killed load left without a record."""
         for name, contents in self._contents.items():
             known = self.homes.digests(name)
             for file in contents.target:
@@ -416,9 +414,7 @@ class _Verification:
         return note
 
     def file_differences(self) -> Iterator[Difference]:
-        """Compare the files that readers of both sides open, except in partitions that the target has
-        compacted.
-        """
+        """Compare the files that readers of both sides open, except in partitions compacted by the target."""
         for name, contents in self._contents.items():
             recorded = self.homes.digests(name)
             read = {uri: self._digests.get(of, "unread") for uri, of in contents.unrecorded.items()}
