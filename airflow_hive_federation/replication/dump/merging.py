@@ -42,7 +42,7 @@ class Merging:
         return self._place(txn) is not None
 
     def leader(self, txn: int) -> int:
-        """Return the transaction that stands for another on the target; one without an end stands for itself."""
+        """Return the transaction that stands for another on the target; before its end, it is itself."""
         place = self._place(txn)
         return txn if place is None else int(self._leaders[place])
 

@@ -58,7 +58,7 @@ class Losses:
 
     @property
     def percent(self) -> int:
-        """Return the percentage of the table's partitions or files that would go: the higher one, rounded up."""
+        """Return the percentage of the table's partitions or files that would go: the higher, rounded up."""
         lost = sum(loss.files for loss in self.files)
         shares = (
             (lost, max((loss.of for loss in self.files), default=0)),

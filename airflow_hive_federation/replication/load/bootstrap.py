@@ -351,7 +351,7 @@ class _Load:
     # -- steps -----------------------------------------------------------------------------------------
 
     def _refuse_foreign_tables(self, client: MetastoreClient) -> None:
-        """Refuse tables without a marker of the policy, because no load may overwrite somebody else's table."""
+        """Refuse tables without a marker of the policy: a load must not overwrite somebody else's table."""
         if self._policy.into_existing:
             return
         names = client.list_tables(self._policy.target_database)

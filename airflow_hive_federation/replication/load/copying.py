@@ -74,7 +74,7 @@ def plan_copy(
     :param visible: highest write id that readers of the target see; ``None`` for a table that does not exist.
     :param before: size and modification time of the source's files when they were last copied, by URI: for
         tables that are not transactional, whose files may change.
-    :param complete: highest write id below which the target has every write id and none is open.
+    :param complete: write id up to which the target has every write id, with none open.
     :param mended: canonical URIs of files of the target that differ from their copies.
     """
     transactional = TableKind(document["kind"]).transactional

@@ -4,8 +4,8 @@ A transaction of the target stands for one of the source's that wrote to the dat
 :mod:`.merging`), and has its write ids. The metastore keeps the map between the two while it is open
 (``REPL_TXN_MAP``). All transactions are opened, and all write ids allocated, before the first is ended, and
 only write ids above a table's highest one are allocated. So a replay that was killed and is repeated opens no
-transaction that it has ended. Such a transaction would be a new one, which no load ends, and which holds back
-the target's cleaner.
+transaction that it has ended. If opened again, such a transaction would be a new one, which no load ends, and
+which holds back the target's cleaner.
 
 A transaction that the source aborted is *committed* here. Its files were never copied, nor its rows in files
 that it shares with others, so no row becomes visible. An abort would make its write ids invalid for some
