@@ -97,7 +97,7 @@ class LostFiles:
 
 
 def new_directories_missing(bare: Iterable[BareDirectory], kind: TableKind) -> list[str]:
-    """Return missing directories of tables and partitions that no dump describes, and that none can now.
+    """Return missing directories of new tables and partitions, which cannot be dumped without them.
 
     Hive's replication demands the directory of a table and, unless the table is external, of each partition
     (``TestReplicationScenarios.testDumpWithPartitionDirMissing``). It copies external tables by their roots;
@@ -153,14 +153,14 @@ def lost_files(
         for bare_directory in bare
         if counted[bare_directory.location]
     ]
-    unexplained = [
+    without_files = [
         candidate
         for candidate in bare
         if not counted[candidate.location]
         and (candidate.partition or candidate.location != root)
         and not (candidate.proved and candidate.partition in before)
     ]
-    return lost, new_directories_missing(unexplained, kind)
+    return lost, new_directories_missing(without_files, kind)
 
 
 def _looked_at(place: Place, options: Mapping[str, Any] | None) -> BareDirectory:
