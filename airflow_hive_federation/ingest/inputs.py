@@ -71,7 +71,7 @@ class Position:
 def find_inputs(uris: Sequence[str], options: Mapping[str, Any] | None = None) -> list[InputFile]:
     """List the input files that the URIs name.
 
-    A URI names a file, a directory or prefix whose files are listed, or a pattern with ``*`` in its last part.
+    A URI names a file, a directory or prefix of files, or a pattern with ``*`` in its last part.
 
     Hidden files (``.x``, ``_x``) are left out, as in Hive. The files are sorted by URI, whatever the order of
     the arguments, because the next run needs the same order.
@@ -106,8 +106,8 @@ def text_records(
 ) -> Iterator[tuple[list[bytes], Position]]:
     """Read records of a text file, many at a time, with the position after them.
 
-    :param start: position to begin at; in a compressed file (``.gz``, ``.bz2``, ``.zst``, ``.lz4``) the offset
-        counts decompressed bytes.
+    :param start: position to begin at; in a compressed file (``.gz``, ``.bz2``, ``.zst``, ``.lz4``) its
+        offset counts decompressed bytes.
     :param header: the first line is not a record.
     :param max_record_bytes: bytes that a record may have.
     :raises SerializationError: a line is longer than that.

@@ -149,7 +149,7 @@ _ATTEMPTS = 5
 
 
 def a_position(table: Any) -> tuple[str, str] | None:
-    """Return one committed position of the table's parameters, which must not change before they are replaced."""
+    """Return one committed position of a table, which must not change before its parameters are replaced."""
     return next(
         ((key, value) for key, value in sorted((table.parameters or {}).items()) if key.startswith("_meta")),
         None,

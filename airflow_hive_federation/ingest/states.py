@@ -11,8 +11,8 @@
     (any) ──close──▶ CLOSED ──close──▶ CLOSED
 
 As in Hive's ``HiveStreamingConnection``, a batch that failed accepts no more records, since its files may
-end in the middle of a row; ``abort_transaction`` then has no effect, so that a caller's clean-up does not hide
-the first error. One rule is stricter: Hive's ``beginTransaction`` inside an open transaction drops that
+end in the middle of a row; ``abort_transaction`` then has no effect, so that a caller's clean-up does not
+hide the first error. One rule is stricter: Hive's ``beginTransaction`` inside an open transaction drops that
 transaction's records silently; here it is refused.
 """
 
