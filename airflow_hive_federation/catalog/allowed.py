@@ -43,7 +43,7 @@ def check_ssh_file(name: str, path: str) -> None:
     :raises ConfigurationError: if the file lies outside them.
     """
     listed = os.environ.get(SSH_FILES_VARIABLE, _SSH_FILES).split(os.pathsep)
-    directories = [Path(item).expanduser().resolve() for item in listed if item]
+    directories = [Path(folder).expanduser().resolve() for folder in listed if folder]
     file = Path(path).expanduser().resolve()
     if not any(file.is_relative_to(directory) for directory in directories):
         raise ConfigurationError(

@@ -114,14 +114,16 @@ class GlueCatalog:
         else:
             keys = {"DatabaseName": database, "TableName": table, **self._whose}
             partitions = [
-                item for batch in batches(names, _PARTITIONS_A_CALL) for item in self._named(keys, batch)
+                partition
+                for batch in batches(names, _PARTITIONS_A_CALL)
+                for partition in self._named(keys, batch)
             ]
-        return [_partition(database, table, item) for item in partitions]
+        return [_partition(database, table, partition) for partition in partitions]
 
     def find_partitions(self, database: str, table: str, where: str) -> list[types.Partition]:
         """Read the partitions that meet a condition; see :meth:`.roles.PartitionFilter.find_partitions`."""
         partitions = self._partitions(database, table, Expression=glue_expression(where))
-        return [_partition(database, table, item) for item in partitions]
+        return [_partition(database, table, partition) for partition in partitions]
 
     def table_statistics(self, table: types.Table) -> list[types.ColumnStatisticsObj]:
         """Read the column statistics of a table; see :meth:`.roles.TableStatistics.table_statistics`."""
@@ -181,9 +183,9 @@ class GlueCatalog:
                 return [partition for page in pages for partition in page["Partitions"]]
 
         with ThreadPoolExecutor(_SEGMENTS, thread_name_prefix="glue") as threads:
-            partitions = [item for items in threads.map(segment, range(_SEGMENTS)) for item in items]
+            partitions = [each for part in threads.map(segment, range(_SEGMENTS)) for each in part]
         # A server without segments returns all partitions in each of them.
-        return list({tuple(item["Values"]): item for item in partitions}.values())
+        return list({tuple(each["Values"]): each for each in partitions}.values())
 
     def _statistics(
         self, call: Callable[..., Any], asked: Mapping[str, Any], columns: Sequence[str]

@@ -220,10 +220,10 @@ class IcebergCatalog(IcebergTableCatalog):
             kind = properties.get("type")
             # Without a type, the scheme of the URI names the kind.
             inferred: Any = dict(properties)
-            found: Any = CatalogType(kind.lower()) if kind else infer_catalog_type(name, inferred)
-            if found is CatalogType.REST:
+            catalog_type: Any = CatalogType(kind.lower()) if kind else infer_catalog_type(name, inferred)
+            if catalog_type is CatalogType.REST:
                 return ConfinedRestCatalog(name, **properties)
-            return AVAILABLE_CATALOGS[found](name, properties)
+            return AVAILABLE_CATALOGS[catalog_type](name, properties)
 
 
 def _refuse_alike(database: str, named: Sequence[tuple[str, ...]]) -> tuple[str, ...]:

@@ -21,15 +21,15 @@ class ConfinedRestCatalog(RestCatalog):
     """pyiceberg's REST catalog with the caller's properties and only the harmless ones of the server."""
 
     def _fetch_config(self) -> None:
-        given = dict(self.properties)
+        own = dict(self.properties)
         super()._fetch_config()
         harmless = {name: self.properties[name] for name in _OF_THE_SERVER & self.properties.keys()}
-        other = self.uri
-        self.properties = {**harmless, **given}
-        self.uri = given["uri"]
-        if other.rstrip("/") != self.uri.rstrip("/"):
+        server_uri = self.uri
+        self.properties = {**harmless, **own}
+        self.uri = own["uri"]
+        if server_uri.rstrip("/") != self.uri.rstrip("/"):
             raise ConfigurationError(
-                f"The Iceberg catalog at {self.uri} sends its clients on to {other}.",
+                f"The Iceberg catalog at {self.uri} sends its clients on to {server_uri}.",
                 remedy="If that is right, give that URI instead.",
             )
 

@@ -125,7 +125,7 @@ def tunnel_settings(opening: Opening) -> TunnelSettings:
 
 
 def _listed(text: str) -> tuple[str, ...]:
-    return tuple(item.strip() for item in text.split(",") if item.strip())
+    return tuple(entry.strip() for entry in text.split(",") if entry.strip())
 
 
 SSH = Factory(

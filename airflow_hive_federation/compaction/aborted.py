@@ -70,8 +70,8 @@ def sweep_table(
 def _locations(client: MetastoreClient, table: Any) -> Iterator[str]:
     """Yield the table's directory, and the directories of partitions that lie outside it."""
     yield table.sd.location
-    for item in client.iter_partitions(table.dbName, table.tableName):
-        partition: Any = item
+    for described in client.iter_partitions(table.dbName, table.tableName):
+        partition: Any = described
         if not is_below(partition.sd.location, table.sd.location):
             yield partition.sd.location
 

@@ -136,11 +136,11 @@ class _BucketFile:
         )
 
     def _add(self, keys: Keys, stripes: Iterable[Stripe]) -> None:
-        done = 0
+        row_count = 0
         for stripe in stripes:
             self._file.add(stripe)
-            done += stripe.rows
-            self._index.append(",".join(map(str, keys.at(done - 1))) + ";")
+            row_count += stripe.rows
+            self._index.append(",".join(map(str, keys.at(row_count - 1))) + ";")
 
 
 class _Remaining:

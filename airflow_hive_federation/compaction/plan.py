@@ -200,9 +200,9 @@ def compactor_write_ids(write_ids: ValidWriteIds, listing: Iterable[FileEntry]) 
     """Return the write ids that a compaction of a directory may read, whose highest one names its result.
 
     A streaming batch writes one delta for several transactions. The compactor cannot read the delta while
-    some of them are open, and before later write ids exist, though its first transactions may be committed below
-    the high watermark. ``QueryCompactor.Util.getCompactionResultDir`` names results after that watermark, and
-    such a result would hide those rows from all readers. So the result ends below such a delta.
+    some of them are open, and before later write ids exist, though its first transactions may be committed
+    below the high watermark. ``QueryCompactor.Util.getCompactionResultDir`` names results after that
+    watermark, and such a result would hide those rows from all readers. So the result ends below the delta.
 
     :param write_ids: the table's valid write ids.
     :param listing: files of the table or partition.

@@ -31,12 +31,12 @@ def in_threads(
     count = threads or os.cpu_count() or 1
 
     def run(merges: Sequence[BucketMerge]) -> list[MergeOutcome | HiveFederationError]:
-        each = max(1, count // max(1, len(merges)))
+        threads_per_merge = max(1, count // max(1, len(merges)))
         with ThreadPoolExecutor(max_workers=count, thread_name_prefix="merge") as workers:
             return list(
                 workers.map(
                     lambda merge: merge_or_error(
-                        merge, options=options, compression=compression, threads=each
+                        merge, options=options, compression=compression, threads=threads_per_merge
                     ),
                     merges,
                 )

@@ -154,7 +154,7 @@ class CompactionWorker:
         :param poll_s: seconds between two polls of an empty queue.
         :param until_empty: end when the queue is empty.
         :param on_report: receives the report of each served request.
-        :raises MetastoreError: the metastore cannot be asked.
+        :raises MetastoreError: the metastore does not answer or refuses the call.
         """
         self._warn_of_the_cleaner()
         begun = time.monotonic()

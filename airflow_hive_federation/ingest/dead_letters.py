@@ -52,8 +52,8 @@ class DeadLetterFile:
 
     On this machine's file systems only its owner may read the file, because it holds the records unchanged.
 
-    :param uri: URI of the file. A store that cannot append gets the whole file, with its earlier lines, anew;
-        so only one process may use it.
+    :param uri: URI of the file. In a store that cannot append, each write replaces the file by one with
+        all lines; so only one process may use it.
     :param storage_options: options of that store.
     """
 

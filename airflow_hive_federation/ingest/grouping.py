@@ -40,7 +40,7 @@ class Group:
         return self.source.num_rows if self.places is None else len(self.places)
 
     def rows(self) -> pa.RecordBatch:
-        """Copy the group's rows out of ``source``; each call copies them anew."""
+        """Copy the group's rows out of ``source``; each call makes a new copy."""
         return self.source if self.places is None else self.source.take(self.places)
 
 

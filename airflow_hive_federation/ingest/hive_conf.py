@@ -79,12 +79,12 @@ def metastore_settings(conf: Mapping[str, str]) -> MetastoreSettings:
 def warn_of_overridden(conf: Mapping[str, str]) -> None:
     """Log each setting that a streaming connection ignores because its value is fixed."""
     for name, (value, instead) in OVERRIDDEN.items():
-        given = str(conf.get(name, value)).strip()
-        if given.lower() != value.lower():
+        configured = str(conf.get(name, value)).strip()
+        if configured.lower() != value.lower():
             logger.warning(
                 "%s=%s is not heeded: a streaming connection works as with %s; %s.",
                 name,
-                given,
+                configured,
                 value,
                 instead,
             )

@@ -2,8 +2,8 @@
 
 A table whose files any engine may read becomes an external table over the remote's location. A transactional
 table would return wrong rows that way, because only the owning metastore knows its valid rows. It gets an
-input format that does not exist and whose name tells the user how to read the table. Hive, Spark and other
-engines fail on it; its description stays right.
+input format that does not exist and whose name points the user to ``read_remote_table``. Hive, Spark and
+other engines fail on it; its description stays right.
 """
 
 from __future__ import annotations

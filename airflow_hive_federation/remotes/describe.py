@@ -58,7 +58,7 @@ def describe_database(
         rows += _parameters(database.parameters)
     rows += _remote_rows(link, link, down)
     if left_out:
-        rows += [_title("Left Out"), *((name, "", why) for name, why in sorted(left_out.items()))]
+        rows += [_title("Left Out"), *((name, "", reason) for name, reason in sorted(left_out.items()))]
     return Answer(columns=_DESCRIBED, rows=tuple(rows))
 
 

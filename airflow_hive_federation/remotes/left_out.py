@@ -31,9 +31,14 @@ def find_left_out(local: HiveCatalog, remote: Catalog, link: Link, breaker: Circ
     with breaker.guard():
         missing = sorted({table_name.lower() for table_name in remote.list_tables(database)} - linked.keys())
         left_out = [
-            item for batch in batches(missing, TABLES_A_CALL) for item in remote.get_tables(database, batch)
+            remote_table
+            for batch in batches(missing, TABLES_A_CALL)
+            for remote_table in remote.get_tables(database, batch)
         ]
-    return {str(item.tableName).lower(): _reason(item, link, here, linked) for item in left_out}
+    return {
+        str(remote_table.tableName).lower(): _reason(remote_table, link, here, linked)
+        for remote_table in left_out
+    }
 
 
 def _reason(one: Any, link: Link, here: Mapping[str, Any], linked: Mapping[str, str]) -> str:

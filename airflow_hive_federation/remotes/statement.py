@@ -411,9 +411,9 @@ class _Parser:
         token = self._peek()
         start = len(self._text.rstrip()) if token is None else token.start
         line, column = _position(self._text, start)
-        found = "the end" if token is None else repr(self._text[token.start : token.end + 1])
+        token_text = "the end" if token is None else repr(self._text[token.start : token.end + 1])
         return StatementError(
-            f"Line {line}, column {column}: expected {' or '.join(expected)}, found {found}.",
+            f"Line {line}, column {column}: expected {' or '.join(expected)}, found {token_text}.",
             remedy="See docs/remotes.md for the statements.",
             line=line,
             column=column,
