@@ -20,7 +20,7 @@ _OF_THE_WAY = (MetastoreProtocolError, TunnelError)
 
 
 class CircuitBreaker:
-    """A counter of a remote's failures in a row that refuses calls for a while after too many.
+    """A circuit breaker, which refuses calls to a remote for a while after too many failures in a row.
 
     An answer is not a failure, even if it refuses the call: it shows that the remote is up.
 

@@ -163,7 +163,7 @@ def find_factory(via: str | None, known: Iterable[Factory]) -> Factory:
 
 
 def shown_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties for display, with every value hidden that may be secret."""
+    """Return the properties for display, with possible secrets hidden."""
     return {
         name: HIDDEN
         if _SECRET.search(name) or _KEY_TEXT.search(value)

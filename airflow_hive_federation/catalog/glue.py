@@ -43,7 +43,7 @@ ROLE = "aws.glue.role.arn"
 _CONNECT_TIMEOUT_S = 10.0
 _READ_TIMEOUT_S = 60.0
 _ATTEMPTS = 5
-#: Sets the segments of ``GetPartitions``, which allows 10.
+#: Sets the segments of ``GetPartitions``, which allows at most 10.
 _SEGMENTS = 4
 #: Limits one call of ``BatchGetPartition``.
 _PARTITIONS_A_CALL = 1000

@@ -369,7 +369,7 @@ def _secrets_among(properties: Mapping[str, str]) -> list[str]:
 
 def _open(opening: Opening) -> IcebergTableCatalog:
     try:
-        import pyiceberg  # noqa: F401 - is it there?
+        import pyiceberg  # noqa: F401 - checks that it is installed
     except ImportError as error:
         raise ConfigurationError(
             "Iceberg needs pyiceberg.", remedy="pip install 'airflow-hive-federation[iceberg]'."

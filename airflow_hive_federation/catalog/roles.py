@@ -65,7 +65,7 @@ class EventSource(Protocol):
     def events(self, after: int, up_to: int) -> Iterator[types.NotificationEvent]:
         """Yield the events with ids above ``after`` and not above ``up_to``, in order.
 
-        They are events of all databases, because a table that moves to another database has its event there.
+        They are events of all databases, because a table that moves has its event in its new database.
         """
 
     def has_events_after(self, event_id: int) -> bool:

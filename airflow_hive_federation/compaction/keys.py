@@ -32,7 +32,7 @@ class Keys:
 
     @classmethod
     def of(cls, write_id: Integers, bucket: Integers, row_id: Integers) -> Keys:
-        """Make identities from three columns with the parts of each row's identity, in any order."""
+        """Make identities from columns of write ids, bucket properties and row ids, in any order."""
         changes = (write_id[1:] != write_id[:-1]) | (bucket[1:] != bucket[:-1])
         starts = np.concatenate((np.arange(min(1, len(row_id))), np.flatnonzero(changes) + 1))
         return cls(write_id[starts], bucket[starts], starts, row_id)

@@ -39,7 +39,7 @@ _NANOSECONDS_US = (-(2**63) // 1_000, 2**63 // 1_000)
 
 @dataclass(frozen=True, kw_only=True)
 class _Source:
-    """The facts that a file's footer gives.
+    """A source file, with the facts of its footer.
 
     :param int96: names of columns that are INT96 or contain INT96.
     :param zone: time zone of the writer's clock for INT96 columns; ``None`` if they hold wall-clock times.

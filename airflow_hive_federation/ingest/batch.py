@@ -9,7 +9,7 @@ step                 done                                                left be
 ===================  ==================================================  ===============================
 open                 transactions, write ids                             aborted by their timeout
 begin                a lock: the metastore knows the table               the same
-flush                partitions, in the transaction too; then stripes    bytes behind the flushed length
+flush                partitions and their registration; then stripes     bytes behind the flushed length
 commit               tails; flushed lengths; then the commit             rows of a write id that is aborted
 close                the rest aborted; side files removed                side files, which readers obey
 ===================  ==================================================  ===============================
@@ -204,7 +204,7 @@ class TransactionBatch:
             self._settings.at("prepared")
             tasks = divided.result()[1]
         except BaseException as error:
-            # The rows are kept, because the caller may repeat the commit after a metastore did not answer.
+            # The rows are kept, because the caller may repeat the commit if no metastore answers.
             prepared.set_exception(error)
             wait([divided])
             if divided.exception() is None:
@@ -230,7 +230,7 @@ class TransactionBatch:
         return {values for values, _bucket in work}, tasks
 
     def commit(self, partitions: Sequence[Values], key_value: types.CommitTxnKeyValue | None) -> None:
-        """Make the transaction's rows visible; the call may be repeated after a metastore did not answer.
+        """Make the transaction's rows visible; the caller may repeat the call if no metastore answers.
 
         :param partitions: partitions that are created even if no row was written to them.
         :raises TransactionError: the transaction was aborted, or the metastore refuses to commit it.

@@ -199,7 +199,7 @@ class HiveStreamingConnection:
             self._take(list(records))
 
     def write_batch(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Write rows of an Arrow table, whose columns are matched by name with the table's columns.
+        """Write the rows of an Arrow batch, whose columns match the table's columns by name.
 
         The keys of dynamic partitions are columns of the batch too.
 

@@ -195,7 +195,7 @@ class DeltaFile:
             self._pending.write(b"ORC")
 
     def close(self) -> None:
-        """End the batch: remove the side file, so that the whole file counts, or a file without commits.
+        """Remove the side file, so that the whole file counts; remove the file itself if it has no commit.
 
         :raises StorageError: the side file cannot be removed.
         """
@@ -242,7 +242,7 @@ class _LocalStore:
                     file.write(length.to_bytes(8, "big"))
                     durable.sync_open_file(file)
         if not self._is_visible:
-            # Several buckets of one directory are published at the same time, so the version file is atomic.
+            # Buckets of a directory are published in parallel, so the version file is written atomically.
             write_atomically(str(self._directory / VERSION_FILE), [b"2"])
             with storage_errors(self._uri):
                 durable.rename(self._hidden, self._path)

@@ -1,6 +1,6 @@
 """Prepares partitions for a transaction: creates and registers them and invalidates their statistics.
 
-A transaction prepares a partition before it writes the first byte there. The rows of an aborted transaction
+A transaction prepares a partition before it writes the first byte of it. The rows of an aborted transaction
 stay invisible only if the metastore knows the partitions that the transaction wrote to (its "components"):
 the metastore forgets aborted transactions without components, and their write ids become valid.
 """

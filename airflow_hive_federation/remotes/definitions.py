@@ -35,7 +35,7 @@ READ_ONLY = "org.apache.hadoop.hive.ql.io.HivePassThroughOutputFormat"
 #: Spark passes this property of the SerDe to its own writers as an option. They refuse this value before they
 #: touch any file (``InsertIntoHadoopFsRelationCommand``), and show it. Readers do not read the property.
 SPARKS_MODE, SPARKS_REFUSAL = "partitionOverwriteMode", "NONE: A LINK TO A REMOTE TABLE IS FOR READING"
-#: Values of :data:`.links.READ_BY`, which names the way that engines read the rows.
+#: These values of :data:`.links.READ_BY` name the way that engines read the rows.
 READ_AS_FILES, READ_BY_US, READ_AS_VIEW = "files", "read_table", "view"
 #: Hive and Spark take the schema of this SerDe from the metastore, so that DESCRIBE works.
 _PLAIN_SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"

@@ -142,7 +142,7 @@ def _made(ends: Ends, link: Link, remote: Any, names: Sequence[str] | None) -> l
 
 
 def write(client: MetastoreClient, link: Link, *, added: Sequence[Any], altered: Sequence[Any] = ()) -> None:
-    """Write partitions, then their column statistics, which would cost one call each with the partitions."""
+    """Write partitions, then all column statistics, which would cost a call per partition if sent with it."""
     statistics = []
     for partition in (*added, *altered):
         if partition.colStats is not None:

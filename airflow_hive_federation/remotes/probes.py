@@ -28,7 +28,7 @@ def partition_exists(remotes: Remotes, name: Name, partition: str) -> bool:
     """Return true if the remote of a remote table has a partition.
 
     :param partition: name of the partition, ``day=2026-01-01/hour=7``.
-    :raises NotARemoteError: if there is no such remote.
+    :raises NotARemoteError: if the remote does not exist.
     :raises RemoteUnavailableError: if the remote does not answer.
     """
     opened = remotes.open(Kind.TABLE, name)
@@ -42,7 +42,7 @@ def partition_matches(remotes: Remotes, name: Name, where: str) -> bool:
 
     :param where: condition on partition keys in the syntax of Hive's metastore:
         ``day >= '2026-01-01' AND site = 'a'``.
-    :raises NotARemoteError: if there is no such remote.
+    :raises NotARemoteError: if the remote does not exist.
     :raises RemoteUnsupportedError: if its catalog does not support conditions.
     :raises RemoteUnavailableError: if the remote does not answer.
     """
@@ -75,7 +75,7 @@ def pending(remotes: Remotes, kind: Kind, name: Name) -> bool:
 
     Changed files are not a change, unless their writer notifies the remote's metastore.
 
-    :raises NotARemoteError: if there is no such remote.
+    :raises NotARemoteError: if the remote does not exist.
     :raises RemoteUnavailableError: if the remote does not answer.
     """
     return look(remotes, kind, name).changed

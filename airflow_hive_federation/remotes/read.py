@@ -35,7 +35,7 @@ def read_remote_table(
     :param storage_options: options of the remote's store, for listing its directories.
     :param choice: further arguments of :func:`~airflow_hive_federation.tables.read.reader.read_table`:
         ``partitions``, ``columns``, ….
-    :raises NotARemoteError: if there is no such remote.
+    :raises NotARemoteError: if the remote does not exist.
     :raises RemoteUnsupportedError: if the remote is not a Hive metastore.
     :raises RemoteUnavailableError: if the remote does not answer.
     """

@@ -3,8 +3,8 @@
 Some rules of Hive's ``Lazy…`` classes may surprise: a whole number may have a fraction, which is cut off, but
 no blanks around it, unlike other numbers; a decimal is rounded half up to its scale; ``true`` and ``false``
 ignore case; a timestamp needs a time of day; a binary text is decoded if it is Base64, and kept as its bytes
-otherwise. Hive makes null of an unreadable text; here it raises ``ValueError``, and the caller decides. Years
-range from 1 to 9999.
+otherwise. Hive makes null of an unreadable text; here such a text raises ``ValueError``, and the caller
+decides. Years range from 1 to 9999.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def value_of(text: str, hive_type: HiveType, separators: Sequence[str] = (), *, 
 
 
 def is_null(text: str | None, hive_type: HiveType, null_text: str | None) -> bool:
-    """Return true if a text stands for null: the null text, or an empty text that is not a value."""
+    """Return true if a text stands for null: the null text, or empty text of a type without empty values."""
     return text is None or text == null_text or (not text and hive_type.name not in _EMPTY_IS_A_VALUE)
 
 
