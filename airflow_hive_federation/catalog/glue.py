@@ -183,9 +183,9 @@ class GlueCatalog:
                 return [partition for page in pages for partition in page["Partitions"]]
 
         with ThreadPoolExecutor(_SEGMENTS, thread_name_prefix="glue") as threads:
-            partitions = [each for part in threads.map(segment, range(_SEGMENTS)) for each in part]
+            partitions = [partition for part in threads.map(segment, range(_SEGMENTS)) for partition in part]
         # A server without segments returns all partitions in each of them.
-        return list({tuple(each["Values"]): each for each in partitions}.values())
+        return list({tuple(partition["Values"]): partition for partition in partitions}.values())
 
     def _statistics(
         self, call: Callable[..., Any], asked: Mapping[str, Any], columns: Sequence[str]
