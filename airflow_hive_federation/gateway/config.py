@@ -248,7 +248,7 @@ class FederationSection:
         which logs and counts the gap.
     :param part_timeout_s: seconds that each other metastore has for its part of a list.
     :param follow_links: the gateway sends calls about a remote database or table that ``[upstream]`` records
-        to the federated metastore with the same URIs.
+        to the federated metastore that has one of the recorded URIs.
     """
 
     transactions_of: str = "main"
