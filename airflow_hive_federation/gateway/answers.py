@@ -121,9 +121,9 @@ def _renamed(text: bytes, rename: Rename) -> bytes:
 
 def _element_type(answer: bytes, start: int, listing: Listing) -> int:
     """Return the type of a list's elements; reject an unexpected type, which would be misread as names."""
-    wanted = STRING if listing.element is None and listing.name_field is None else STRUCT
-    if (ttype := answer[start]) != wanted and answer[start + 1 : start + 5] != b"\0\0\0\0":
-        raise MalformedMessage(f"a list of elements of the type {ttype}, not {wanted}")
+    expected = STRING if listing.element is None and listing.name_field is None else STRUCT
+    if (ttype := answer[start]) != expected and answer[start + 1 : start + 5] != b"\0\0\0\0":
+        raise MalformedMessage(f"a list of elements of the type {ttype}, not {expected}")
     return ttype
 
 

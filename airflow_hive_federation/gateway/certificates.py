@@ -49,7 +49,7 @@ class ServerTls:
             if self.client_ca_file is not None:
                 context.load_verify_locations(cafile=self.client_ca_file)
                 context.verify_mode = ssl.CERT_REQUIRED
-        except OSError as error:  # ssl.SSLError is one
+        except OSError as error:  # ssl.SSLError is an OSError
             raise ConfigurationError(
                 f"TLS files {', '.join(self.files)} cannot be used: {error}.",
                 remedy="Give readable PEM files; the key must belong to the certificate.",

@@ -66,7 +66,7 @@ def _look(
     yield from states
     access = _access(config, caller)
     yield access
-    # The first metastore answers most calls: five more lines saying that it does not would help no reader.
+    # The first metastore answers most calls. If it does not answer, five more errors about it would not help.
     if states[0].state == "ok" and access.state == "ok":
         yield from _calls(config, gateway, caller)
 

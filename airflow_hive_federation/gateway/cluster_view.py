@@ -146,7 +146,7 @@ class ClusterView:
     def _with_equal_files(
         self, copies: Sequence[tuple[Described, Secondary]]
     ) -> list[tuple[Described, Secondary]]:
-        """Return the copies that are unchanged, and whose primaries are, since the copy was made."""
+        """Return the copies whose files, like those of their primaries, are unchanged since the copy."""
         if not self.check_files:
             return list(copies)
         locations = [place for described, copy in copies for place in (location_of(described), copy.location)]
@@ -229,11 +229,11 @@ class ClusterView:
             capabilities=types.ClientCapabilities(values=[types.ClientCapability.INSERT_ONLY_TABLES]),
         )
         message = head_bytes(method, CALL, 1) + encode(arguments(req=request))
-        named = tuple(
+        mentions = tuple(
             reference for reference in call.named if (reference.database, reference.table) == (database, name)
         )
         parts: list[bytes] = []
-        self.target.relay(replace(call, method=method, message=message, named=named), parts.append)
+        self.target.relay(replace(call, method=method, message=message, named=mentions), parts.append)
         answer = b"".join(parts)
         head = read_head(answer)
         if head.kind != REPLY:

@@ -133,12 +133,12 @@ class Metastore:
             self._exchange(call.method, call.message, call, emit)
             return
         if call.method not in self._lacks:
-            held = _HoldFaults(emit)
-            self._exchange(call.method, call.message, call, held)
-            if not held.fault:
+            holder = _HoldFaults(emit)
+            self._exchange(call.method, call.message, call, holder)
+            if not holder.fault:
                 return
-            if not is_unknown_method(held.fault):
-                emit(held.fault)
+            if not is_unknown_method(holder.fault):
+                emit(holder.fault)
                 return
             self._lacks.add(call.method)
         self._substituted(call, emit)
@@ -155,26 +155,26 @@ class Metastore:
         emit(substituted_answer(call.method, b"".join(parts)))
 
     def _by_expression(self, call: Call, emit: Emit) -> None:
-        held = _HoldFaults(emit, is_refused_expression)
+        holder = _HoldFaults(emit, is_refused_expression)
         broken: HiveFederationError | None = None
         try:
-            self._exchange(call.method, call.message, call, held)
+            self._exchange(call.method, call.message, call, holder)
         except (MetastoreUnreachableError, MetastoreProtocolError) as error:
             cause = error.__cause__
             broke = isinstance(cause, ConnectionError | ServerFailed) and not isinstance(cause, NotSent)
             # Hive 4 mostly refuses an old client's expression by closing the connection. If the server is
             # gone instead, the substitute call fails, too.
-            if held.began or not broke:
+            if holder.began or not broke:
                 raise
             broken = error
-        if held.began:
+        if holder.began:
             return
         if (answer := self._all_partitions(call)) is not None:
             emit(answer)
         elif broken is not None:
             raise broken
         else:
-            emit(held.fault)
+            emit(holder.fault)
 
     def _all_partitions(self, call: Call) -> bytes | None:
         if (substitute := call_for_all_partitions(call.message)) is None:

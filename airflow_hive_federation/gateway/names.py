@@ -145,9 +145,9 @@ def catalog_of(text: str) -> str | None:
 
 
 def _qualified_text(text: str, database: str, table: str) -> str:
-    name, colon, rest = text.partition(":")
+    name, colon, suffix = text.partition(":")
     catalog = name.split(".")[:-2]
-    return ".".join([*catalog, database, table]) + colon + rest
+    return ".".join([*catalog, database, table]) + colon + suffix
 
 
 class _Finder:

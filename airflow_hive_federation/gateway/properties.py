@@ -59,21 +59,21 @@ def grpc_section(section: Mapping[str, Any] | None, properties: Mapping[str, str
         front and the file has none.
     """
     _refuse_unknown(properties)
-    given = {name: value for name, value in properties.items() if _is_of_front(name)}
+    front_properties = {name: value for name, value in properties.items() if _is_of_front(name)}
     server_class = properties.get(SERVER_CLASS, "").strip() or None
     if section is None and server_class is None:
-        if given:
+        if front_properties:
             raise ConfigurationError(
-                f"[properties] has {min(given)}, and there is no gRPC front.",
+                f"[properties] has {min(front_properties)}, and there is no gRPC front.",
                 remedy=f"Add [grpc], or {SERVER_CLASS}.",
             )
         return None
     settings = read_section(GrpcFrontSettings, "grpc", section or {})
-    _refuse_twice(section or {}, given)
+    _refuse_twice(section or {}, front_properties)
     port = _port_of_uris(properties.get(URIS, ""))
     if port is not None and "port" not in (section or {}):
-        given.setdefault(PORT, str(port))
-    return GrpcSection(settings=settings.with_properties(given), server_class=server_class)
+        front_properties.setdefault(PORT, str(port))
+    return GrpcSection(settings=settings.with_properties(front_properties), server_class=server_class)
 
 
 def upstream_keyfile(properties: Mapping[str, str]) -> str | None:
@@ -114,13 +114,13 @@ def _refuse_unknown(properties: Mapping[str, str]) -> None:
 
 
 def _refuse_twice(section: Mapping[str, Any], given: Mapping[str, str]) -> None:
-    taken = {argument: name for name, argument in NUMBERS.items() if name in given}
+    names_by_argument = {argument: name for name, argument in NUMBERS.items() if name in given}
     if AUTHENTICATION_CLASS in given:
-        taken["authentication_class"] = AUTHENTICATION_CLASS
+        names_by_argument["authentication_class"] = AUTHENTICATION_CLASS
     of_class = [key for key in given if key.startswith(AUTHENTICATION) and key != AUTHENTICATION_CLASS]
     if of_class:
-        taken["authentication"] = of_class[0]
-    for argument, name in taken.items():
+        names_by_argument["authentication"] = of_class[0]
+    for argument, name in names_by_argument.items():
         if argument in section:
             raise ConfigurationError(
                 f"[grpc] has {argument}, and [properties] has {name}.", remedy="Keep one of them."

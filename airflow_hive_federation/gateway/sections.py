@@ -29,19 +29,19 @@ def read_section(kind: type[T], name: str, values: Any, **given: Any) -> T:
     if not isinstance(values, Mapping):
         raise ConfigurationError(f"[{name}] is no section.", remedy=f"Write [{name}] on a line of its own.")
     hints = get_type_hints(kind)
-    known = {field.name: field for field in fields(kind) if field.init}  # type: ignore[arg-type]
+    fields_by_name = {field.name: field for field in fields(kind) if field.init}  # type: ignore[arg-type]
     section = dict(values)
-    if "tls" in known and any(key in section for key in TLS_KEYS):
+    if "tls" in fields_by_name and any(key in section for key in TLS_KEYS):
         files = {key: section.pop(key) for key in TLS_KEYS if key in section}
         given = {**given, "tls": read_section(ServerTls, name, files)}
     arguments = dict(given)
     for key, value in section.items():
-        if key not in known or key == "tls":
-            _refuse_key(name, key, [*known, *(TLS_KEYS if "tls" in known else ())])
+        if key not in fields_by_name or key == "tls":
+            _refuse_key(name, key, [*fields_by_name, *(TLS_KEYS if "tls" in fields_by_name else ())])
         arguments[key] = _value(f"[{name}] {key}", hints[key], value)
     missing = [
         key
-        for key, field in known.items()
+        for key, field in fields_by_name.items()
         if key not in arguments and field.default is MISSING and field.default_factory is MISSING
     ]
     if missing:
@@ -62,10 +62,10 @@ def _value(where: str, hint: Any, value: Any) -> Any:
         (hint,) = (member for member in get_args(hint) if member is not type(None))
     if get_origin(hint) is tuple:
         part = get_args(hint)[0]
-        listed = [value] if isinstance(value, str) else value
-        if not isinstance(listed, list):
+        items = [value] if isinstance(value, str) else value
+        if not isinstance(items, list):
             raise _wrong(where, value, "a list")
-        return tuple(_value(where, part, item) for item in listed)
+        return tuple(_value(where, part, item) for item in items)
     if get_origin(hint) in {dict, Mapping}:
         if not isinstance(value, Mapping) or not all(isinstance(text, str) for text in value.values()):
             raise _wrong(where, value, "a table of texts")

@@ -98,7 +98,7 @@ class ThriftConnection:
                 return
             with self._lock:
                 self._busy = True
-                # Draining that began before has ended this side's reading: that looks like a client who left.
+                # A drain has shut down reading on the socket, which would look like a client's disconnection.
                 readable = not self._draining
             self._passed = False
             try:

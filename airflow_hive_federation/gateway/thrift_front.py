@@ -119,8 +119,8 @@ class ThriftFront:
         patience = self.settings.drain_timeout_s if drain_timeout_s is None else drain_timeout_s
         with self._lock:
             drained = self._lock.wait_for(lambda: not self._connections, timeout=patience)
-            rest = list(self._connections)
-        for connection in rest:
+            remaining = list(self._connections)
+        for connection in remaining:
             connection.interrupt()
         # Closed after the interrupts, so that the calls of the interrupted connections are cancelled.
         self._hangups.close()

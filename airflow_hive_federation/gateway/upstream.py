@@ -1,4 +1,4 @@
-"""Sends raw calls to one metastore over connections that are pooled per identity, on any client transport."""
+"""Sends raw calls to one metastore over pooled connections, per identity, on any transport of the client."""
 
 from __future__ import annotations
 
@@ -179,8 +179,8 @@ class Upstream:
         link.connection.channel.send(numbered(message, head, number), deadline)
 
         def check(answer: Head) -> None:
-            known = answer.kind in {REPLY, EXCEPTION}
-            if (answer.method, answer.sequence_id) != (head.method, number) or not known:
+            is_answer = answer.kind in {REPLY, EXCEPTION}
+            if (answer.method, answer.sequence_id) != (head.method, number) or not is_answer:
                 raise MalformedMessage(
                     f"an answer to {answer.method!r} ({answer.sequence_id}), "
                     f"not to {head.method!r} ({number})"
@@ -293,26 +293,26 @@ class Upstream:
             self._changed.notify()
 
     def _broken(self, method: str, endpoint: Endpoint, error: Exception) -> errors.MetastoreError:
-        where = f"upstream {self.name} ({endpoint})"
+        place = f"upstream {self.name} ({endpoint})"
         facts = {"upstream": self.name, "uri": str(endpoint), "method": method}
         if isinstance(error, NotSent):
             return errors.MetastoreUnreachableError(
-                f"{method}: {where} cannot be sent to: {error}", remedy="Start the metastore.", **facts
+                f"{method}: {place} cannot be sent to: {error}", remedy="Start the metastore.", **facts
             )
         if not is_idempotent(method):
             return errors.OutcomeUnknownError(
-                f"{method} at {where} may have been carried out or not: {error}",
+                f"{method} at {place} may have been carried out or not: {error}",
                 remedy="Look at what the call should have changed before it is made again.",
                 **facts,
             )
         if isinstance(error, TimeoutError):
             return errors.MetastoreTimeoutError(
-                f"{method} at {where}: {error}",
+                f"{method} at {place}: {error}",
                 remedy="Look at the metastore, or raise call_timeout_s.",
                 **facts,
             )
         return errors.MetastoreUnreachableError(
-            f"{method}: the connection to {where} broke: {error}", remedy="Start the metastore.", **facts
+            f"{method}: the connection to {place} broke: {error}", remedy="Start the metastore.", **facts
         )
 
     def _foreign(self, method: str, endpoint: Endpoint, error: Exception) -> errors.MetastoreError:

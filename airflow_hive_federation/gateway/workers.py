@@ -148,8 +148,8 @@ class Workers:
             for raw in lines:
                 line = raw.decode(errors="replace")
                 with self._printing:
-                    seen = self._lines.setdefault(line, set())
-                    complete = len(seen) < len(self._commands)
-                    seen.add(place)
-                    if complete and len(seen) == len(self._commands):
+                    printed_by = self._lines.setdefault(line, set())
+                    complete = len(printed_by) < len(self._commands)
+                    printed_by.add(place)
+                    if complete and len(printed_by) == len(self._commands):
                         print(line, end="", file=self._out, flush=True)

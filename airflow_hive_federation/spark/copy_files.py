@@ -239,10 +239,10 @@ def distinct(items: Iterable[CopyItem]) -> list[CopyItem]:
     """
     by_target: dict[str, CopyItem] = {}
     for item in items:
-        known = by_target.setdefault(item.target, item)
-        if known != item:
+        first = by_target.setdefault(item.target, item)
+        if first != item:
             raise ConfigurationError(
-                f"The copy plan makes {item.target} twice: from {known.source} and from {item.source}.",
+                f"The copy plan makes {item.target} twice: from {first.source} and from {item.source}.",
                 remedy="Check that no two locations of the source map to one of the target.",
                 path=item.target,
             )
@@ -268,16 +268,16 @@ def summarize(
     seconds: float,
 ) -> CopySummary:
     """Add up the results of all tasks."""
-    done = sum(result.records for result in results)
+    finished = sum(result.records for result in results)
     copied = sum(result.changed for result in results)
     return CopySummary(
         files=len(items),
         size_bytes=sum(item.size_bytes for item in items),
         recorded=len(items) - len(pending),
-        identical=done - copied,
+        identical=finished - copied,
         copied=copied,
         copied_bytes=sum(result.changed_bytes for result in results),
-        failed=len(pending) - done,
+        failed=len(pending) - finished,
         tasks=len(groups),
         seconds=round(seconds, 3),
         unpreserved=sum(result.unpreserved for result in results),
@@ -330,8 +330,8 @@ def _finish(
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     write_atomically(join(outcomes_uri, SUMMARY), [text.encode()], options, private=True)
     rate = summary.copied_bytes / max(summary.seconds, 0.001)
-    done = summary.copied + summary.identical
-    count = f"{done + summary.recorded:,} of {summary.files:,}"
+    present = summary.copied + summary.identical
+    count = f"{present + summary.recorded:,} of {summary.files:,}"
     logger.info(progress_line("copy-files", count, summary.copied_bytes, summary.size_bytes, rate))
     if summary.unpreserved:
         logger.warning(

@@ -132,16 +132,16 @@ class GroupTask:
     def _work_through(self, group: Sequence[Any], failures: list[HiveFederationError]) -> Iterator[Any]:
         """Yield records; add errors to ``failures`` and go on with other items, except on a full disk."""
         bandwidth = TokenBucket(self.bytes_per_s) if self.bytes_per_s is not None else None
-        full = threading.Event()
+        disk_full = threading.Event()
 
         def attempt(item: Any) -> Any:
-            return None if full.is_set() else _patiently(lambda: self.work(item, bandwidth))
+            return None if disk_full.is_set() else _patiently(lambda: self.work(item, bandwidth))
 
         for outcome in _outcomes(attempt, group, self.threads):
             if isinstance(outcome, HiveFederationError):
                 failures.append(outcome)
                 if isinstance(outcome, StorageFullError):
-                    full.set()
+                    disk_full.set()
             elif outcome is not None:
                 self.files_done.add(1)
                 self.bytes_done.add(outcome.size_bytes)

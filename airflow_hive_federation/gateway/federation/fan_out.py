@@ -134,9 +134,9 @@ def require(call: Call, reasons: Mapping[str, str], *, primary: str, partial: bo
     if partial and primary not in reasons:
         missing.note(call.method, reasons)
         return
-    named = "; ".join(f"{name}: {reason}" for name, reason in sorted(reasons.items()))
+    details = "; ".join(f"{name}: {reason}" for name, reason in sorted(reasons.items()))
     raise refused(
         Status.UNAVAILABLE,
-        f"{call.method}: the part of metastore {', '.join(sorted(reasons))} is missing ({named}).",
+        f"{call.method}: the part of metastore {', '.join(sorted(reasons))} is missing ({details}).",
         remedy="Look at that metastore; with on_missing = 'partial', the gap is only logged.",
     )

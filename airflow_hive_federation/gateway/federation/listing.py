@@ -154,9 +154,9 @@ def parts_of_database(
             )
         return
     # A call of either of these two methods is about one database only.
-    for there in sorted({place.database for place in wanted.values()}):
-        tables_there = {name: place for name, place in wanted.items() if place.database == there}
-        yield _asked_there(method, arguments, there, tables_there)
+    for remote_database in sorted({place.database for place in wanted.values()}):
+        remote_tables = {name: place for name, place in wanted.items() if place.database == remote_database}
+        yield _asked_there(method, arguments, remote_database, remote_tables)
 
 
 def _asked_there(method: str, arguments: Any, database: str, wanted: Mapping[str, Place]) -> Part:
@@ -180,12 +180,12 @@ def _asked_there(method: str, arguments: Any, database: str, wanted: Mapping[str
 
 def limit_of(method: str, arguments: Any) -> int | None:
     """Return the caller's limit on the number of elements in a list; ``None`` if there is no limit."""
-    most: int | None = None
+    limit: int | None = None
     if method == "get_tables_ext":
-        most = arguments.req.limit
+        limit = arguments.req.limit
     elif method == "get_table_names_by_filter":
-        most = arguments.max_tables
-    return most if most is not None and most >= 0 else None
+        limit = arguments.max_tables
+    return limit if limit is not None and limit >= 0 else None
 
 
 def _found(wanted: Mapping[str, Place], success: Any, key: Callable[[Any], tuple[str, str]]) -> list[str]:
@@ -200,7 +200,11 @@ def _key(database: str, table: str) -> tuple[str, str]:
 
 def _tables_of_all(arguments: Any, owners: Owners, owner: str) -> Part | None:
     databases, tables = arguments.db_patterns, arguments.tbl_patterns
-    mapped = [there for local, there in owners.mapped_databases(owner).items() if matches(databases, local)]
+    mapped = [
+        remote_name
+        for local, remote_name in owners.mapped_databases(owner).items()
+        if matches(databases, local)
+    ]
     single = {
         name: place
         for name, place in owners.single_tables(owner).items()
@@ -209,11 +213,11 @@ def _tables_of_all(arguments: Any, owners: Owners, owner: str) -> Part | None:
     prefixed = owners.prefix_of(owner) is not None
     if not (mapped or single or prefixed):
         return None
-    there = "|".join(sorted({*mapped, *(remote.database for remote in single.values())}))
+    database_pattern = "|".join(sorted({*mapped, *(remote.database for remote in single.values())}))
     question = Question(
         "get_table_meta",
         {
-            "db_patterns": "*" if prefixed else there,
+            "db_patterns": "*" if prefixed else database_pattern,
             # A single table may have another name at its owner than its local name.
             "tbl_patterns": "*" if single else tables,
             "tbl_types": arguments.tbl_types,
@@ -223,8 +227,8 @@ def _tables_of_all(arguments: Any, owners: Owners, owner: str) -> Part | None:
     def elements(success: Any) -> list[Any]:
         metas = []
         for meta in success:
-            there = meta.dbName.lower()
-            for local in owners.local_names(owner, [there]).get(there, ()):
+            remote_name = meta.dbName.lower()
+            for local in owners.local_names(owner, [remote_name]).get(remote_name, ()):
                 if matches(databases, local) and matches(tables, meta.tableName):
                     metas.append(_with(meta, dbName=local))
             for (local, table), place in single.items():
@@ -253,15 +257,15 @@ def _is(meta: Any, place: Place) -> bool:
 
 def _functions(success: Any, owners: Owners, owner: str) -> Iterator[Any]:
     for function in success.functions or []:
-        there = function.dbName.lower()
-        for local in owners.local_names(owner, [there]).get(there, ()):
+        remote_name = function.dbName.lower()
+        for local in owners.local_names(owner, [remote_name]).get(remote_name, ()):
             yield _with(function, dbName=local)
 
 
 def _databases(success: Any, pattern: str | None, owners: Owners, owner: str) -> Iterator[Any]:
     for database in success.databases or []:
-        there = database.name.lower()
-        for local in owners.local_names(owner, [there]).get(there, ()):
+        remote_name = database.name.lower()
+        for local in owners.local_names(owner, [remote_name]).get(remote_name, ()):
             if matches(pattern, local):
                 yield _with(database, name=local)
 

@@ -127,8 +127,8 @@ def _merge(
     success = answers[federation.primary]
     listing = listing_of(call.method, success)
     answer = merged(listing, federation.owners, success, others)
-    if (most := limit_of(call.method, values)) is not None:
-        answer = answer[:most]
+    if (limit := limit_of(call.method, values)) is not None:
+        answer = answer[:limit]
     emit(answer_of(call.method, read_head(call.message).sequence_id, answer))
 
 

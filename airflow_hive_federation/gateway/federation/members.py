@@ -43,10 +43,10 @@ class Member:
         if self.timeout_s is None:
             self.target.relay(call, emit)
             return
-        most = self.timeout_s if timeout_s is None else min(timeout_s, self.timeout_s)
+        limit_s = self.timeout_s if timeout_s is None else min(timeout_s, self.timeout_s)
         try:
             patience = call.deadline.remaining_s()
-            inner = replace(call, deadline=call.deadline.sooner(most))
+            inner = replace(call, deadline=call.deadline.sooner(limit_s))
         except TimeoutError as error:
             raise MetastoreTimeoutError(
                 f"{call.method} at {self.name}: {error}",
@@ -61,7 +61,7 @@ class Member:
                 except HiveFederationError as error:
                     # A caller with a shorter deadline than the member's, or one that reads slowly, must not
                     # open the circuit for others.
-                    hasty = isinstance(error, MetastoreTimeoutError) and patience < most
+                    hasty = isinstance(error, MetastoreTimeoutError) and patience < limit_s
                     if passing.began or hasty or status_of(error) in _SAYS_NOTHING:
                         raise _Undecided(error) from error
                     raise

@@ -73,10 +73,10 @@ class Owners:
         self._places: dict[LocalName, Place] = {}
         self._prefixes: list[tuple[str, str, Patterns]] = []
         for owner, names in remotes.items():
-            for local, there in names.databases.items():
-                self._add((_plain(local), None), Place(owner, _plain(there)))
-            for local, there in names.tables.items():
-                database, table = _qualified(there)
+            for local, remote_name in names.databases.items():
+                self._add((_plain(local), None), Place(owner, _plain(remote_name)))
+            for local, remote_name in names.tables.items():
+                database, table = _qualified(remote_name)
                 self._add(_qualified(local), Place(owner, database, table))
             if names.prefix is not None:
                 self._prefixes.append((_plain(names.prefix), owner, Patterns(names.shown)))
@@ -139,25 +139,25 @@ class Owners:
 
     def local_names(self, owner: str, databases: Iterable[str]) -> dict[str, list[str]]:
         """Return the local names of an owner's databases, the owner's name → local names."""
-        names_there: dict[str, list[str]] = {}
+        local_by_remote: dict[str, list[str]] = {}
         mapped, prefix = self.mapped_databases(owner), self.prefix_of(owner)
-        for there in databases:
-            names = [local for local, name in mapped.items() if name == there]
-            prefixed = None if prefix is None else f"{prefix}{there}"
+        for remote_name in databases:
+            names = [local for local, name in mapped.items() if name == remote_name]
+            prefixed = None if prefix is None else f"{prefix}{remote_name}"
             if prefixed is not None and (place := self._of_database(prefixed)) is not None:
                 # A longer prefix, or an explicit name, may have given this local name to another owner.
-                names += [prefixed] if place == Place(owner, there) and prefixed not in names else []
+                names += [prefixed] if place == Place(owner, remote_name) and prefixed not in names else []
             if names:
-                names_there[there] = names
-        return names_there
+                local_by_remote[remote_name] = names
+        return local_by_remote
 
     def _of_database(self, database: str) -> Place | None:
         if (place := self._places.get((database, None))) is not None:
             return place
         for prefix, owner, shown in self._prefixes:
-            there = database.removeprefix(prefix)
-            if there and there != database and shown.match(there):
-                return Place(owner, there)
+            remote_name = database.removeprefix(prefix)
+            if remote_name and remote_name != database and shown.match(remote_name):
+                return Place(owner, remote_name)
         return None
 
 
@@ -179,7 +179,7 @@ class Naming:
         named = [*((link.local, link.place) for link in links), *used]
         self._databases: dict[str, str] = {}
         for local, place in named:
-            # A single table does not stand for its database.
+            # The local database of a single table is not a local name of the table's own database.
             if owners.place(local[0], None, links) == Place(owner, place.database):
                 self._databases[place.database] = local[0]
         self._tables: dict[LocalName, LocalName] = {
@@ -201,7 +201,11 @@ class Naming:
         if (name := self.database(database)) is not None:
             return name, table
         if table is None:
-            alone = {local[0] for (there, _), local in self._tables.items() if there == database}
+            alone = {
+                local[0]
+                for (remote_database, _), local in self._tables.items()
+                if remote_database == database
+            }
             if len(alone) == 1:
                 return alone.pop(), None
         return f"{self.owner}::{database}", table

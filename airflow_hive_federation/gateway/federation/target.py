@@ -213,13 +213,13 @@ class Federation:
         """
         owners = sorted({place.owner for _, place in resolved})
         if len(owners) > 1:
-            named = {
+            places_by_name = {
                 f"{reference.database}.{reference.table}" if reference.table else reference.database: str(
                     place
                 )
                 for reference, place in resolved
             }
-            listed = ", ".join(f"{name} is {place}" for name, place in sorted(named.items()))
+            listed = ", ".join(f"{name} is {place}" for name, place in sorted(places_by_name.items()))
             raise refused(
                 Status.FAILED,
                 f"{method}: what it names belongs to several metastores: {listed}.",

@@ -58,7 +58,9 @@ def _rename(view: Any, naming: Naming) -> None:
                     f"it reads {database}.{source}, whose database has no local name; give the gateway one"
                 )
             databases[database] = local
-        _rename_all(view, {there: local for there, local in databases.items() if there != local})
+        _rename_all(
+            view, {remote_name: local for remote_name, local in databases.items() if remote_name != local}
+        )
     except UnreadableViewError as error:
         raise refused(
             Status.FAILED,
@@ -71,10 +73,12 @@ def _rename_all(view: Any, names: dict[str, str]) -> None:
     # Rename in two steps if the new name of one database is the old name of another.
     steps: list[tuple[str, str]] = []
     if set(names) & set(names.values()):
-        between = {there: f"hive_federation_between_{number}" for number, there in enumerate(names)}
-        steps = [*between.items(), *((between[there], local) for there, local in names.items())]
-    for there, local in steps or list(names.items()):
-        rename_in_view(view, Renaming(source_database=there, target_database=local))
+        between = {
+            remote_name: f"hive_federation_between_{number}" for number, remote_name in enumerate(names)
+        }
+        steps = [*between.items(), *((between[remote_name], local) for remote_name, local in names.items())]
+    for remote_name, local in steps or list(names.items()):
+        rename_in_view(view, Renaming(source_database=remote_name, target_database=local))
 
 
 def _has_text(table: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Authenticates callers of the gRPC front, by plug-ins that need no tokens or by a class of the operator.
+"""Authenticates callers of the gRPC front; defines the plug-in interface and the plug-ins without tokens.
 ``metastore.grpc.authentication.class`` names a plug-in by its dotted path. The front makes it once, with the
 settings that have the prefix ``metastore.grpc.authentication.``, and calls it for each call of a client.
 """

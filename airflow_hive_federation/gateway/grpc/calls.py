@@ -122,12 +122,12 @@ class Calls:
                 end_with(context, error)
             except Exception as error:  # noqa: BLE001 - see answer()
                 _end_with_defect(context, error)
-            done = self._producers.submit(_produce, pieces, call, work)
+            future = self._producers.submit(_produce, pieces, call, work)
             try:
                 yield from _taken(pieces, call)
             finally:
                 call.cancellation.cancel()
-            failure = done.exception()
+            failure = future.exception()
             if isinstance(failure, HiveFederationError):
                 end_with(context, failure)
             elif failure is not None and context.is_active():
@@ -204,9 +204,9 @@ class Calls:
             cancellation.cancel()
         caller = self._authenticator.authenticate(_evidence(context))
         # No deadline is negative: a call whose time is over fails at its first wait.
-        left = context.time_remaining()
+        remaining_s = context.time_remaining()
         limit = self.settings.call_timeout_s
-        deadline = Deadline(limit if left is None else max(min(left, limit), 0.0))
+        deadline = Deadline(limit if remaining_s is None else max(min(remaining_s, limit), 0.0))
         return Call(caller=caller, deadline=deadline, cancellation=cancellation)
 
 

@@ -187,6 +187,6 @@ def _greet(head: Head, message: bytes, call: Call) -> bytes:
     """Answer ``set_ugi`` with the authenticated user, whatever name the client sends."""
     del message
     names = [call.caller.user, *call.caller.groups]
-    listed = bytes([STRING]) + len(names).to_bytes(4, "big") + b"".join(map(text_bytes, names))
-    body = field_bytes(0, LIST, listed) + bytes([STOP])
+    encoded_names = bytes([STRING]) + len(names).to_bytes(4, "big") + b"".join(map(text_bytes, names))
+    body = field_bytes(0, LIST, encoded_names) + bytes([STOP])
     return head_bytes(head.method, REPLY, head.sequence_id) + body

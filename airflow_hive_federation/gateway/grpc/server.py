@@ -120,11 +120,11 @@ class GrpcFront:
         pool = DescriptorPool()
         for service in services:
             service.add_to(pool)
-        shown = [*names, health.SERVICE_NAME, reflection.SERVICE_NAME]
+        reflected = [*names, health.SERVICE_NAME, reflection.SERVICE_NAME]
         for described in (health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR):
             pool.AddSerializedFile(described.serialized_pb)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
-            reflection.ReflectionServicer(shown, pool=pool), server
+            reflection.ReflectionServicer(reflected, pool=pool), server
         )
         return server
 

@@ -153,13 +153,13 @@ class BearerTokens:
         files: list[tuple[str, Path]] = []
         if self._accounts is not None:
             try:
-                listed = sorted(self._accounts.iterdir())
+                paths = sorted(self._accounts.iterdir())
             except OSError as error:
                 raise ConfigurationError(
                     f"The directory {self._accounts} of public keys cannot be read: {error}",
                     remedy=f"Correct {ACCOUNTS}.",
                 ) from error
-            files += [(path.stem, path) for path in listed if path.suffix in {".pem", ".json"}]
+            files += [(path.stem, path) for path in paths if path.suffix in {".pem", ".json"}]
         if self._jwks is not None:
             files.append((self._issuer, self._jwks))
         return files

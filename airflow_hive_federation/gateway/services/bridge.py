@@ -197,11 +197,11 @@ def _take_map(one: Any, inner: Any) -> Take:
     hashable = pair(inner[0])[0] not in {LIST, SET}
 
     def take(entries: Any, bounds: Bounds) -> dict[Any, Any]:
-        found = {}
+        items = {}
         for entry in entries:
             key = key_take(entry.key, bounds)
-            found[key if hashable else tuple(key)] = value_take(entry.value, bounds)
-        return found
+            items[key if hashable else tuple(key)] = value_take(entry.value, bounds)
+        return items
 
     return take
 

@@ -325,10 +325,10 @@ def _take_map(inner: Any, strict: bool) -> Take:
 
 
 def _take_enum(enum: Any) -> Take:
-    known = frozenset(member.value for member in enum)
+    numbers = frozenset(member.value for member in enum)
 
     def take(item: Any, _bounds: Bounds) -> Any:
-        if item not in known:
+        if item not in numbers:
             raise BadMessage(f"{item} is no {enum.__name__}.")
         return item
 

@@ -49,7 +49,7 @@ def follow(behind: Behind, query: Any, out: Pieces) -> None:
         reader.catch_up()
         cancellation.on_cancel(woken.set)
         try:
-            over = woken.wait(min(POLL_S, deadline.remaining_s()))
+            ended = woken.wait(min(POLL_S, deadline.remaining_s()))
         except TimeoutError as error:
             raise refused(
                 Status.DEADLINE,
@@ -58,7 +58,7 @@ def follow(behind: Behind, query: Any, out: Pieces) -> None:
             ) from error
         finally:
             cancellation.on_cancel(None)
-        if over:
+        if ended:
             return
 
 

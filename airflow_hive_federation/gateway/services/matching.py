@@ -39,8 +39,8 @@ def _spellings(message: str, name: str) -> tuple[str, ...]:
     if (same := SAME.get((message, name))) is not None:
         return (plain(same),)
     # Names of lists may end in an extra "s" or "es": file_lists, resource_urises.
-    known = plain(name)
-    return tuple(dict.fromkeys((known, known.removesuffix("s"), known.removesuffix("es"))))
+    plain_name = plain(name)
+    return tuple(dict.fromkeys((plain_name, plain_name.removesuffix("s"), plain_name.removesuffix("es"))))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -105,8 +105,8 @@ Changes = Callable[[Struct, Ask], Iterator[tuple[str, Struct | None, Callable[[]
 
 def _table(arguments: Any, ask: Ask) -> Iterator[tuple[str, Struct | None, Callable[[], Any]]]:
     request = arguments.req
-    wanted = types.GetTableRequest(catName=request.catName, dbName=request.dbName, tblName=request.tableName)
-    yield "Table", request.table, lambda: ask("get_table_req", wanted).table
+    lookup = types.GetTableRequest(catName=request.catName, dbName=request.dbName, tblName=request.tableName)
+    yield "Table", request.table, lambda: ask("get_table_req", lookup).table
 
 
 def _partition(arguments: Any, ask: Ask) -> Iterator[tuple[str, Struct | None, Callable[[], Any]]]:
@@ -127,19 +127,19 @@ def _partitions(arguments: Any, ask: Ask) -> Iterator[tuple[str, Struct | None, 
 
 
 def _reader(ask: Ask, request: Any, values: Any) -> Callable[[], Any]:
-    wanted = types.GetPartitionRequest(
+    lookup = types.GetPartitionRequest(
         catName=request.catName,
         dbName=request.dbName,
         tblName=request.tableName,
         partVals=list(values or ()),
     )
-    return lambda: ask("get_partition_req", wanted).partition
+    return lambda: ask("get_partition_req", lookup).partition
 
 
 def _catalog(arguments: Any, ask: Ask) -> Iterator[tuple[str, Struct | None, Callable[[], Any]]]:
     request = arguments.rqst
-    wanted = types.GetCatalogRequest(name=request.name)
-    yield "Catalog", request.newCat, lambda: ask("get_catalog", wanted).catalog
+    lookup = types.GetCatalogRequest(name=request.name)
+    yield "Catalog", request.newCat, lambda: ask("get_catalog", lookup).catalog
 
 
 _CHANGES: dict[str, Changes] = {

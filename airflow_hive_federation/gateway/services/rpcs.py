@@ -87,10 +87,10 @@ def rpc_names() -> list[str]:
 
 
 def _methods(name: str) -> Iterator[str]:
-    known = _by_plain_name()
+    methods = _by_plain_name()
     for key in (plain(name), plain(name) + "req"):
-        if key in known:
-            yield known[key]
+        if key in methods:
+            yield methods[key]
 
 
 @cache
