@@ -38,7 +38,8 @@ _CATALOGS = frozenset({None, "", "hive"})
 def of_all(federation: Federation, call: Call, emit: Emit) -> None:
     """Answer with one list of all metastores' elements.
 
-    :raises GatewayError: a metastore's part is missing, and ``on_missing`` is ``fail``.
+    :raises GatewayError: a metastore's part is missing, and ``on_missing`` is ``fail``, or that metastore is
+        the primary.
     """
     values = arguments(call.method, call.message)
     request = getattr(values, "request", None)

@@ -65,7 +65,7 @@ class Owners:
 
     :param primary: name of the primary metastore.
     :param remotes: name of each other metastore → the local names of its databases and tables.
-    :raises ConfigurationError: two remotes have the same local name, or a name is not valid in Hive.
+    :raises ConfigurationError: two remotes have the same local name, or a name is malformed.
     """
 
     def __init__(self, primary: str, remotes: Mapping[str, RemoteNames]) -> None:

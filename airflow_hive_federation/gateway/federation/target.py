@@ -146,7 +146,7 @@ class Federation:
         for member in self.members.values():
             member.target.close()
 
-    # -- parts, for the modules beside this one ------------------------------------------------------------
+    # -- methods for the other modules of this package -----------------------------------------------------
 
     def resolve(self, call: Call) -> tuple[Resolved, tuple[Link, ...]]:
         """Return the place of each name in a call, and the recorded links among the names."""
@@ -238,7 +238,7 @@ class Federation:
         return self.transactions_of
 
     def _check_definition(self, call: Call, resolved: Resolved) -> None:
-        """Refuse calls that would store, or return, local names inside an owner's data."""
+        """Refuse calls that must not change, or show, an owner's data under a local name."""
         method = call.method
         if method == "get_next_notification" and not keeps_names(resolved):
             raise refused(

@@ -53,7 +53,7 @@ CODES = {
 _PIECES_AHEAD = 4
 #: Longest text of a status, in bytes on the wire: many clients limit HTTP/2 headers to 8 kB.
 _LONGEST_TEXT = 3000
-#: Text of the status of a call that failed by a defect.
+#: Text of the status of a call that failed because of a defect in the gateway.
 _DEFECT = "The gateway failed; its log says why."
 #: Seconds between a waiting producer's checks for a disconnected client.
 _LOOK_S = 0.2
