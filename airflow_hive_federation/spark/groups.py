@@ -66,9 +66,9 @@ class GroupResult:
     """The counts and failures of one task.
 
     :param records: number of finished items.
-    :param changed: number of finished items for which the task wrote a file (``copied`` of a copy outcome).
+    :param changed: number of changed items: those with ``copied`` in a copy outcome; in other jobs, all.
     :param size_bytes: bytes of the finished items.
-    :param changed_bytes: bytes of the items for which the task wrote a file.
+    :param changed_bytes: bytes of the changed items.
     :param unpreserved: number of items that lack some of the owner, group or permissions to preserve.
     :param failures: errors in the form of :func:`.failures.error_to_json`.
     :param attempt: number of the task's attempt; 0 for the first.
