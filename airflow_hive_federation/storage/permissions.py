@@ -280,7 +280,10 @@ _OWNERS_GROUP = ("group", "access", "")
 
 
 def _settled(place: _Place, uri: str, source: _Access, preserve: Preserve, *, keep: int) -> bool:
-    """Set all permissions in order; go on after an error unless ``preserve`` is strict; return if all worked."""
+    """Set the permissions in order; after an error, raise it or go on as ``preserve`` says.
+
+    :return: whether all steps succeeded.
+    """
     kept = True
     for step in _steps(place, uri, source, preserve.letters, keep):
         try:
