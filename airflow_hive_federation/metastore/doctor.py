@@ -359,11 +359,11 @@ def _acid_problem(client: MetastoreClient) -> str:
         processorIdentifier=client.settings.identifier,
     )
     try:
-        made = client.call("translate_table_dryrun", request)
+        rehearsed = client.call("translate_table_dryrun", request)
     except MetastoreError as error:
         return error.message
-    if made.tableType != "MANAGED_TABLE" or (made.parameters or {}).get("transactional") != "true":
-        return f"the server would make it {made.tableType}"
+    if rehearsed.tableType != "MANAGED_TABLE" or (rehearsed.parameters or {}).get("transactional") != "true":
+        return f"the server would make it {rehearsed.tableType}"
     return ""
 
 

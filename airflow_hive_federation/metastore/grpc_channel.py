@@ -4,8 +4,8 @@ Calls with long answers are gRPC calls of their own, whose answers come in piece
 gateway, or this grpcio, has no such streams, or the gateway has no room for another one.
 
 The errors are those of the other channels, so that the client handles all channels alike. The channel raises
-:class:`.NotSent` only if the gateway says so, or refused the call before it read it; after any other error
-the outcome of a write is unknown.
+:class:`.NotSent` only if the gateway refused the call before it read it, or reports that the metastore is
+unavailable; after any other error the outcome of a write is unknown.
 """
 
 from __future__ import annotations

@@ -86,10 +86,10 @@ def rewritten(sql: str, renaming: Renaming, context: SqlContext) -> str:
     if not _may_concern(tokens, renaming):
         return sql
     text = _Text(sql, tokens, renaming, context)
-    made = text.rewritten()
-    if ViewTree(_parsed(made, context.dialect)).references != text.expected:
+    new_sql = text.rewritten()
+    if ViewTree(_parsed(new_sql, context.dialect)).references != text.expected:
         raise UnreadableViewError("its text means other tables once the names in it are replaced")
-    return made
+    return new_sql
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,11 +195,11 @@ class _Text:
         for dot in self._tree.dots:
             self._function(dot)
         self._cross_check()
-        made, at = [], 0
+        pieces, at = [], 0
         for edit in sorted(self._edits.values(), key=lambda change: (change.start, change.end)):
-            made += [self._sql[at : edit.start], edit.text]
+            pieces += [self._sql[at : edit.start], edit.text]
             at = edit.end
-        return "".join([*made, self._sql[at:]])
+        return "".join([*pieces, self._sql[at:]])
 
     # -- references to tables --------------------------------------------------------------------------
 

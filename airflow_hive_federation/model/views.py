@@ -167,15 +167,15 @@ class _Rewriting:
     def _of_spark(self) -> tuple[str | None, str | None, dict[str, str]]:
         parameters = dict(self._parameters)
         context = self._sparks_context()
-        made: dict[str | None, str | None] = {}
+        rewritten_texts: dict[str | None, str | None] = {}
         # Spark writes the same text into both fields, so that the set mostly has one text.
         for text in {self._expanded, self._original}:
             self._check_spark(text or "")
-            made[text] = text and rewritten(text, self._renaming, context)
+            rewritten_texts[text] = text and rewritten(text, self._renaming, context)
         if context.database == self._renaming.source_database:
             key = _DEFAULT_DATABASE if _DEFAULT_DATABASE in parameters else f"{_NAMESPACE}part.1"
             parameters[key] = self._renaming.target_database
-        return made[self._expanded], made[self._original], parameters
+        return rewritten_texts[self._expanded], rewritten_texts[self._original], parameters
 
     def _sparks_context(self) -> SqlContext:
         where = self._namespace()
@@ -228,13 +228,13 @@ class _Rewriting:
             catalogs=frozenset({catalog.lower()} if home else ()),  # type: ignore[union-attr]
             database=ours if home else "",
         )
-        made = rewritten(sql, self._renaming, context)
-        if made != sql and not home:
+        new_sql = rewritten(sql, self._renaming, context)
+        if new_sql != sql and not home:
             raise UnreadableViewError(
                 f"it was made in a session of {catalog}.{schema}, whose names of two parts may be of another "
                 "metastore; create the view anew in a session of its own schema"
             )
-        changed = {**definition, "originalSql": made}
+        changed = {**definition, "originalSql": new_sql}
         if home:
             changed["schema"] = self._renaming.target_database
         if isinstance(definition.get("path"), list):

@@ -187,9 +187,9 @@ def _identical_target(
     """Return the digest of the target if it is identical to the copy; ``None`` otherwise."""
     if _size_or_none(item.target, settings.options) != item.size_bytes:
         return None
-    there = digest_file(item.target, options=settings.options).digest
-    wanted = expected_digest
-    if wanted is None:
+    target_digest = digest_file(item.target, options=settings.options).digest
+    source_digest = expected_digest
+    if source_digest is None:
         source = digest_file(
             item.source,
             size_bytes=item.size_bytes,
@@ -197,8 +197,8 @@ def _identical_target(
             options=settings.options,
             sources=settings.sources,
         )
-        wanted = source.digest
-    return there if there == wanted else None
+        source_digest = source.digest
+    return target_digest if target_digest == source_digest else None
 
 
 def _keep(item: CopyItem, settings: CopySettings) -> None:
@@ -241,9 +241,9 @@ def _rewrite_file(item: CopyItem, settings: CopySettings) -> CopyOutcome:
         if settings.sources is not None:
             # ``rewrite`` opens the source by name: this check finds a link that has replaced it meanwhile.
             settings.sources.check(item.source, "the file to copy")
-        made = digest_file(temporary, options=settings.options)
-        same = _size_or_none(item.target, settings.options) == made.size_bytes and (
-            digest_file(item.target, options=settings.options).digest == made.digest
+        written_digest = digest_file(temporary, options=settings.options)
+        same = _size_or_none(item.target, settings.options) == written_digest.size_bytes and (
+            digest_file(item.target, options=settings.options).digest == written_digest.digest
         )
         if not same:
             preserved = _settle(temporary, item, settings)
@@ -262,8 +262,8 @@ def _rewrite_file(item: CopyItem, settings: CopySettings) -> CopyOutcome:
             remove_quietly(filesystem, path)
     return CopyOutcome(
         target=item.target,
-        size_bytes=made.size_bytes,
-        digest=made.digest,
+        size_bytes=written_digest.size_bytes,
+        digest=written_digest.digest,
         copied=not same,
         preserved=preserved,
     )

@@ -66,10 +66,10 @@ def list_files(
     for tries_left in reversed(range(_TRIES)):
         try:
             entries = _listed(uri, options, threads)
-            wanted = (
+            listed = (
                 entries if empty_directories else (entry for entry in entries if not entry.path.endswith("/"))
             )
-            return sorted(wanted, key=_path_of)
+            return sorted(listed, key=_path_of)
         except FileVanishedError as error:
             # The error also has the directory's URI if a file directly in the directory vanished.
             is_gone = error.facts.get("path") == uri and not is_there(uri, options=options)
@@ -93,10 +93,11 @@ def list_many(
 
     :raises FileVanishedError: as :func:`list_files`.
     """
-    wanted = list(dict.fromkeys(uris))
-    if all(local_path(uri) is not None for uri in wanted):
+    directories = list(dict.fromkeys(uris))
+    if all(local_path(uri) is not None for uri in directories):
         return {
-            uri: list_files(uri, missing_ok=missing_ok, empty_directories=empty_directories) for uri in wanted
+            uri: list_files(uri, missing_ok=missing_ok, empty_directories=empty_directories)
+            for uri in directories
         }
 
     def listed(uri: str) -> list[FileEntry]:
@@ -106,7 +107,7 @@ def list_many(
         )
 
     with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="listing") as workers:
-        return dict(zip(wanted, workers.map(listed, wanted), strict=True))
+        return dict(zip(directories, workers.map(listed, directories), strict=True))
 
 
 def file_size(uri: str, *, options: Mapping[str, Any] | None = None) -> int:

@@ -159,8 +159,14 @@ def directory_pairs(item: CopyItem) -> Iterator[tuple[str, str]]:
     target, source = parse_location(item.target), parse_location(item.source)
     if not {target.scheme, source.scheme} <= WITH_MODES or not item.source_levels:
         return
-    made, like = _above(target, item.target_levels), _above(source, item.source_levels)
-    yield from ((uri, like[min(number, len(like) - 1)]) for number, uri in enumerate(made))
+    target_directories, source_directories = (
+        _above(target, item.target_levels),
+        _above(source, item.source_levels),
+    )
+    yield from (
+        (uri, source_directories[min(number, len(source_directories) - 1)])
+        for number, uri in enumerate(target_directories)
+    )
 
 
 def _above(place: Location, levels: int) -> list[str]:
@@ -280,7 +286,7 @@ _OWNERS_GROUP = ("group", "access", "")
 
 
 def _settled(place: _Place, uri: str, source: _Access, preserve: Preserve, *, keep: int) -> bool:
-    """Set the permissions in order; after an error, raise it or go on as ``preserve`` says.
+    """Set the permissions in order; after an error, go on unless ``preserve`` is strict.
 
     :return: whether all steps succeeded.
     """
@@ -303,21 +309,21 @@ def _settled(place: _Place, uri: str, source: _Access, preserve: Preserve, *, ke
 
 def _steps(place: _Place, uri: str, source: _Access, letters: str, keep: int) -> Iterator[Callable[[], None]]:
     with storage_errors(uri):
-        there = place.access()
+        present = place.access()
     if "a" in letters and source.listed is not None:
-        if there.listed is None or (there.listed.acl, there.listed.mode) != (
+        if present.listed is None or (present.listed.acl, present.listed.mode) != (
             source.listed.acl,
             source.listed.mode,
         ):
             yield partial(place.set_listed, source.listed)
     else:
         allowed = source.mode & 0o777 | keep
-        mode = there.listed.mode if there.listed is not None else there.mode
+        mode = present.listed.mode if present.listed is not None else present.mode
         wanted = allowed if "p" in letters else mode & allowed
         if wanted != mode:
             yield partial(place.set_mode, wanted)
     # The owner comes last: afterwards this user may not change the file any more.
-    if "g" in letters and source.group != there.group:
+    if "g" in letters and source.group != present.group:
         yield partial(place.set_group, source.group)
-    if "u" in letters and source.owner != there.owner:
+    if "u" in letters and source.owner != present.owner:
         yield partial(place.set_owner, source.owner)

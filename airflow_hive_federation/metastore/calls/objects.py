@@ -129,8 +129,8 @@ class ObjectCalls(Calls):
                 return
             except NotStreamed as error:
                 log.debug("tables of %s are read by calls: %s", database, error)
-        wanted = self.list_tables(database) if names is None else names
-        for batch in batches((name for name in wanted if name.lower() not in seen), TABLES_A_CALL):
+        remaining = self.list_tables(database) if names is None else names
+        for batch in batches((name for name in remaining if name.lower() not in seen), TABLES_A_CALL):
             request = types.GetTablesRequest(
                 dbName=database,
                 tblNames=batch,

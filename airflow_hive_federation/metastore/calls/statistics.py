@@ -51,10 +51,10 @@ class StatisticsCalls(ObjectCalls):
         batch: int = PARTITIONS_A_CALL,
     ) -> dict[str, list[types.ColumnStatisticsObj]]:
         """Read partitions' column statistics by partition name; partitions without them are left out."""
-        wanted = self._columns(database, table, columns)
+        column_names = self._columns(database, table, columns)
         statistics: dict[str, list[types.ColumnStatisticsObj]] = {}
         for names in batches(partition_names, batch):
-            answer = self._partitions_statistics(database, table, names, wanted, valid_write_ids)
+            answer = self._partitions_statistics(database, table, names, column_names, valid_write_ids)
             statistics.update(answer.partStats or {})
         return statistics
 
