@@ -29,7 +29,7 @@ PLAINTEXT = "metastore.grpc.plaintext"
 class GrpcSettings:
     """TLS and the source of bearer tokens for a gRPC gateway; at most one of the three sources may be set.
 
-    :param plaintext: use no TLS to other hosts than loopback either; the client sends them no tokens then.
+    :param plaintext: use no TLS, even to other hosts than loopback; tokens then need an SSH route.
     :param token: bearer token.
     :param token_file: file with a bearer token, read for each call that needs a newer one.
     :param service_account_keyfile: JSON key file of a service account, in Google's form, whose key signs the

@@ -146,7 +146,7 @@ class SocketChannel:
         return _readable(self._sock)
 
     def interrupt(self) -> None:
-        """End the wait of another thread for this connection, which is broken from then on; never fails."""
+        """End the wait of another thread, after which the connection is unusable; never fails."""
         _interrupt(self._sock)
 
     def close(self) -> None:
@@ -205,7 +205,7 @@ class HttpChannel:
         return _readable(self._sock)
 
     def interrupt(self) -> None:
-        """End the wait of another thread for this connection, which is broken from then on; never fails."""
+        """End the wait of another thread, after which the connection is unusable; never fails."""
         _interrupt(self._sock)
 
     def close(self) -> None:

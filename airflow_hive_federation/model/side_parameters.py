@@ -21,5 +21,5 @@ def is_side_parameter(name: str) -> bool:
 
 
 def without_side_parameters(parameters: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the parameters that belong on both sides."""
+    """Return the parameters without those that belong to one side only."""
     return {key: value for key, value in (parameters or {}).items() if not is_side_parameter(key)}

@@ -309,7 +309,7 @@ class _Text:
         with_catalog = len(parts) > 3 and lower(parts[0]) in self._context.catalogs
         database, table = parts[1:3] if with_catalog else parts[:2]
         if lower(database) != self._renaming.source_database or lower(table) not in self._unaliased:
-            return  # a field of a column
+            return  # the first part is a column, and the others are its fields
         if not with_catalog and lower(database) in self._aliases:
             raise UnreadableViewError(
                 f"in its text, {column.sql()} may begin with the database or with a table of the same name; "

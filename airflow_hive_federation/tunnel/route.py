@@ -13,7 +13,7 @@ from airflow_hive_federation.errors import ConfigurationError
 
 DEFAULT_PORT = 22
 KNOWN_HOSTS = "~/.ssh/known_hosts"
-#: Waggle Dance's default.
+#: Default timeout of Waggle Dance in seconds.
 DEFAULT_TIMEOUT_S = 60.0
 
 _HOP = re.compile(

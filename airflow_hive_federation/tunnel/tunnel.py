@@ -204,7 +204,7 @@ class Tunnel:
 
     def _drop(self, transport: paramiko.Transport) -> None:
         with self._lock:
-            # Another thread may have built it anew.
+            # Another thread may have connected the tunnel anew.
             if self._clients and self._clients[-1].get_transport() is transport:
                 self._close()
 
@@ -231,7 +231,7 @@ class TunnelSocket:
 
     :param hurried: the transport, if the route has several hops. An SSH server delays a small write until
         the previous one is acknowledged, and the hop before it delays the acknowledgement by 40 ms, unless
-        it has bytes to send. So a waiting reader sends SSH messages without a meaning.
+        it has bytes to send. So a waiting reader sends SSH messages that the server ignores.
     """
 
     def __init__(self, channel: paramiko.Channel, hurried: paramiko.Transport | None = None) -> None:

@@ -18,7 +18,7 @@ from airflow_hive_federation.model.partitions import partition_name, unescape
 
 log = logging.getLogger(__name__)
 
-ALL = -1  # as max_parts, an i16: no limit, where a number could not exceed 32,767
+ALL = -1  # no limit for max_parts, which is an i16, so that any number would be at most 32,767
 PARTITIONS_A_CALL = 500
 #: Partitions that a condition may hold for, per partition to read.
 _FEW_OTHERS = 2
