@@ -109,9 +109,9 @@ def transaction_settings() -> dict[str, str]:
         "metastore.transactional.event.listeners": _LISTENER,
         "hive.metastore.transactional.event.listeners": _LISTENER,
         "hive.metastore.event.db.notification.api.auth": "false",
-        # With Hive's defaults, its cleaner removes files that a reader still needs, and may take committed
-        # deltas for aborted ones; it removes the files of many aborted transactions at once, even while
-        # readers use them (see docs/compaction.md).
+        # With Hive's defaults, the cleaner removes files that a reader still needs, and may take committed
+        # deltas for aborted ones; it removes the files of many aborted transactions at once, without regard
+        # to readers (see docs/compaction.md).
         **minimum_history(False),
         "metastore.compactor.clean.aborts.using.cleaner": "false",
         "hive.compactor.clean.aborts.using.cleaner": "false",

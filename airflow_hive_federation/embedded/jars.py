@@ -95,7 +95,7 @@ def fetch(java: Java, artifacts: Sequence[Artifact]) -> list[Path]:
 
 
 def shares(artifacts: Sequence[Artifact], count: int) -> list[list[Artifact]]:
-    """Distribute artifacts over ``count`` downloaders, balanced by bytes; omit empty shares."""
+    """Distribute artifacts, biggest first, over ``count`` downloaders by their bytes; omit empty shares."""
     dealt: list[list[Artifact]] = [[] for _ in range(count)]
     loads = [0] * count
     for artifact in sorted(artifacts, key=lambda a: (-a.size_bytes, a.file_name)):

@@ -54,7 +54,7 @@ _LOG = "metastore.log"
 class RunningMetastore:
     """A running metastore, started by this or another process.
 
-    :param name: its name at the start.
+    :param name: the name that it was started with.
     :param port: its Thrift port on 127.0.0.1.
     :param jdbc_port: the port of its Derby database on 127.0.0.1.
     :param pid: process id of its JVM.
@@ -170,7 +170,7 @@ class EmbeddedMetastore:
 
     @property
     def name(self) -> str:
-        """Return the name from its start."""
+        """Return the name that the metastore was started with."""
         return self._running.name
 
     @property
@@ -222,7 +222,10 @@ class EmbeddedMetastore:
         return self._running.log_path
 
     def stop(self) -> None:
-        """Stop the metastore, and delete its temporary directory; a second call does nothing."""
+        """Stop the metastore in an orderly way, and delete its directory if it was a temporary one.
+
+        A second call does nothing.
+        """
         end_server(self._process)
         if self._options.delete:
             shutil.rmtree(self.directory, ignore_errors=True)

@@ -21,8 +21,8 @@ from airflow_hive_federation.waiting import boot_time_s
 
 #: Name of the file beside a copy plan that has the URI and the number of the plan's fence.
 TICKET = "fence.json"
-#: Seconds for which a check of the fence is valid: a second does not matter for a copy, and saves requests to
-#: the store for every file.
+#: Seconds for which a check of the fence is valid: a second more or less does not matter for a copy, and the
+#: store need not answer a request per file.
 _LOOK_S = 1.0
 
 

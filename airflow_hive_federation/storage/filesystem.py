@@ -1,4 +1,4 @@
-"""Parses Hive's URIs, opens their file systems, and translates the errors of those to errors of this package.
+"""Parses Hive's URIs, opens their file systems, and translates their errors to those of this package.
 
 A Hive location is the text of a Hadoop ``Path`` (``org.apache.hadoop.fs.Path.toString``): nothing in it is
 percent-encoded, so ``%``, ``?`` and ``#`` are ordinary characters (a partition value with a colon lies in the

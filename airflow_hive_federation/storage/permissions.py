@@ -1,4 +1,4 @@
-"""Sets the permissions of copies, so that nobody may read a copy who may not read its source.
+"""Sets the permissions of copies, so that a copy grants nobody more than its source, unless a policy does.
 
 Local file systems (network mounts included) and HDFS have owners and modes, and HDFS also has access lists.
 Object stores have neither. Users of a machine have numbers and those of HDFS have names, so that a copy

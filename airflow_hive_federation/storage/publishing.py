@@ -1,4 +1,4 @@
-"""Publishes files only when they are complete, so that a crash of the machine does not lose them.
+"""Publishes files only when they are complete, and keeps them across a crash of the machine.
 
 Every writer uses a hidden name of its own beside the file. On local file systems (NFS included) the bytes are
 on the disk before the file is renamed, and its name is on the disk when the write ends.

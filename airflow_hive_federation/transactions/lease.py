@@ -111,7 +111,7 @@ class LeaseKeeper:
         self._heart.stop()
 
     def check(self) -> None:
-        """Have the source confirm that the lease is still open, so that no file has been removed.
+        """Have the source confirm that the lease is still open, and has kept all files until now.
 
         :raises TransactionAbortedError: if the read transaction has ended.
         """
