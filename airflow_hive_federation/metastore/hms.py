@@ -1,4 +1,4 @@
-"""Runs ``hmsclient.HMSClient``, the class that Airflow's own Hive provider returns, over our transport."""
+"""Runs ``hmsclient.HMSClient``, the client class of Airflow's own Hive provider, over our transport."""
 
 from __future__ import annotations
 

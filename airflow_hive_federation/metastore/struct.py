@@ -2,7 +2,7 @@
 
 A struct holds exactly the fields that its creator set or the server sent. Unset fields stay unset and are not
 sent, so that reading a struct and writing it back changes nothing. An unset field reads as ``None``. The
-server applies the defaults of the interface definition, so that the client does not.
+client leaves the defaults of the interface definition to the server, which applies the same ones.
 
 The classes carry ``thrift_spec``, the table by which thriftpy2's compiled protocol reads and writes, but need
 no thriftpy2 themselves.

@@ -18,7 +18,7 @@ from airflow_hive_federation.model.partitions import partition_name, unescape
 
 log = logging.getLogger(__name__)
 
-ALL = -1  # no limit for max_parts, which is an i16, so that any number would be at most 32,767
+ALL = -1  # the value of max_parts for no limit: it is an i16, whose numbers end at 32,767
 PARTITIONS_A_CALL = 500
 #: Partitions that a condition may hold for, per partition to read.
 _FEW_OTHERS = 2
@@ -342,7 +342,7 @@ class _Seen:
         self._found: frozenset[bytes] | None = None
 
     def add(self, partition: types.Partition) -> None:
-        """Remember a partition; the first call of :meth:`has` ends this phase."""
+        """Remember a partition; call it only before the first :meth:`has`."""
         self._digests += self._digest(partition)
 
     def has(self, partition: types.Partition) -> bool:
