@@ -37,7 +37,7 @@ class ServerFailed(ForeignProtocol):
 
 
 class NotSent(ConnectionError):  # noqa: N818 - internal signal, never seen by callers
-    """The error for a connection that broke before the request was sent, so that no server has executed it."""
+    """The error for a connection that broke before the request was sent, so that no server executed it."""
 
 
 class Deadline:
