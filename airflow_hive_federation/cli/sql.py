@@ -32,7 +32,9 @@ def run(args: argparse.Namespace) -> int:
     with remotes_for(args.metastore, database=args.database) as remotes:
         if args.json:
             answers = remotes.run(script)
-            print(json.dumps([{"columns": one.columns, "rows": one.rows} for one in answers], indent=1))
+            print(
+                json.dumps([{"columns": result.columns, "rows": result.rows} for result in answers], indent=1)
+            )
             return 0
         for answer in remotes.answers(script):
             print_answer(answer)

@@ -24,8 +24,8 @@ class AssignReport:
     """The result of an assignment.
 
     :param cluster: the name of the cluster.
-    :param undo: whether the assignment was undone.
-    :param dry_run: whether nothing was written; ``changed`` then names the tables that would be changed.
+    :param undo: true if the assignment was undone.
+    :param dry_run: true if nothing was written; ``changed`` then names the tables that would be changed.
     :param changed: the tables that were assigned, or removed from the cluster.
     :param unchanged: the number of tables that needed no change.
     :param elsewhere: the tables that stay in other clusters, and the names of these clusters.

@@ -226,15 +226,17 @@ class MetastoreFacts:
         if table.partitionKeys:
             copied = self._partitions_of(key).copied
             objects = [
-                one for values, one in copied.items() if wanted_values is None or values in wanted_values
+                described
+                for values, described in copied.items()
+                if wanted_values is None or values in wanted_values
             ]
         marks: dict[str, tuple[Any, Secondary]] = {}
-        for one in objects:
-            partition = one if isinstance(one, types.Partition) else None
+        for described in objects:
+            partition = described if isinstance(described, types.Partition) else None
             object_title = object_name(table, partition)
-            copy = read_metadata(one.parameters, object_title).secondaries.get(cluster)
-            if copy is not None and one.sd is not None:
-                marks[object_title] = one, copy
+            copy = read_metadata(described.parameters, object_title).secondaries.get(cluster)
+            if copy is not None and described.sd is not None:
+                marks[object_title] = described, copy
         return self._compare(key, cluster, marks, options)
 
     def _compare(
@@ -286,8 +288,8 @@ class MetastoreFacts:
         metadata = ClusterMetadata() if is_view else read_metadata(table.parameters, full_name(table))
         if metadata.primary or metadata.secondaries:
             placement = self._placement(key, (), table, metadata, metadata.primary)
-        keys = [(str(one.name).lower(), str(one.type)) for one in table.partitionKeys or ()]
-        columns = [str(one.name).lower() for one in (table.sd and table.sd.cols) or ()]
+        keys = [(str(field.name).lower(), str(field.type)) for field in table.partitionKeys or ()]
+        columns = [str(column.name).lower() for column in (table.sd and table.sd.cols) or ()]
         facts = TableFacts(
             database=key[0],
             name=key[1],
@@ -308,7 +310,7 @@ class MetastoreFacts:
             # Partitions change without their table.
             if not self._log.is_followed:
                 return ""
-            stale = sorted(one for one in self._stale if one[:2] == key)
+            stale = sorted(copy_key for copy_key in self._stale if copy_key[:2] == key)
             parts += [str(self._epoch), str(self._last_events.get(key)), repr(stale)]
         return _digest(parts)
 
@@ -337,10 +339,10 @@ class MetastoreFacts:
             tuple(
                 Copy(
                     name,
-                    one.location,
-                    fresh=(*key, values, name) not in self._stale and self._is_fresh(key, described, one),
+                    copy.location,
+                    fresh=(*key, values, name) not in self._stale and self._is_fresh(key, described, copy),
                 )
-                for name, one in metadata.secondaries.items()
+                for name, copy in metadata.secondaries.items()
                 if name in self._registry.clusters and name != home
             ),
         )

@@ -43,7 +43,7 @@ class EventLog:
 
     @property
     def is_followed(self) -> bool:
-        """Whether the next call of :meth:`changes` can return the changes since the last one."""
+        """True if the next call of :meth:`changes` can return the changes since the last call."""
         return self._last is not None
 
     def changes(self) -> Changes | None:

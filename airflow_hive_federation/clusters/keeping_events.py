@@ -48,7 +48,7 @@ def changes_of(
     :param after: the last event already processed; ids have no gaps, so a missing event was removed by the
         metastore.
     :param up_to: the last event of the metastore.
-    :param transactional: whether the table is transactional, so that commits change its rows.
+    :param transactional: true for a transactional table, whose rows change with commits.
     """
     changes = Changes(last=after)
     for raw in raw_events:

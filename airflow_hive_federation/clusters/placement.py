@@ -25,7 +25,7 @@ class Copy:
     """The data of one object in one cluster.
 
     :param location: the URI of its directory.
-    :param fresh: whether it equals the primary. A stale copy is never read.
+    :param fresh: true if the copy equals the primary. A stale copy is never read.
     """
 
     cluster: str

@@ -66,7 +66,7 @@ class ClusterRegistry:
 
     :param clusters: the clusters by name.
     :param default: the cluster of tables without cluster metadata; ``None`` if no cluster is configured.
-    :param use_default: whether such tables belong to it without an assignment.
+    :param use_default: true if such tables belong to it without an assignment.
     """
 
     clusters: Mapping[str, Cluster] = field(default_factory=dict)

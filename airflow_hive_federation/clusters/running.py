@@ -51,7 +51,7 @@ class RoutedStatement:
 
     @property
     def runs(self) -> bool:
-        """Whether an engine runs the statement; ``USE`` only changes the session."""
+        """True if an engine runs the statement; ``USE`` only changes the session."""
         return not isinstance(analyse(self.text), UseCluster | UseDatabase)
 
     @property

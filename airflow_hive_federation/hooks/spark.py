@@ -270,7 +270,7 @@ def spark_environment(
     :param environ: the environment of this process.
     :param extra: variables that take precedence over all others.
     :param storage_options: storage options, which become the JSON value of one variable.
-    :param local: whether the master is local.
+    :param local: true if the master is local.
     :raises JavaNotFoundError: the master is local, and no Java was found.
     :raises ConfigurationError: the installed pyspark mixes files of two versions.
     """

@@ -159,7 +159,7 @@ def _bound_value(value: Value, bind: Callable[[Key], Key | None]) -> Value:
         case Key():
             return bind(value) or Undecided()
         case Call(function, arguments):
-            return Call(function, tuple(_bound_value(one, bind) for one in arguments))
+            return Call(function, tuple(_bound_value(argument, bind) for argument in arguments))
         case _:
             return value
 

@@ -116,16 +116,16 @@ def _alike(left: Scalar, right: Scalar) -> tuple[Scalar, Scalar] | None:
         return None
     if isinstance(left, int | Decimal) and isinstance(right, int | Decimal):
         return left, right
-    for one, other, swap in ((left, right, False), (right, left, True)):
-        if not isinstance(one, str):
+    for text, other, swap in ((left, right, False), (right, left, True)):
+        if not isinstance(text, str):
             continue
-        found: Scalar = None
+        converted: Scalar = None
         if isinstance(other, int) and abs(other) < 2**53:
-            found = int(one) if _INTEGER.fullmatch(one) else None
+            converted = int(text) if _INTEGER.fullmatch(text) else None
         elif isinstance(other, date):
-            found = day(one)
-        if found is not None:
-            return (other, found) if swap else (found, other)
+            converted = day(text)
+        if converted is not None:
+            return (other, converted) if swap else (converted, other)
     return None
 
 

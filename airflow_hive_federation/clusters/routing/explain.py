@@ -168,18 +168,20 @@ def as_json(decision: Decision) -> dict[str, Any]:
         "rule": str(decision.rule),
         "reason": decision.reason,
         "wanted": decision.wanted,
-        "inputs": [_input_json(one) for one in decision.inputs],
+        "inputs": [_input_json(use) for use in decision.inputs],
         "outputs": [
             {
-                "table": str(one.table),
-                "new": one.new,
-                "primaries": list(one.primaries),
-                "partitions": list(one.examples),
-                "problem": one.unplaced or None,
+                "table": str(output.table),
+                "new": output.new,
+                "primaries": list(output.primaries),
+                "partitions": list(output.examples),
+                "problem": output.unplaced or None,
             }
-            for one in decision.outputs
+            for output in decision.outputs
         ],
-        "attempts": [{"cluster": one.cluster, "problems": list(one.problems)} for one in decision.attempts],
+        "attempts": [
+            {"cluster": attempt.cluster, "problems": list(attempt.problems)} for attempt in decision.attempts
+        ],
         "unanalysable": str(decision.unanalysable) if decision.rule is Rule.UNANALYSABLE else None,
         "cheapest_copies": _plan_json(plan) if plan is not None else None,
     }

@@ -57,7 +57,7 @@ class Read:
     :param conditions: the conditions on its partition keys; the statement reads only partitions that may
         satisfy all of them.
     :param views: the views through which it is read, with the outermost first.
-    :param rows: whether its rows are read, and not only its definition.
+    :param rows: true if its rows are read, and not only its definition.
     """
 
     table: TableName
@@ -90,7 +90,7 @@ class _Home:
 class _Source:
     """An entry of a FROM clause: a table, or a query with the names of its columns.
 
-    :param opaque: whether its columns are unknown, so that no condition is passed down.
+    :param opaque: true if its columns are unknown, so that no condition is passed down.
     """
 
     alias: str
@@ -120,7 +120,7 @@ class _From:
     def __init__(self) -> None:
         self._conditions: dict[_Source, Conjuncts] = {}
         self._visible: list[_Source] = []
-        #: Whether some join adds rows of nulls.
+        #: True if some join adds rows of nulls.
         self.outer = False
 
     def add(self, sources: Sequence[_Source]) -> None:

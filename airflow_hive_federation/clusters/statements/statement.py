@@ -43,7 +43,7 @@ class Output:
 
     :param partition: the keys of a ``PARTITION`` clause, with their values; ``None`` for a value that is not
         in the text, as in a dynamic partition.
-    :param temporary: whether the statement creates it for its session only.
+    :param temporary: true if the statement creates it for its session only.
     """
 
     table: TableName
