@@ -1,4 +1,4 @@
-"""The entry point of ``hive-federation``."""
+"""Runs the command ``hive-federation``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Submits the package's Spark jobs through the apache-spark provider's connection.
 
-**Where secrets go.** Storage options (keys of an object store) reach the driver in an environment variable of
+**Secrets.** Storage options (keys of an object store) reach the driver in an environment variable of
 its own process and the tasks inside Spark's serialized closures. They are never on a command line, in a Spark
 property (the UI shows those) or on shared storage. A driver in cluster mode starts on another machine, which
 environment variables do not reach: there, give the machines the right to the store (an instance or pod role),
