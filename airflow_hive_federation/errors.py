@@ -95,8 +95,8 @@ class HiveFederationError(Exception):
         self.facts = facts
 
     def __getattr__(self, name: str) -> Any:
-        # Only reached for names that are not ordinary attributes. `facts` itself may be missing while
-        # pickle rebuilds the object.
+        # Python calls this only for names that are not ordinary attributes. `facts` itself may be missing
+        # while pickle rebuilds the object.
         facts = self.__dict__.get("facts", {})
         if name in facts:
             return facts[name]

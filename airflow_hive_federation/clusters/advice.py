@@ -103,7 +103,7 @@ def _tables(
 
 
 def _versions(runs: Sequence[StatementRecord]) -> dict[str, int]:
-    """Count the changes of size of each table without partitions."""
+    """Return the number of size changes of each unpartitioned table."""
     sizes: defaultdict[str, list[int]] = defaultdict(list)
     for run in sorted(runs, key=lambda run: run.time):
         for read in run.reads:

@@ -116,7 +116,7 @@ class RecordingRouter(LiveRouter):
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """Records of a period.
+    """The records of a period.
 
     :param records: the records, in no particular order.
     :param damaged: the lines that are no records, as ``file:line: reason``.

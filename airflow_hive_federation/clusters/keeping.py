@@ -37,7 +37,7 @@ _FEW_EVENTS = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class KeepReport:
-    """The result of a run.
+    """The result of a run that keeps copies current.
 
     :param rule: the text of the rule.
     :param because: the reason why all partitions were compared; empty if events named the ones to compare.
@@ -187,7 +187,7 @@ def _reason_to_compare(
 
 
 def _is_near(before: _Position, last: int, changes: Changes) -> bool:
-    """Return whether the position may stay, because noting it is itself an event, as are other positions.
+    """Return whether the old position may stay: noting a new one adds an event, which other rules then see.
 
     :param last: the last event of the metastore; the event right after the position is that of the note
         itself.

@@ -161,7 +161,7 @@ def metadata_mark(described: Any) -> str:
 
 
 def place_mark(described: Any) -> str:
-    """Return a digest of the location, the only parameter that describes the data of a transactional object.
+    """Return a digest of the location of a transactional table or partition.
 
     Write ids reveal the writes. Statistics do not, because compactions also change them, but change no row.
 

@@ -9,7 +9,7 @@ from airflow_hive_federation.clusters.statements.statement import TableName, Una
 
 
 class Rule(StrEnum):
-    """The rule that decided."""
+    """The routing rule behind a decision."""
 
     SESSION = "session"
     OUTPUT = "output"

@@ -40,7 +40,7 @@ MAX_VIEWS = 64
 #: tables.
 MAX_WALKS = 5_000
 
-#: Functions whose argument is the name of a table.
+#: Functions that represent the name of a table.
 _NAMING = frozenset({"IDENTIFIER", "TABLE"})
 #: The base class of all nodes, under its name in older and newer versions.
 _NODE: Any = getattr(exp, "Expr", exp.Expression)

@@ -24,7 +24,7 @@ _CATALOGS = frozenset({"spark_catalog", "hive"})
 
 
 class _Tokenizer(Hive.Tokenizer):
-    # The base class would read the rest of such a statement as one string.
+    # The base class would read the rest of a statement after these tokens as one string.
     COMMANDS: ClassVar[set[TokenType]] = set()
 
 
