@@ -1,1 +1,1 @@
-"""Hive's ACID table format: directory names, the snapshot of a table, reading, dropping aborted rows."""
+"""Implements Hive's ACID table format: directory names, snapshots, side files, buckets and row ids."""

@@ -1,14 +1,15 @@
-"""Which bucket a row belongs to: Hive's bucketing versions 1 and 2, over arrays.
+"""Computes the bucket of each row over arrays, by Hive's bucketing versions 1 and 2.
 
-Hive's own rules are in ``ObjectInspectorUtils``: ``getBucketHashCode`` with ``hashCodeMurmur`` (version 2),
-``getBucketHashCodeOld`` with ``hashCode`` (version 1), and ``getBucketNumber``. The odd corners are theirs:
+Hive's ``ObjectInspectorUtils`` has the rules: ``getBucketHashCode`` with ``hashCodeMurmur`` (version 2),
+``getBucketHashCodeOld`` with ``hashCode`` (version 1), and ``getBucketNumber``. These peculiarities are
+Hive's:
 
-- Version 2 hashes a float's and a double's bits after turning them, as a *number*, into a float or double.
-- Version 2 leaves boolean and tinyint as they are.
-- A decimal is hashed without trailing zeros in its fraction: 1.50 as 1.5.
-- Version 1 hashes a timestamp as the instant its wall clock means in the JVM's time zone, by the calendar of
+- Version 2 converts the bits of a float or double, as a *number*, to a float or double, and hashes that.
+- Version 2 does not hash boolean and tinyint: the value is the hash code.
+- Trailing zeros in the fraction of a decimal are removed before hashing: 1.50 is hashed as 1.5.
+- Version 1 hashes a timestamp as the instant of its wall clock in the JVM's time zone, by the calendar of
   ``java.sql.Timestamp`` (Julian before 15 October 1582). Here that zone is UTC.
-- Null is 0, at any depth.
+- The hash code of null is 0, at any depth.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ _DAY_S = 86_400
 def bucket_numbers(
     columns: Sequence[pa.Array], column_types: Sequence[HiveType], *, buckets: int, version: int
 ) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """Return each row's bucket number.
+    """Return the bucket number of each row.
 
-    :param columns: the bucket columns' values, in the order of CLUSTERED BY; timestamps are wall clocks,
-        those with local time zone instants.
-    :param column_types: their Hive types.
-    :param buckets: how many buckets the table has.
+    :param columns: values of the bucket columns, in the order of CLUSTERED BY. Timestamps are wall clocks,
+        timestamps with local time zone are instants.
+    :param column_types: Hive types of the bucket columns.
+    :param buckets: the number of buckets of the table.
     :param version: the table's ``bucketing_version``, 1 or 2.
-    :raises ConfigurationError: for a type that cannot be bucketed by, an unknown version, or no buckets.
+    :raises ConfigurationError: if a type cannot be hashed, the version is unknown, or there are no buckets.
     """
     if buckets < 1:
         raise ConfigurationError(f"A table cannot have {buckets} buckets.")
@@ -51,9 +52,9 @@ def bucket_numbers(
 def bucket_hash_codes(
     columns: Sequence[pa.Array], column_types: Sequence[HiveType], *, version: int
 ) -> UInts:
-    """Return each row's hash code, Hive's ``int`` as unsigned 32 bits.
+    """Return the hash code of each row: Hive's ``int`` as 32 unsigned bits.
 
-    :raises ConfigurationError: for a type that cannot be bucketed by, or an unknown version.
+    :raises ConfigurationError: if a type cannot be hashed, or the version is unknown.
     """
     if version not in {1, 2}:
         raise ConfigurationError(
@@ -100,12 +101,12 @@ def _list_codes(array: pa.Array, hive_type: HiveType, version: int) -> UInts:
 
 def _map_codes(array: pa.Array, hive_type: HiveType, version: int) -> UInts:
     starts, lengths = _segments(array)
-    # Values go by version 1 in both versions: hashCodeMurmur calls hashCode for them.
+    # Both versions hash map values by version 1: hashCodeMurmur calls hashCode for them.
     keys = _hash_codes(array.keys, hive_type.children[0], version)
     entries = keys ^ _hash_codes(array.items, hive_type.children[1], 1)
     sums = np.concatenate([np.zeros(1, np.uint32), np.cumsum(entries, dtype=np.uint32)])
-    found: UInts = sums[starts + lengths] - sums[starts]
-    return found
+    codes: UInts = sums[starts + lengths] - sums[starts]
+    return codes
 
 
 _NESTED: dict[str, Callable[[pa.Array, HiveType, int], UInts]] = {
@@ -125,14 +126,14 @@ def _segments(array: pa.Array) -> tuple[Any, Any]:
 
 _FEW_ROWS = 32
 _PIECE_BYTES = 4 << 20
-# What is made of so many numbers on the way stays in the processor's cache.
+# The intermediate arrays for this number of rows fit into the processor's cache.
 _PIECE_ROWS = 1 << 17
 
 # Version 2 ------------------------------------------------------------------------------------------------
 
 
 def _murmur_ints(values: np.ndarray[Any, Any], dtype: str) -> UInts:
-    """Hash fixed-width numbers, big-endian."""
+    """Hash numbers of fixed width by their big-endian bytes."""
     wide = np.ascontiguousarray(values.astype(dtype)).view(np.uint8)
     return _murmur_fixed(wide.reshape(len(values), np.dtype(dtype).itemsize))
 
@@ -155,7 +156,7 @@ def _murmur_fixed(rows: np.ndarray[Any, np.dtype[np.uint8]]) -> UInts:
 def _murmur_bytes(array: pa.Array) -> UInts:
     data, starts, lengths = _binary(array)
     hashed = np.full(len(array), _SEED, np.uint32)
-    # The longest first, so that the rows that still have a block are always the first ones.
+    # The longest values come first, so that the rows that still have a block are always the first ones.
     order = np.argsort(-lengths, kind="stable")
     starts, sizes = starts[order], lengths[order]
     for block in range(int(sizes[0]) // 4 if len(sizes) else 0):
@@ -182,7 +183,7 @@ def _murmur_bytes(array: pa.Array) -> UInts:
 
 
 def _mixed_along(hashed: int, data: np.ndarray[Any, np.dtype[np.uint8]]) -> int:
-    """Mix the blocks of one long value: numpy takes longer for a few numbers than Python."""
+    """Mix the blocks of one long value in Python, which is faster than numpy for a few numbers."""
     for start in range(0, len(data), _PIECE_BYTES):
         words = np.ascontiguousarray(data[start : start + _PIECE_BYTES]).view("<u4")
         for word in _scrambled(words.astype(np.uint32)).tolist():
@@ -204,7 +205,7 @@ def _mixed(hashed: UInts, block: UInts) -> UInts:
 
 
 def _with_tail(hashed: UInts, tail: Sequence[np.ndarray[Any, np.dtype[np.int8]]]) -> UInts:
-    # Hive's Murmur3 takes the last bytes as signed ones: their sign reaches into the bits above.
+    # Hive's Murmur3 reads the last bytes as signed numbers: their sign extends into the higher bits.
     word = np.zeros(len(hashed), np.uint32)
     for index, byte in enumerate(tail):
         word ^= byte.astype(np.int32).view(np.uint32) << np.uint32(8 * index)
@@ -218,7 +219,7 @@ def _finished(hashed: UInts) -> UInts:
 
 
 def _float_murmur(array: pa.Array) -> UInts:
-    # As a number: ByteBuffer.putFloat(Float.floatToIntBits(x)).
+    # The bits are converted as a number: ByteBuffer.putFloat(Float.floatToIntBits(x)).
     return _murmur_ints(_float_bits(array).astype(np.float32), ">f4")
 
 
@@ -241,7 +242,10 @@ def _timestamp_murmur(array: pa.Array) -> UInts:
 
 
 def _timestamp_bytes(seconds: int, nanos: int) -> bytes:
-    """``TimestampWritableV2``: 31 bits of the seconds, the nanoseconds backwards, the seconds' other bits."""
+    """Return the bytes of ``TimestampWritableV2``.
+
+    They hold 31 bits of the seconds, the reversed digits of the nanoseconds, and the other seconds' bits.
+    """
     fraction = int(f"{nanos:09d}"[::-1])
     far = not 0 <= seconds <= 0x7FFFFFFF
     flagged = far or fraction != 0
@@ -253,7 +257,7 @@ def _timestamp_bytes(seconds: int, nanos: int) -> bytes:
 
 
 def _vlong(value: int) -> bytes:
-    """Hadoop's ``WritableUtils.writeVLong``."""
+    """Encode a number as Hadoop's ``WritableUtils.writeVLong`` does."""
     if -112 <= value <= 127:
         return (value & 0xFF).to_bytes(1, "big")
     marker, rest = (-112, value) if value >= 0 else (-120, ~value)
@@ -300,7 +304,7 @@ def _decimal_java(array: pa.Array) -> UInts:
 
 
 def _big_decimal_code(value: Any) -> int:
-    """``java.math.BigDecimal.hashCode``."""
+    """Return the hash code of ``java.math.BigDecimal``."""
     whole, scale = _stripped(value)
     rest, words = abs(whole), []
     while rest:
@@ -320,7 +324,7 @@ def _timestamp_java(array: pa.Array) -> UInts:
 
 
 def _instant_java(array: pa.Array) -> UInts:
-    """``java.time.Instant.hashCode``."""
+    """Return the hash codes of ``java.time.Instant``."""
     seconds, nanos = _seconds(array)
     return _folded(seconds) + np.uint32(51) * nanos.astype(np.uint32)
 
@@ -335,7 +339,7 @@ _VERSION_1: dict[str, Callable[[pa.Array], UInts]] = {
     "double": lambda array: _folded(_double_bits(array)),
     "decimal": _decimal_java,
     "string": lambda array: _java_bytes(array, 0),
-    # Text.hashCode starts from 1, where Hive's own loop over a string's bytes starts from 0.
+    # Text.hashCode starts from 1; Hive's own loop over a string's bytes starts from 0.
     "varchar": lambda array: _java_bytes(array, 1),
     "char": lambda array: _java_bytes(array, 1),
     "binary": lambda array: _java_bytes(array, 1),
@@ -392,13 +396,13 @@ def _binary(array: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], Any, 
 
 
 def _without_padding(array: pa.Array, length: int) -> pa.Array:
-    """Take a char's padding off, as ``HiveCharWritable.getStrippedValue``: NULs before it go too."""
+    """Remove a char's padding, and NULs before it, as ``HiveCharWritable.getStrippedValue`` does."""
     padded = pc.or_(pc.less(pc.utf8_length(array), length), pc.ends_with(array, " "))
     return pc.if_else(padded, pc.utf8_rtrim(array, characters=" \0"), array)
 
 
 def _polynomial(values: UInts, starts: Any, lengths: Any, *, start: int) -> UInts:
-    """``h = 31 * h + value`` over segments."""
+    """Compute ``h = 31 * h + value`` over segments."""
     hashed = np.full(len(starts), start, np.uint32)
     order = np.argsort(-lengths, kind="stable")
     starts, sizes = starts[order], lengths[order]
@@ -411,7 +415,7 @@ def _polynomial(values: UInts, starts: Any, lengths: Any, *, start: int) -> UInt
 
 
 def _stripped(value: Any) -> tuple[int, int]:
-    """Return a decimal's unscaled value and scale without trailing zeros of the fraction."""
+    """Return a decimal's unscaled value and scale, without trailing zeros in the fraction."""
     sign, digits, exponent = value.as_tuple()
     whole, scale = int("".join(map(str, digits))), -exponent
     while scale > 0 and whole % 10 == 0:

@@ -1,7 +1,8 @@
-"""Whether what a snapshot needs is there still.
+"""Checks that the directories of a snapshot have not been removed by Hive's cleaner.
 
-Once a compaction has committed, Hive's cleaner removes what it replaced. A reader with an older snapshot does
-not see the compaction's directory, and its own are gone: it must not take the table for an empty one.
+After the commit of a compaction, Hive's cleaner removes the directories that the compaction replaced. A
+reader with an older snapshot does not see the compaction's directory, and its own directories are gone: it
+must not read the table as empty.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from airflow_hive_federation.model.write_ids import RangeState, ValidWriteIds
 
 
 def check_history(location: str, state: AcidState, write_ids: ValidWriteIds) -> None:
-    """Refuse where a compaction that the snapshot does not see has nothing left of what it replaced.
+    """Refuse a snapshot if all inputs of a compaction that it does not see are gone.
 
-    Where some of it is left, nothing tells.
+    The check cannot detect that only some of the inputs are gone.
 
-    :param write_ids: of the snapshot. What was written after it is not missed.
-    :raises AcidFormatError: the cleaner has been there.
+    :param write_ids: valid write ids of the snapshot. The reader does not need what was written later.
+    :raises AcidFormatError: if the cleaner has removed the inputs.
     """
     for path in state.invisible:
         made = parse_directory(path.rpartition("/")[2])
@@ -44,28 +45,28 @@ def _sees_any(made: DirectoryName, write_ids: ValidWriteIds) -> bool:
 
 
 def _is_hidden_anyway(made: DirectoryName, state: AcidState) -> bool:
-    """What is read holds, or replaces, all that the compaction has read."""
+    """Return whether the directories to read hold or replace all inputs of the compaction."""
     if state.base is not None and state.base.name.max_write_id >= made.max_write_id:
         return True
     return any(
-        one.name.min_write_id <= _lowest(made) and one.name.max_write_id >= made.max_write_id
-        for one in (*state.deltas, *state.delete_deltas)
+        delta.name.min_write_id <= _lowest(made) and delta.name.max_write_id >= made.max_write_id
+        for delta in (*state.deltas, *state.delete_deltas)
     )
 
 
 def _has_inputs(made: DirectoryName, state: AcidState) -> bool:
     if made.kind is DirectoryKind.BASE and (state.originals or any(_originals(state))):
         return True
-    others = [one.name for one in state.directories]
+    others = [directory.name for directory in state.directories]
     for path in (*state.obsolete, *state.invisible):
         name = path.rpartition("/")[2]
         if is_acid_directory(name):
             others.append(parse_directory(name))
-    # Streaming batches reach beyond what is compacted of them; the base of converted tables is below zero.
+    # A streaming batch may reach beyond its compacted part; the base of converted tables is below zero.
     return any(
-        _lowest(one) <= made.max_write_id and max(one.max_write_id, 0) >= _lowest(made)
-        for one in others
-        if one.visibility_txn_id != made.visibility_txn_id
+        _lowest(other) <= made.max_write_id and max(other.max_write_id, 0) >= _lowest(made)
+        for other in others
+        if other.visibility_txn_id != made.visibility_txn_id
     )
 
 

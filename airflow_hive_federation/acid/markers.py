@@ -1,4 +1,4 @@
-"""The choice of a directory's files where Hive 3's compactor has left its markers."""
+"""Chooses the files to read in a directory, with regard to the markers of Hive 3's compactor."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def chosen(
     txns: ValidTxns,
     storage_options: Mapping[str, Any] | None,
 ) -> AcidState:
-    """Choose what to read of a directory, having looked into the markers of Hive 3's compactor.
+    """Read the markers of Hive 3's compactor, and choose the files to read in a directory.
 
-    :param listing: what lies below the directory, empty directories included.
+    :param listing: all files below the directory, and empty directories.
 
-    Otherwise as :func:`.snapshot.acid_state`.
+    The other parameters, and the exceptions, are those of :func:`.snapshot.acid_state`.
     """
     compacted = [
         entry.path.rpartition("/")[0]
@@ -40,21 +40,21 @@ def _is_mark_of_a_base(path: str) -> bool:
     name = directory.rpartition("/")[2]
     if file != METADATA_FILE or not name.startswith("base_") or not is_acid_directory(name):
         return False
-    # With a transaction in its name, the name tells already.
+    # A transaction in the directory's name marks a compacted base already.
     return parse_directory(name).visibility_txn_id == 0
 
 
 def _says_compacted(uri: str, storage_options: Mapping[str, Any] | None) -> bool:
-    """Read a marker of Hive 3's compactor (``AcidUtils.MetaDataFile``)."""
+    """Return whether a marker (``AcidUtils.MetaDataFile``) states that its directory is compacted."""
     try:
-        said = bounded_json.loads(read_marker(uri, storage_options))
-        return bool(said["dataFormat"] == "compacted")
+        content = bounded_json.loads(read_marker(uri, storage_options))
+        return bool(content["dataFormat"] == "compacted")
     except (ValueError, TypeError, KeyError) as error:
         raise AcidFormatError(f"{uri} cannot be read as Hive's marker of a directory.", path=uri) from error
 
 
 def read_marker(uri: str, storage_options: Mapping[str, Any] | None) -> bytes:
-    """The content of a small file, as the marker of a directory is."""
+    """Return the content of a small file, such as the marker of a directory."""
     filesystem, path = open_filesystem(uri, storage_options)
     with storage_errors(uri), filesystem.open(path, "rb") as file:
         return bytes(file.read())

@@ -1,4 +1,4 @@
-"""Names of directories and files in an ACID table.
+"""Parses and writes the names of directories and files in an ACID table.
 
 ========================================  ==========================================================
 ``base_0000005``                          INSERT OVERWRITE (or a compaction before Hive 4)
@@ -8,7 +8,7 @@
 ``delta_0000002_0000007_v0000123``        minor compaction, made by transaction 123
 ``delete_delta_…``                        the same three forms for deletes
 ``bucket_00003``, ``bucket_00003_0``      data, the second with the number of the task attempt
-``bucket_00003_flush_length``             length up to which a file still being written may be read
+``bucket_00003_flush_length``             readable length of a file that is still being written
 ``000003_0``, ``000003_0_copy_2``         original file: older than the table's transactions, or LOAD DATA
 ``_orc_acid_version``                     format version of the directory
 ``_metadata_acid``                        marker: compacted (Hive 3), truncated, dropped
@@ -29,11 +29,11 @@ VERSION_FILE = "_orc_acid_version"
 METADATA_FILE = "_metadata_acid"
 SIDE_FILE_SUFFIX = "_flush_length"
 CONVERTED_BASE_WRITE_ID = -(2**63)
-"""Write id of the base made by compacting a converted table before anything was written to it."""
+"""Write id of the base from a compaction of a converted table that has no write ids yet."""
 
 
 class DirectoryKind(StrEnum):
-    """What a directory of an ACID table holds."""
+    """The kind of a directory in an ACID table."""
 
     BASE = "base"
     DELTA = "delta"
@@ -49,11 +49,11 @@ _PREFIX = re.compile(r"(base|delta|delete_delta)_")
 class DirectoryName:
     """The parsed name of a base or delta directory.
 
-    :param min_write_id: lowest write id inside; for a base the same as ``max_write_id``.
+    :param min_write_id: lowest write id inside; equal to ``max_write_id`` for a base.
     :param max_write_id: highest write id inside.
-    :param statement_id: number of the statement in its transaction; ``None`` where the name has none.
-    :param visibility_txn_id: compacting transaction, which must be committed for the directory to count;
-        0 if there is none.
+    :param statement_id: number of the statement in its transaction; ``None`` if the name has none.
+    :param visibility_txn_id: id of the compacting transaction, which must be committed for the directory to
+        count; 0 if no compaction made the directory.
     """
 
     kind: DirectoryKind
@@ -73,14 +73,14 @@ class DirectoryName:
 
 
 def is_acid_directory(name: str) -> bool:
-    """Whether the last part of a path claims to be a base or a delta."""
+    """Return whether a name, the last part of a path, has the prefix of a base or a delta."""
     return _PREFIX.match(name) is not None
 
 
 def parse_directory(name: str) -> DirectoryName:
     """Parse the name of a base, delta or delete delta.
 
-    :raises AcidFormatError: if it is none.
+    :raises AcidFormatError: if it is the name of none of these.
     """
     if base := _BASE.match(name):
         write_id = int(base[1])
@@ -107,7 +107,7 @@ def parse_directory(name: str) -> DirectoryName:
 
 
 class FileKind(StrEnum):
-    """What a file of an ACID table is."""
+    """The kind of a file in an ACID table."""
 
     BUCKET = "bucket"
     ORIGINAL = "original"
@@ -130,11 +130,11 @@ _ORIGINAL = re.compile(r"(\d+)_(\d+)(?:_copy_(\d+))?\Z", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileName:
-    """The parsed name of a file.
+    """The parsed name of a file in an ACID table.
 
-    :param bucket: bucket number, ``None`` for files that have none.
-    :param attempt: number of the task attempt that wrote it, ``None`` if the name has none.
-    :param copy_number: N of ``_copy_N``; 0 without.
+    :param bucket: bucket number; ``None`` if the name has none.
+    :param attempt: number of the task attempt that wrote the file; ``None`` if the name has none.
+    :param copy_number: N of ``_copy_N``; 0 if the name has none.
     """
 
     kind: FileKind
@@ -144,7 +144,7 @@ class FileName:
 
 
 def parse_file(name: str) -> FileName:
-    """Classify a file by the last part of its path. Never fails: what fits nothing is ``OTHER``."""
+    """Classify a file by the last part of its path; a name of no known form is ``OTHER``, not an error."""
     for prefix, kind in _HIDDEN_PREFIXES:
         if name.startswith(prefix):
             return FileName(kind=kind)
@@ -164,10 +164,10 @@ def parse_file(name: str) -> FileName:
 
 
 def bucket_file(bucket: int, attempt: int | None = None) -> str:
-    """Name a bucket file."""
+    """Return the name of a bucket file."""
     return f"bucket_{bucket:05d}" if attempt is None else f"bucket_{bucket:05d}_{attempt}"
 
 
 def side_file(data_file: str) -> str:
-    """Name the file that holds the flushed length of ``data_file``."""
+    """Return the name of the file that holds the flushed length of ``data_file``."""
     return data_file + SIDE_FILE_SUFFIX

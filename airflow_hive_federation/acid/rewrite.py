@@ -1,8 +1,8 @@
-"""Copy a bucket file without the rows of aborted write ids.
+"""Copies a bucket file without the rows of aborted write ids.
 
-A streaming batch writes several write ids into one file, so that aborted rows sit between committed ones.
-A reader hides them by the table's valid write-id list; a copy must not carry them, because the target's
-metastore forgets that those write ids were aborted.
+A streaming batch writes several write ids into one file, so that aborted rows lie between committed ones. A
+reader hides them by the table's list of valid write ids. A copy must not contain them, because the target's
+metastore does not keep the information that those write ids were aborted.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _WRITABLE = {"uncompressed", "zlib", "snappy", "lz4", "zstd"}
 def rewrite_file(
     source: str, target: str, visible_write_ids: str, options: Mapping[str, Any] | None = None
 ) -> None:
-    """Copy a bucket file between stores, leaving out rows of aborted write ids; see :func:`drop_rows`.
+    """Copy a bucket file between stores without the rows of aborted write ids; see :func:`drop_rows`.
 
-    The file's ``_flush_length`` file, if there is one, says how much of it counts.
+    If the file has a ``_flush_length`` file, only that length of it is copied.
 
     :param source: URI of the bucket file.
-    :param target: URI of the file to make; a killed copy leaves a part of it behind.
-    :param visible_write_ids: the table's valid write-id list in Hive's text form.
+    :param target: URI of the copy; a killed process leaves a part of it behind.
+    :param visible_write_ids: the table's list of valid write ids in Hive's text form.
     :param options: storage options.
     :raises AcidFormatError: see :func:`drop_rows`.
     :raises StorageError: if a file cannot be read or written.
@@ -58,20 +58,19 @@ def rewrite_file(
 def drop_rows(
     source: BinaryIO, target: BinaryIO, write_ids: ValidWriteIds, *, name: str = "bucket file"
 ) -> int:
-    """Copy an insert or delete bucket file, leaving out the rows whose write id is not valid.
+    """Copy an insert or delete bucket file without the rows whose write id is not valid.
 
     Rows are read in batches. Columns keep their ORC types, and Hive's user metadata
-    (``hive.acid.key.index``, ``hive.acid.stats``, ``hive.acid.version``) is made anew
-    (``OrcRecordUpdater.KeyIndexBuilder``). An empty file, which to Hive's readers is one without rows, stays
-    empty.
+    (``hive.acid.key.index``, ``hive.acid.stats``, ``hive.acid.version``) is computed anew
+    (``OrcRecordUpdater.KeyIndexBuilder``). An empty file, which Hive reads as one without rows, stays empty.
 
-    :param source: the file open for reading and seeking.
-    :param target: a file open for writing. Nothing is written before the whole copy is made.
-    :param write_ids: rows whose ``currentTransaction`` is not valid in it are left out.
+    :param source: the file, open for reading and seeking.
+    :param target: a file, open for writing. It receives no byte before the copy is complete.
+    :param write_ids: the valid write ids, with which each row's ``currentTransaction`` is compared.
     :param name: the file's name for error messages.
-    :return: how many rows were left out.
-    :raises AcidFormatError: if the source is truncated, is no ACID bucket file, or holds what pyarrow cannot
-        carry over (union types), or what ORC cannot store (see :func:`.orc.early_timestamps.storable`).
+    :return: the number of rows left out.
+    :raises AcidFormatError: if the source is truncated, is not an ACID bucket file, or has types that pyarrow
+        cannot copy (unions), or values that ORC cannot store (see :func:`.orc.early_timestamps.storable`).
     """
     if not source.seek(0, io.SEEK_END):
         return 0

@@ -1,4 +1,4 @@
-"""Row ids put into stripes when it is known which rows come before."""
+"""Writes the row ids of a stripe after its encoding, when the number of earlier rows is known."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from airflow_hive_federation.orc.streams import DATA, ROW_INDEX, Streams
 
 
 def counted_on(stripe: Stripe, column: int, first: int, compression: str) -> Stripe:
-    """Number the rows of an encoded stripe anew; nothing else of it is encoded again.
+    """Number the rows of an encoded stripe anew, and leave the rest of the stripe unchanged.
 
-    :param column: number of the column, of whole numbers without nulls, that counts the rows.
-    :param first: number of the first row.
-    :param compression: the stripe's, of :data:`.compression.COMPRESSIONS`.
+    :param column: number of the column with the row ids, which are whole numbers without nulls.
+    :param first: row id of the first row.
+    :param compression: the stripe's compression, a name of :data:`.compression.COMPRESSIONS`.
     """
     made = CountedNumbers(first, 1, stripe.rows).encoded(0, ROW_INDEX_STRIDE)
     alone = Streams(made.streams, [made.encoding], [])
@@ -27,11 +27,12 @@ def counted_on(stripe: Stripe, column: int, first: int, compression: str) -> Str
     content = {ROW_INDEX: body[:index], DATA: body[index : index + data]}
     streams = Streams.of(stripe.body, stripe.lengths, partial(decompressed, codec=COMPRESSIONS[compression]))
     changed = [
-        one._replace(content=content[one.kind]) if one.column == column else one for one in streams.streams
+        stream._replace(content=content[stream.kind]) if stream.column == column else stream
+        for stream in streams.streams
     ]
     body, lengths = framed(replace(streams, streams=changed), compression)
-    (told,) = stripe.statistics
-    statistics = [(1, BYTES, one) for one in _put(all_of(fields_of(told), 1), column, made.statistics)]
+    (stored,) = stripe.statistics
+    statistics = [(1, BYTES, part) for part in _put(all_of(fields_of(stored), 1), column, made.statistics)]
     columns = tuple(_put(stripe.columns, column, made.statistics))
     return replace(stripe, body=body, lengths=lengths, statistics=(message_of(statistics),), columns=columns)
 

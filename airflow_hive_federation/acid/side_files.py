@@ -1,8 +1,9 @@
-"""How much counts of a bucket file that is still being written.
+"""Reads the readable length of a bucket file that is still being written.
 
-A streaming batch keeps ``bucket_N_flush_length`` beside ``bucket_N``: at every commit the writer appends the
-file's length, a big-endian number of 64 bits, and takes the side file away when the batch is closed. Hive's
-writer begins it with 0 (``OrcRecordUpdater``): until its first commit, a file has no rows.
+A streaming batch keeps ``bucket_N_flush_length`` beside ``bucket_N``. At every commit the writer appends the
+file's length to this side file, as a big-endian number of 64 bits; it removes the side file when the batch is
+closed. Hive's writer begins the side file with 0 (``OrcRecordUpdater``): until its first commit, a file has
+no rows.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from airflow_hive_federation.storage.filesystem import open_filesystem, storage_
 
 
 def read_flushed_length(uri: str, options: Mapping[str, Any] | None = None) -> int | None:
-    """Read a side file.
+    """Read the flushed length from a side file.
 
     :param uri: URI of the side file.
     :param options: storage options.
     :return: the length in bytes up to which the bucket file may be read, 0 if it has no rows yet; ``None`` if
-        there is no side file (any more): the whole file counts (``AcidUtils.getLogicalLength``).
-    :raises AcidFormatError: it holds no length.
-    :raises StorageError: it cannot be read.
+        the side file does not exist (any more): the whole file counts (``AcidUtils.getLogicalLength``).
+    :raises AcidFormatError: if the side file holds no length.
+    :raises StorageError: if the side file cannot be read.
     """
     filesystem, path = open_filesystem(uri, options)
     try:
@@ -35,12 +36,12 @@ def read_flushed_length(uri: str, options: Mapping[str, Any] | None = None) -> i
 
 
 def flushed_length(content: bytes, name: str = "side file") -> int:
-    """Return the length that a side file's content says: the last whole one counts.
+    """Return the last complete length in a side file's content.
 
-    As ``OrcAcidUtils.getLastFlushLength``, which returns -1 where this raises, and then fails in
-    ``AcidUtils.getLogicalLength``.
+    Hive's ``OrcAcidUtils.getLastFlushLength`` does the same, but returns -1 instead of raising, and Hive then
+    fails in ``AcidUtils.getLogicalLength``.
 
-    :raises AcidFormatError: there is none.
+    :raises AcidFormatError: if the content holds no complete length.
     """
     whole = len(content) // 8
     if not whole:

@@ -1,23 +1,23 @@
-"""The snapshot of a table or partition: which directories a reader must see. Pure, no file system.
+"""Chooses the directories that a reader of a table or partition must see, without access to a file system.
 
-The choice is the one Hive makes (``AcidUtils.getAcidState``), so that Hive and we read the same rows:
+Hive makes the same choice (``AcidUtils.getAcidState``), so that both read the same rows:
 
-* the **base** is the one with the highest write id that this reader may use. A compacted base may be used
-  only if nothing inside it is open for the reader; a base written by INSERT OVERWRITE or TRUNCATE is a delta
-  that hides what was before, so it counts if its own write id is committed;
-* of the **deltas** above the base, wider ones come first and hide what they cover; deltas of several
-  statements of one write id belong together; so do a delta and a delete delta of the same range;
+* the **base** is the one with the highest write id that this reader may use. A compacted base is usable only
+  if no write id inside it is open for the reader. A base of INSERT OVERWRITE or TRUNCATE is a delta that
+  hides all earlier rows, so it counts if its own write id is committed;
+* of the **deltas** above the base, wider ones come first and hide the ones that they cover; deltas of several
+  statements with one write id belong together; so do a delta and a delete delta of the same range;
 * a directory ending in ``_vN`` counts only if transaction N, the compaction that made it, is committed;
-* **original files** count only while there is no base.
+* **original files** count only without a base.
 
-Three differences, all on purpose:
+This module differs from Hive in three points, all on purpose:
 
-* where Hive's choice depends on the order in which a file system lists things (two compactions of the same
-  range), the one of the later transaction is taken;
-* Hive takes a base whose write id is the lowest open one for usable (``isValidBase`` compares with ``<=``),
-  so that it shows an INSERT OVERWRITE that is still running; here it is invisible until it commits;
-* of deltas of the very same range Hive can take two (``delta_x_y_vN``, ``delete_delta_x_y``, ``delta_x_y``)
-  and show every row twice; here it is one.
+* if Hive's choice depends on the order of a file system's listing (two compactions of the same range), this
+  module takes the directory of the later transaction;
+* Hive uses a base whose write id is the lowest open one (``isValidBase`` compares with ``<=``), so that it
+  shows an INSERT OVERWRITE that is still running; here the base is invisible until the commit;
+* of several deltas of exactly the same range Hive can take two (``delta_x_y_vN``, ``delete_delta_x_y``,
+  ``delta_x_y``) and show every row twice; this module takes one.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ _MARKERS = {FileKind.VERSION, FileKind.METADATA}
 
 @dataclass(frozen=True, kw_only=True)
 class AcidDirectory:
-    """A base, delta or delete delta.
+    """A base, delta or delete delta with its files.
 
-    :param path: path relative to the directory that was listed.
+    :param path: path relative to the listed directory.
     :param name: the parsed name.
     :param files: data files, ascending by path.
     :param side_files: ``_flush_length`` files.
-    :param markers: ``_orc_acid_version`` and ``_metadata_acid``, as far as they exist.
+    :param markers: the files ``_orc_acid_version`` and ``_metadata_acid``, if they exist.
     :param raw: in a full ACID table, the files have no ACID columns (LOAD DATA, IMPORT).
-    :param mixed: only part of the write-id range is visible, so rows must be filtered by their write id.
+    :param mixed: only a part of the write-id range is visible, so rows must be filtered by their write id.
     """
 
     path: str
@@ -67,17 +67,17 @@ class AcidDirectory:
 
 @dataclass(frozen=True, kw_only=True)
 class AcidState:
-    """What a reader sees of a table or partition.
+    """The snapshot of a table or partition: the directories and files that a reader must read.
 
     :param base: the base to read, if there is one.
     :param originals: original files to read, in the order in which their rows are numbered.
     :param deltas: deltas to read, in Hive's order.
     :param delete_deltas: delete deltas to read, in Hive's order.
-    :param obsolete: directories and original files that the snapshot covers by others.
-    :param aborted: directories that hold nothing but aborted writes, or are left from an aborted compaction.
-    :param aborted_write_ids: write ids of those directories.
+    :param obsolete: directories and original files that other directories of the snapshot replace.
+    :param aborted: directories with aborted writes only, or from an aborted compaction.
+    :param aborted_write_ids: write ids of the directories with aborted writes only.
     :param invisible: directories that this reader must not see yet, or cannot use.
-    :param has_mixed_aborts: some directory mixes aborted with other write ids.
+    :param has_mixed_aborts: a directory contains aborted and other write ids.
     """
 
     base: AcidDirectory | None
@@ -92,26 +92,26 @@ class AcidState:
 
     @property
     def directories(self) -> tuple[AcidDirectory, ...]:
-        """Base, deltas and delete deltas to read."""
+        """Return the base, deltas and delete deltas to read."""
         base = () if self.base is None else (self.base,)
         return (*base, *self.deltas, *self.delete_deltas)
 
     def files(self, *, markers: bool = False) -> tuple[FileEntry, ...]:
-        """Return every data file a reader must see.
+        """Return all data files that a reader must see.
 
-        :param markers: add the marker files, without which a truncated table's base is an empty directory,
-            which object stores do not keep.
+        :param markers: add the marker files. Without them, the base of a truncated table is an empty
+            directory, and object stores keep no empty directories.
         """
-        found = list(self.originals)
+        entries = list(self.originals)
         for directory in self.directories:
-            found.extend(directory.files)
+            entries.extend(directory.files)
             if markers:
-                found.extend(directory.markers)
-        return tuple(found)
+                entries.extend(directory.markers)
+        return tuple(entries)
 
     @cached_property
     def side_files(self) -> Mapping[str, str]:
-        """Data file → its ``_flush_length`` file, for files of which only the flushed part may be read."""
+        """Return the ``_flush_length`` file of each data file of which only the flushed part may be read."""
         return {
             entry.path.removesuffix(SIDE_FILE_SUFFIX): entry.path
             for directory in self.directories
@@ -127,31 +127,31 @@ def acid_state(
     compacted_bases: Collection[str] = (),
     ignore_empty_files: bool = True,
 ) -> AcidState:
-    """Choose what to read of a table (unpartitioned) or of one partition.
+    """Choose the directories and files to read in an unpartitioned table or in one partition.
 
     :param listing: all files below the table's or partition's directory, hidden ones included, and empty
         directories, whose paths end with ``/``.
     :param write_ids: the table's valid write ids.
     :param valid_txns: transactions visible to the reader, for the directories made by compactions. ``None``
-        takes all of them for committed: right only if nobody compacts meanwhile.
-    :param compacted_bases: bases without ``_vN`` whose ``_metadata_acid`` says ``compacted``: Hive 3's
-        compactor marked them so.
+        treats all of them as committed, which is right only if no compaction runs meanwhile.
+    :param compacted_bases: bases without ``_vN`` whose ``_metadata_acid`` contains ``compacted``, the mark of
+        Hive 3's compactor.
     :param ignore_empty_files: leave out original files of length 0.
-    :raises AcidFormatError: if a directory's name is malformed, or the only base holds what this reader must
-        not see and the history before it is gone.
+    :raises AcidFormatError: if a directory's name is malformed, or the only base holds rows that this reader
+        must not see and the history before it is gone.
     """
     txns = ValidTxns.everything() if valid_txns is None else valid_txns
-    found = _group(listing)
+    group = _group(listing)
     choice = _Choice(write_ids, txns, frozenset(compacted_bases))
-    for directory in sorted((d for d in found.directories.values() if _is_base(d)), key=_base_order):
+    for directory in sorted((d for d in group.directories.values() if _is_base(d)), key=_base_order):
         choice.consider_base(directory)
-    for directory in found.directories.values():
+    for directory in group.directories.values():
         if not _is_base(directory):
             choice.consider_delta(directory)
     choice.keep_best_deltas()
     choice.check_history()
     originals = sorted(
-        (entry for entry in found.originals if entry.size_bytes or not ignore_empty_files), key=_by_path
+        (entry for entry in group.originals if entry.size_bytes or not ignore_empty_files), key=_by_path
     )
     if choice.base is not None:
         choice.obsolete.extend(entry.path for entry in originals)
@@ -174,7 +174,7 @@ def _group(listing: Iterable[FileEntry]) -> _Listing:
         if any(part.startswith((".", "_")) for part in parents):
             continue
         if not name:
-            # An empty directory: a base is empty where all rows were overwritten by none.
+            # An empty directory may be a base: an INSERT OVERWRITE without rows makes an empty base.
             if home is not None:
                 files.setdefault(home, [])
             continue
@@ -190,7 +190,7 @@ def _group(listing: Iterable[FileEntry]) -> _Listing:
 
 def _acid_parent(parents: Sequence[str]) -> str | None:
     # Tables written by UNION ALL, skewed tables and imports have further directories below a delta; the
-    # innermost base or delta is the one that counts (AcidUtils.getHdfsDirSnapshots, isChildOfDelta).
+    # innermost base or delta counts (AcidUtils.getHdfsDirSnapshots, isChildOfDelta).
     for depth in range(len(parents), 0, -1):
         if is_acid_directory(parents[depth - 1]):
             return "/".join(parents[:depth])
@@ -219,8 +219,8 @@ def _directory(path: str, entries: Sequence[FileEntry]) -> AcidDirectory:
 
 
 def _is_raw(name: DirectoryName, kinds: Collection[FileKind]) -> bool:
-    # MetaDataFile.isRawFormat, which also opens a file. What a major compaction or a streaming batch wrote
-    # has ACID columns.
+    # As MetaDataFile.isRawFormat, which also opens a file. Files of a major compaction or a streaming batch
+    # have ACID columns.
     compacted_base = name.kind is DirectoryKind.BASE and name.visibility_txn_id > 0
     if name.kind is DirectoryKind.DELETE_DELTA or compacted_base or name.min_write_id != name.max_write_id:
         return False
@@ -242,7 +242,7 @@ class _Choice:
     has_mixed_aborts: bool = False
 
     def consider_base(self, candidate: AcidDirectory) -> None:
-        """Take bases from the highest write id down; see ``processBaseDir``."""
+        """Use or refuse a base; bases come from the highest write id down. See ``processBaseDir``."""
         if not self._made_by_committed_txn(candidate):
             return
         write_id = candidate.name.max_write_id
@@ -265,7 +265,7 @@ class _Choice:
             self.invisible.append(candidate.path)
 
     def consider_delta(self, candidate: AcidDirectory) -> None:
-        """Drop deltas that are wholly aborted or invisible; see ``processDeltaDir``."""
+        """Keep a delta unless it is wholly aborted or invisible; see ``processDeltaDir``."""
         if not self._made_by_committed_txn(candidate):
             return
         low, high = candidate.name.min_write_id, candidate.name.max_write_id
@@ -282,7 +282,7 @@ class _Choice:
             self.current.append(_with_mixed(candidate, visible is RangeState.SOME))
 
     def keep_best_deltas(self) -> None:
-        """Drop what wider deltas or the base cover; see ``findBestWorkingDeltas``."""
+        """Drop the deltas that wider deltas or the base cover; see ``findBestWorkingDeltas``."""
         top = 0 if self.base is None else self.base.name.max_write_id
         in_statements = False
         kept: list[AcidDirectory] = []
@@ -300,7 +300,7 @@ class _Choice:
         self.current = kept
 
     def check_history(self) -> None:
-        """Refuse if compaction has erased the history this reader needs."""
+        """Refuse the snapshot if compaction has erased history that this reader needs."""
         oldest = self.oldest_base
         if oldest is not None and self.base is None and self._is_compacted(oldest):
             raise AcidFormatError(
@@ -356,8 +356,8 @@ def _with_mixed(directory: AcidDirectory, mixed: bool) -> AcidDirectory:
 
 
 def _completes(name: DirectoryName, kept: Sequence[AcidDirectory]) -> bool:
-    # delta_x_y and delete_delta_x_y of one compaction belong together. A delete delta may be read twice, rows
-    # may not.
+    # delta_x_y and delete_delta_x_y of one compaction belong together. A delete delta may be read twice, a
+    # delta may not.
     same = [
         other.name.kind
         for other in kept

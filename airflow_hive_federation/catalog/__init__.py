@@ -1,1 +1,1 @@
-"""What a remote can be: Hive metastores and other catalogs behind small role protocols."""
+"""Opens the catalogs of remotes: Hive metastores and other catalogs behind small role protocols."""

@@ -1,7 +1,7 @@
-"""Where a remote may lead a worker: hosts that see its credentials, and files that it reads.
+"""Checks the hosts that see a worker's credentials and the files that a worker reads for a remote.
 
-Whoever may alter a table's parameters writes a remote's properties. They choose among places that an
-administrator of the workers has allowed, by environment variables of the workers.
+Any user who may alter a table's parameters can write a remote's properties. The properties may name only
+hosts and files that an administrator of the workers has allowed by environment variables of the workers.
 """
 
 from __future__ import annotations
@@ -12,20 +12,22 @@ from urllib.parse import urlsplit
 
 from airflow_hive_federation.errors import ConfigurationError
 
-#: Comma-separated URLs of endpoints that properties of remotes may name, ``https://glue.example.com``.
+#: Holds the comma-separated URLs of endpoints that properties may name, ``https://glue.example.com``.
 ENDPOINTS_VARIABLE = "HIVE_FEDERATION_REMOTE_ENDPOINTS"
-#: Directories of the SSH files that properties of remotes may name, separated as in ``PATH``.
+#: Holds the directories of the SSH files that properties may name, separated as in ``PATH``.
 SSH_FILES_VARIABLE = "HIVE_FEDERATION_REMOTE_SSH_FILES"
 _SSH_FILES = "~/.ssh"
 
 
 def check_endpoint(name: str, url: str) -> None:
-    """Refuse an endpoint to which requests would be sent that are signed with the worker's credentials.
+    """Refuse an endpoint that is not allowed to receive requests signed with the worker's credentials.
 
-    :param name: the property that names it.
-    :raises ConfigurationError: if it is not one of those that an administrator allows.
+    :param name: name of the property that has the endpoint.
+    :raises ConfigurationError: if no administrator has allowed the endpoint.
     """
-    allowed = {_origin(one) for one in os.environ.get(ENDPOINTS_VARIABLE, "").split(",") if one.strip()}
+    allowed = {
+        _origin(address) for address in os.environ.get(ENDPOINTS_VARIABLE, "").split(",") if address.strip()
+    }
     if _origin(url) not in allowed:
         raise ConfigurationError(
             f"The property {name!r} names the endpoint {url!r}, which remotes may not name.",
@@ -35,13 +37,13 @@ def check_endpoint(name: str, url: str) -> None:
 
 
 def check_ssh_file(name: str, path: str) -> None:
-    """Refuse a file of keys, known hosts or configuration that lies outside the directories for them.
+    """Refuse a file of keys, known hosts or configuration that lies outside the allowed directories.
 
-    :param name: the property that names it.
-    :raises ConfigurationError: if it lies elsewhere.
+    :param name: name of the property that has the file.
+    :raises ConfigurationError: if the file lies outside them.
     """
     listed = os.environ.get(SSH_FILES_VARIABLE, _SSH_FILES).split(os.pathsep)
-    directories = [Path(one).expanduser().resolve() for one in listed if one]
+    directories = [Path(folder).expanduser().resolve() for folder in listed if folder]
     file = Path(path).expanduser().resolve()
     if not any(file.is_relative_to(directory) for directory in directories):
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""A remote that is down fails at once and by its own name, instead of costing every caller its deadline."""
+"""Fails calls to a remote that is down at once, so that no caller waits for its deadline."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from airflow_hive_federation.errors import (
     TunnelError,
 )
 
-#: Errors that are no answer of the remote, though asking again does not help.
+#: These errors do not come from the remote itself, although a retry does not help.
 _OF_THE_WAY = (MetastoreProtocolError, TunnelError)
 
 
 class CircuitBreaker:
-    """Counts a remote's failures in a row, and stops asking for a while after too many.
+    """A circuit breaker, which refuses calls to a remote for a while after too many failures in a row.
 
-    An answer does not count, even one that refuses: it shows that the remote is there.
+    An answer is not a failure, even if it refuses the call: it shows that the remote is up.
 
-    :param remote: the remote's name, for errors.
-    :param failures: how many in a row open the circuit.
-    :param pause_s: seconds until it is asked again.
+    :param remote: name of the remote, for errors.
+    :param failures: number of failures in a row that open the circuit.
+    :param pause_s: seconds until the remote is called again.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class CircuitBreaker:
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Ask the remote within this context.
+        """Guard the calls to the remote within this context.
 
-        :raises RemoteUnavailableError: if it does not answer, or has not lately.
-        :raises RemoteError: if something else answers there, or a tunnel refuses.
+        :raises RemoteUnavailableError: if the remote does not answer, or the circuit is open.
+        :raises RemoteError: if another service answers at its address, or a tunnel refuses the connection.
         """
         with self._lock:
             left = self._open_until - self._clock()

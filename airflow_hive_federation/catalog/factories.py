@@ -1,6 +1,6 @@
-"""From what a statement says after VIA to a kind of catalog: the registry, and the check of properties.
+"""Registers the factories of catalogs, which a statement names after VIA, and checks their properties.
 
-A factory is data: names, properties, and the function that opens its catalog. Other packages add theirs by
+A factory is data: names, properties, and the function that opens its catalog. Other packages add factories by
 entry points of the group ``airflow_hive_federation.catalogs``, each of which is a :class:`Factory`.
 """
 
@@ -19,7 +19,7 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore import MetastoreSettings
 
 ENTRY_POINTS = "airflow_hive_federation.catalogs"
-#: Names a connection that has what may not stand in a statement.
+#: Names a connection that holds the secrets, which a statement may not contain.
 CONNECTION = "hive.federation.connection"
 
 _SECRET = re.compile(r"passw|secret|token|credential|access.?key|passphrase", re.IGNORECASE)
@@ -29,50 +29,50 @@ HIDDEN = "***"
 
 
 class Connections(Protocol):
-    """Where settings with secrets come from: Airflow's connections, at the surface."""
+    """A source of settings with secrets, for instance Airflow's connections."""
 
     def metastore(self, connection_id: str) -> MetastoreSettings:
-        """Settings of a metastore.
+        """Return the settings of a metastore.
 
-        :raises ConfigurationError: if there is no such connection.
+        :raises ConfigurationError: if the connection does not exist.
         """
 
     def passphrase(self, connection_id: str) -> str | None:
-        """Passphrase of private SSH keys.
+        """Return the passphrase of private SSH keys.
 
-        :raises ConfigurationError: if there is no such connection.
+        :raises ConfigurationError: if the connection does not exist.
         """
 
     def session(self, connection_id: str) -> Mapping[str, Any]:
-        """Keyword arguments of a ``boto3`` session, and the ``endpoint_url`` of the connection's services.
+        """Return keyword arguments of a ``boto3`` session, and the ``endpoint_url`` of its services.
 
-        :raises ConfigurationError: if there is no such connection.
+        :raises ConfigurationError: if the connection does not exist.
         """
 
     def iceberg(self, connection_id: str) -> Mapping[str, str]:
-        """Properties of an Iceberg catalog as pyiceberg knows them, secret ones included.
+        """Return the properties of an Iceberg catalog in pyiceberg's names, secret ones included.
 
-        :raises ConfigurationError: if there is no such connection.
+        :raises ConfigurationError: if the connection does not exist.
         """
 
 
 class NoConnections:
-    """For callers that have none."""
+    """A source for callers that have no connections; every method raises an error."""
 
     def metastore(self, connection_id: str) -> MetastoreSettings:
-        """See :meth:`Connections.metastore`."""
+        """Refuse :meth:`Connections.metastore`."""
         raise self._none(connection_id)
 
     def passphrase(self, connection_id: str) -> str | None:
-        """See :meth:`Connections.passphrase`."""
+        """Refuse :meth:`Connections.passphrase`."""
         raise self._none(connection_id)
 
     def session(self, connection_id: str) -> Mapping[str, Any]:
-        """See :meth:`Connections.session`."""
+        """Refuse :meth:`Connections.session`."""
         raise self._none(connection_id)
 
     def iceberg(self, connection_id: str) -> Mapping[str, str]:
-        """See :meth:`Connections.iceberg`."""
+        """Refuse :meth:`Connections.iceberg`."""
         raise self._none(connection_id)
 
     def _none(self, connection_id: str) -> ConfigurationError:
@@ -84,12 +84,12 @@ class NoConnections:
 
 @dataclass(frozen=True, kw_only=True)
 class Opening:
-    """What a factory is given.
+    """The arguments with which a factory opens a catalog.
 
-    :param remote: the remote's local name, for errors.
-    :param properties: checked ones.
-    :param connections: where a property's connection is looked up.
-    :param user: in whose name to ask, where the properties do not say; ``None`` is the system's user.
+    :param remote: local name of the remote, for errors.
+    :param properties: checked properties of the factory.
+    :param connections: looks up the connection that a property names.
+    :param user: user of the calls, unless the properties name one; ``None`` is the system's user.
     """
 
     remote: str
@@ -100,14 +100,14 @@ class Opening:
 
 @dataclass(frozen=True, kw_only=True)
 class Factory:
-    """A kind of catalog.
+    """A factory of one kind of catalog.
 
     :param name: short name.
-    :param class_names: simple names of the Java classes that a statement may give for it.
-    :param properties: name → what it means.
+    :param class_names: simple names of the Java classes that a statement may name instead.
+    :param properties: property names with their meanings.
+    :param open: opens the catalog without connecting.
     :param prefixes: beginnings of further property names.
-    :param required: groups of names; of each group at least one must be given.
-    :param open: opens the catalog; does not connect.
+    :param required: groups of property names; each group needs at least one property.
     """
 
     name: str
@@ -118,9 +118,9 @@ class Factory:
     required: tuple[tuple[str, ...], ...] = ()
 
     def check(self, properties: Mapping[str, str]) -> None:
-        """Refuse properties that the factory does not know, lacks, or that hold secrets.
+        """Refuse properties that are unknown, missing or secret.
 
-        :raises ConfigurationError: it names the property, and the nearest one that there is.
+        :raises ConfigurationError: a property is refused; the error names it and the most similar known one.
         """
         for name, value in properties.items():
             self._check_known(name)
@@ -142,11 +142,11 @@ class Factory:
 
 
 def find_factory(via: str | None, known: Iterable[Factory]) -> Factory:
-    """Find a factory by short name or Java class; ``None`` is Thrift, as the proposal has it.
+    """Find a factory by short name or Java class; ``None`` is Thrift, as in the design of remote tables.
 
-    A class counts by its simple name: the packages that the proposal and its implementations name differ.
+    Only the simple name of a class counts, because the design and its implementations differ in packages.
 
-    :raises ConfigurationError: if there is none; it names the nearest.
+    :raises ConfigurationError: if no factory has the name; the error names the most similar one.
     """
     names: dict[str, Factory] = {}
     for factory in [*known, *_of_others()]:
@@ -163,7 +163,7 @@ def find_factory(via: str | None, known: Iterable[Factory]) -> Factory:
 
 
 def shown_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Properties as they may be shown: what is or may be secret is hidden."""
+    """Return the properties for display, with possible secrets hidden."""
     return {
         name: HIDDEN
         if _SECRET.search(name) or _KEY_TEXT.search(value)
@@ -174,7 +174,7 @@ def shown_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 @cache
 def _of_others() -> tuple[Factory, ...]:
-    found = []
+    factories = []
     for point in entry_points(group=ENTRY_POINTS):
         factory = point.load()
         if not isinstance(factory, Factory):
@@ -182,8 +182,8 @@ def _of_others() -> tuple[Factory, ...]:
                 f"Entry point {point.name!r} of {ENTRY_POINTS} is {type(factory).__name__}, not a Factory.",
                 remedy=f"Correct or remove the package that has it ({point.value}).",
             )
-        found.append(factory)
-    return tuple(found)
+        factories.append(factory)
+    return tuple(factories)
 
 
 def _refuse_secret(name: str, value: str) -> None:
@@ -195,6 +195,6 @@ def _refuse_secret(name: str, value: str) -> None:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    by_lower = {one.lower(): one for one in known}
-    found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
-    return f" Did you mean {by_lower[found[0]]!r}?" if found else ""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    matches = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
+    return f" Did you mean {by_lower[matches[0]]!r}?" if matches else ""

@@ -1,9 +1,9 @@
-"""AWS Glue as a catalog.
+"""Reads AWS Glue as a catalog.
 
-Answers come in pages, partitions of large tables in segments that are read side by side. Glue has no events,
-transactions or write ids: a refresh compares everything. Column statistics have calls of their own, one a
-hundred columns of a table, and one a partition: a partition is asked for them if its parameters say that it
-has some, as Hive's and Spark's do.
+Glue answers in pages, and returns the partitions of large tables in segments, which are read side by side.
+Glue has no events, transactions or write ids: so a refresh compares everything. Column statistics need calls
+of their own: one per hundred columns of a table, and one per partition. They are read for a partition whose
+parameters mark statistics, as Hive's and Spark's parameters do.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ log = logging.getLogger(__name__)
 
 REGION = "aws.region"
 ENDPOINT = "aws.glue.endpoint"
-#: As Amazon's own client for Hive names it.
+#: Amazon's own client for Hive uses this name.
 CATALOG_ID = "hive.metastore.glue.catalogid"
 ROLE = "aws.glue.role.arn"
 
 _CONNECT_TIMEOUT_S = 10.0
 _READ_TIMEOUT_S = 60.0
 _ATTEMPTS = 5
-#: Of ``GetPartitions``: at most 10.
+#: Sets the segments of ``GetPartitions``, which allows at most 10.
 _SEGMENTS = 4
-#: Of ``BatchGetPartition``.
+#: Limits one call of ``BatchGetPartition``.
 _PARTITIONS_A_CALL = 1000
-#: Of ``GetColumnStatisticsFor…``.
+#: Limits one call of ``GetColumnStatisticsFor…``.
 _COLUMNS_A_CALL = 100
 _THROTTLED = frozenset(
     {"ThrottlingException", "Throttling", "InternalServiceException", "OperationTimeoutException"}
@@ -55,10 +55,10 @@ _THROTTLED = frozenset(
 
 
 class GlueCatalog:
-    """A Glue catalog.
+    """A Glue catalog that is read through ``boto3``.
 
-    :param connect: makes the client of ``boto3``; called at the first question.
-    :param catalog_id: the account whose catalog it is; ``None`` is the caller's own.
+    :param connect: makes the client of ``boto3``; it is called before the first request.
+    :param catalog_id: id of the account that owns the catalog; ``None`` is the caller's own.
     """
 
     def __init__(self, connect: Callable[[], Any], *, catalog_id: str | None = None) -> None:
@@ -67,88 +67,92 @@ class GlueCatalog:
         self._whose = {"CatalogId": catalog_id} if catalog_id else {}
 
     def identity(self) -> str | None:
-        """See :meth:`.roles.Reader.identity`."""
+        """Return the catalog's own id; see :meth:`.roles.Reader.identity`."""
         return None
 
     def get_database(self, name: str) -> types.Database:
-        """See :meth:`.roles.Reader.get_database`."""
+        """Read a database; see :meth:`.roles.Reader.get_database`."""
         with _translated(f"database {name}"):
-            found = self._client().get_database(Name=name, **self._whose)["Database"]
+            database = self._client().get_database(Name=name, **self._whose)["Database"]
         return types.Database(
-            name=found["Name"].lower(),
-            description=found.get("Description"),
-            locationUri=found.get("LocationUri"),
-            parameters=found.get("Parameters") or {},
+            name=database["Name"].lower(),
+            description=database.get("Description"),
+            locationUri=database.get("LocationUri"),
+            parameters=database.get("Parameters") or {},
         )
 
     def list_tables(self, database: str) -> list[str]:
-        """See :meth:`.roles.Reader.list_tables`."""
+        """List the tables and views of a database; see :meth:`.roles.Reader.list_tables`."""
         try:
             return [str(table.tableName) for table in self._tables(database)]
         except NoSuchObjectError:
             return []
 
     def get_table(self, database: str, table: str) -> types.Table:
-        """See :meth:`.roles.Reader.get_table`."""
+        """Read a table; see :meth:`.roles.Reader.get_table`."""
         with _translated(f"table {database}.{table}"):
-            found = self._client().get_table(DatabaseName=database, Name=table, **self._whose)["Table"]
-        return _table(database, found)
+            answer = self._client().get_table(DatabaseName=database, Name=table, **self._whose)["Table"]
+        return _table(database, answer)
 
     def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
-        """See :meth:`.roles.Reader.get_tables`."""
+        """Read many tables; see :meth:`.roles.Reader.get_tables`."""
         wanted = {name.lower() for name in names}
         return [table for table in self._tables(database) if table.tableName in wanted]
 
     def list_partition_names(self, database: str, table: str) -> list[str]:
-        """See :meth:`.roles.Reader.list_partition_names`."""
+        """List the names of all partitions; see :meth:`.roles.Reader.list_partition_names`."""
         keys = _keys(self.get_table(database, table))
-        found = self._partitions(database, table, ExcludeColumnSchema=True)
-        return sorted(partition_name(keys, one["Values"]) for one in found)
+        partitions = self._partitions(database, table, ExcludeColumnSchema=True)
+        return sorted(partition_name(keys, partition["Values"]) for partition in partitions)
 
     def get_partitions(
         self, database: str, table: str, names: Sequence[str] | None = None
     ) -> list[types.Partition]:
-        """See :meth:`.roles.Reader.get_partitions`."""
+        """Read partitions; see :meth:`.roles.Reader.get_partitions`."""
         if names is None:
-            found = self._partitions(database, table)
+            partitions = self._partitions(database, table)
         else:
             keys = {"DatabaseName": database, "TableName": table, **self._whose}
-            found = [one for some in batches(names, _PARTITIONS_A_CALL) for one in self._named(keys, some)]
-        return [_partition(database, table, one) for one in found]
+            partitions = [
+                partition
+                for batch in batches(names, _PARTITIONS_A_CALL)
+                for partition in self._named(keys, batch)
+            ]
+        return [_partition(database, table, partition) for partition in partitions]
 
     def find_partitions(self, database: str, table: str, where: str) -> list[types.Partition]:
-        """See :meth:`.roles.PartitionFilter.find_partitions`."""
-        found = self._partitions(database, table, Expression=glue_expression(where))
-        return [_partition(database, table, one) for one in found]
+        """Read the partitions that meet a condition; see :meth:`.roles.PartitionFilter.find_partitions`."""
+        partitions = self._partitions(database, table, Expression=glue_expression(where))
+        return [_partition(database, table, partition) for partition in partitions]
 
     def table_statistics(self, table: types.Table) -> list[types.ColumnStatisticsObj]:
-        """See :meth:`.roles.TableStatistics.table_statistics`."""
-        asked = {"DatabaseName": table.dbName, "TableName": table.tableName, **self._whose}
+        """Read the column statistics of a table; see :meth:`.roles.TableStatistics.table_statistics`."""
+        request = {"DatabaseName": table.dbName, "TableName": table.tableName, **self._whose}
         client = self._client()
-        return self._statistics(client.get_column_statistics_for_table, asked, _columns_of(table))
+        return self._statistics(client.get_column_statistics_for_table, request, _columns_of(table))
 
     def partition_statistics(
         self, database: str, table: str, names: Sequence[str]
     ) -> dict[str, list[types.ColumnStatisticsObj]]:
-        """See :meth:`.roles.PartitionStatistics.partition_statistics`."""
+        """Read statistics by partition; see :meth:`.roles.PartitionStatistics.partition_statistics`."""
         columns = _columns_of(self.get_table(database, table))
         client = self._client()
 
         def of_one(name: str) -> list[types.ColumnStatisticsObj]:
-            asked = {
+            request = {
                 "DatabaseName": database,
                 "TableName": table,
                 "PartitionValues": _values(name),
                 **self._whose,
             }
-            return self._statistics(client.get_column_statistics_for_partition, asked, columns)
+            return self._statistics(client.get_column_statistics_for_partition, request, columns)
 
         with ThreadPoolExecutor(_SEGMENTS, thread_name_prefix="glue") as threads:
-            found = zip(names, threads.map(of_one, names), strict=True)
-            return {name: statistics for name, statistics in found if statistics}
+            by_name = zip(names, threads.map(of_one, names), strict=True)
+            return {name: statistics for name, statistics in by_name if statistics}
 
     def close(self) -> None:
-        """See :meth:`.roles.Reader.close`."""
+        """Close the catalog; see :meth:`.roles.Reader.close`."""
         if self._made is not None:
             self._made.close()
             self._made = None
@@ -162,7 +166,7 @@ class GlueCatalog:
         with _translated(f"database {database}"):
             pages = self._client().get_paginator("get_tables").paginate(DatabaseName=database, **self._whose)
             for page in pages:
-                yield from (_table(database, one) for one in page["TableList"])
+                yield from (_table(database, table) for table in page["TableList"])
 
     def _partitions(self, database: str, table: str, **choice: Any) -> list[dict[str, Any]]:
         client = self._client()
@@ -176,28 +180,28 @@ class GlueCatalog:
                     **choice,
                     **self._whose,
                 )
-                return [one for page in pages for one in page["Partitions"]]
+                return [partition for page in pages for partition in page["Partitions"]]
 
         with ThreadPoolExecutor(_SEGMENTS, thread_name_prefix="glue") as threads:
-            found = [one for some in threads.map(segment, range(_SEGMENTS)) for one in some]
-        # A server that knows no segments gives all in each of them.
-        return list({tuple(one["Values"]): one for one in found}.values())
+            partitions = [partition for part in threads.map(segment, range(_SEGMENTS)) for partition in part]
+        # A server without segments returns all partitions in each of them.
+        return list({tuple(partition["Values"]): partition for partition in partitions}.values())
 
     def _statistics(
         self, call: Callable[..., Any], asked: Mapping[str, Any], columns: Sequence[str]
     ) -> list[types.ColumnStatisticsObj]:
-        found = []
-        for some in batches(columns, _COLUMNS_A_CALL):
+        statistics = []
+        for names in batches(columns, _COLUMNS_A_CALL):
             try:
                 with _translated(f"statistics of {asked['DatabaseName']}.{asked['TableName']}"):
-                    answer = call(**asked, ColumnNames=some)
+                    answer = call(**asked, ColumnNames=names)
             except ConfigurationError as error:
-                # Whoever may read a table need not be allowed to; engines plan without them as well.
+                # The caller may lack the right to read statistics; engines plan without them too.
                 log.warning("Left out: %s", error)
                 return []
-            # Columns without any are among its errors.
-            found += [hive_statistics(one) for one in answer.get("ColumnStatisticsList", [])]
-        return [one for one in found if one is not None]
+            # The answer lists columns without statistics among its errors.
+            statistics += [hive_statistics(column) for column in answer.get("ColumnStatisticsList", [])]
+        return [entry for entry in statistics if entry is not None]
 
     def _named(self, keys: Mapping[str, Any], names: Sequence[str]) -> Iterator[dict[str, Any]]:
         wanted = [{"Values": _values(name)} for name in names]
@@ -226,7 +230,7 @@ def _table(database: str, found: Mapping[str, Any]) -> types.Table:
         parameters=dict(found.get("Parameters") or {}),
         viewOriginalText=found.get("ViewOriginalText"),
         viewExpandedText=found.get("ViewExpandedText"),
-        # Glue does not ask for one.
+        # Glue does not require a table type.
         tableType=found.get("TableType") or "EXTERNAL_TABLE",
     )
 
@@ -256,10 +260,11 @@ def _storage(found: Mapping[str, Any]) -> types.StorageDescriptor:
             serializationLib=serde.get("SerializationLibrary"),
             parameters=dict(serde.get("Parameters") or {}),
         ),
-        # Glue's null lists and maps are Hive's empty ones.
+        # Hive has empty lists and maps where Glue has null.
         bucketCols=list(found.get("BucketColumns") or []),
         sortCols=[
-            types.Order(col=one["Column"], order=one["SortOrder"]) for one in found.get("SortColumns") or []
+            types.Order(col=column["Column"], order=column["SortOrder"])
+            for column in found.get("SortColumns") or []
         ],
         parameters=dict(found.get("Parameters") or {}),
     )
@@ -268,9 +273,9 @@ def _storage(found: Mapping[str, Any]) -> types.StorageDescriptor:
 def _columns(found: Sequence[Mapping[str, Any]] | None) -> list[types.FieldSchema]:
     return [
         types.FieldSchema(
-            name=one["Name"].lower(), type=one.get("Type") or "string", comment=one.get("Comment")
+            name=column["Name"].lower(), type=column.get("Type") or "string", comment=column.get("Comment")
         )
-        for one in found or []
+        for column in found or []
     ]
 
 
@@ -312,7 +317,7 @@ def _translated(what: str) -> Iterator[None]:
             f"Glue, {what}: {error}", remedy=f"Check {REGION} and {ENDPOINT}."
         ) from error
     except BotoCoreError as error:
-        # No region, no credentials, no such profile.
+        # The region, the credentials or the profile are missing.
         raise ConfigurationError(
             f"Glue, {what}: {error}", remedy=f"Set {REGION}, and credentials by {CONNECTION} or a role."
         ) from error
@@ -344,8 +349,10 @@ def _open(opening: Opening) -> GlueCatalog:
                 "Glue needs boto3.", remedy="pip install 'airflow-hive-federation[glue]'."
             ) from error
         properties = opening.properties
-        given = dict(opening.connections.session(properties[CONNECTION])) if CONNECTION in properties else {}
-        endpoint = _endpoint(properties, given.pop("endpoint_url", None))
+        session_options = (
+            dict(opening.connections.session(properties[CONNECTION])) if CONNECTION in properties else {}
+        )
+        endpoint = _endpoint(properties, session_options.pop("endpoint_url", None))
         region = properties.get(REGION)
         read_s = duration_s(properties, TIMEOUT) if TIMEOUT in properties else _READ_TIMEOUT_S
         config = Config(
@@ -355,7 +362,7 @@ def _open(opening: Opening) -> GlueCatalog:
             retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
         )
         with _translated(f"of {opening.remote}"):
-            session = boto3.Session(**{**given, **({"region_name": region} if region else {})})
+            session = boto3.Session(**{**session_options, **({"region_name": region} if region else {})})
             if ROLE in properties:
                 session = _in_role(session, properties[ROLE])
             return session.client("glue", endpoint_url=endpoint, config=config)
@@ -364,7 +371,7 @@ def _open(opening: Opening) -> GlueCatalog:
 
 
 def _endpoint(properties: Mapping[str, str], of_connection: str | None) -> str | None:
-    """The endpoint to sign requests for: of the connection, or one that an administrator allows."""
+    """Return the endpoint of the requests: the connection's, or one that an administrator allows."""
     named = properties.get(ENDPOINT)
     if named and named != of_connection:
         check_endpoint(ENDPOINT, named)
@@ -375,11 +382,11 @@ def _in_role(session: Any, role: str) -> Any:
     import boto3
 
     answer = session.client("sts").assume_role(RoleArn=role, RoleSessionName="airflow-hive-federation")
-    given = answer["Credentials"]
+    credentials = answer["Credentials"]
     return boto3.Session(
-        aws_access_key_id=given["AccessKeyId"],
-        aws_secret_access_key=given["SecretAccessKey"],
-        aws_session_token=given["SessionToken"],
+        aws_access_key_id=credentials["AccessKeyId"],
+        aws_secret_access_key=credentials["SecretAccessKey"],
+        aws_session_token=credentials["SessionToken"],
         region_name=session.region_name,
     )
 

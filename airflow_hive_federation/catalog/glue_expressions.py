@@ -1,7 +1,7 @@
-"""Filters of partitions as Hive's metastore takes them, made into Glue's. Pure.
+"""Translates partition filters of Hive's metastore to those of Glue, without any I/O.
 
-Glue reads SQL of its own (``GetPartitions``, *Expression*): it knows ``<>`` and not ``!=``, strings in single
-quotes only, and dates as strings.
+Glue parses SQL of its own (``GetPartitions``, *Expression*): it accepts ``<>`` and not ``!=``, strings in
+single quotes only, and dates as strings.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _SIGNS = {"!=": "<>", "==": "="}
 def glue_expression(where: str) -> str:
     """Translate a filter: ``day >= "2026-01-01" AND site != 'x'`` → ``day >= '2026-01-01' AND site <> 'x'``.
 
-    :raises ConfigurationError: if it is none; it says where.
+    :raises ConfigurationError: if the text is not a filter; the error names the column of the mistake.
     """
     text = where.rstrip()
     parts, place = [], 0
     while place < len(text):
-        found = _TOKEN.match(text, place)
-        if found is None:
+        match = _TOKEN.match(text, place)
+        if match is None:
             raise ConfigurationError(
                 f"The filter of partitions cannot be read from column {place + 1} on: {text[place:]!r}.",
                 remedy="Write it as Hive does: day >= '2026-01-01' AND site IN ('a', 'b').",
             )
-        parts.append(_translated(found))
-        place = found.end()
+        parts.append(_translated(match))
+        place = match.end()
     return " ".join(parts)
 
 

@@ -1,6 +1,6 @@
-"""Column statistics of Glue made into Hive's. Pure.
+"""Converts column statistics of Glue to those of Hive, without any I/O.
 
-Both know the same facts of a column; Hive has no room for those of types that Glue lacks, and the reverse.
+Both store the same facts of a column, each for the types that it knows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Facts = Mapping[str, Any]
 
 
 def hive_statistics(found: Facts) -> types.ColumnStatisticsObj | None:
-    """Hive's form of one ``ColumnStatistics``; ``None`` for a type that Hive does not know."""
+    """Convert one ``ColumnStatistics`` to Hive's form; return ``None`` for a type that Hive does not know."""
     data = found["StatisticsData"]
     make = _BY_TYPE.get(data["Type"])
     if make is None:
@@ -38,12 +38,14 @@ def _boolean(facts: Facts) -> types.ColumnStatisticsData:
 
 
 def _long(facts: Facts) -> types.ColumnStatisticsData:
-    return types.ColumnStatisticsData(longStats=types.LongColumnStatsData(**_ordered(facts, lambda one: one)))
+    return types.ColumnStatisticsData(
+        longStats=types.LongColumnStatsData(**_ordered(facts, lambda number: number))
+    )
 
 
 def _double(facts: Facts) -> types.ColumnStatisticsData:
     return types.ColumnStatisticsData(
-        doubleStats=types.DoubleColumnStatsData(**_ordered(facts, lambda one: one))
+        doubleStats=types.DoubleColumnStatsData(**_ordered(facts, lambda number: number))
     )
 
 

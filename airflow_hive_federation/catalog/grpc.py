@@ -1,7 +1,7 @@
-"""The factory of Hive metastores behind a gRPC gateway.
+"""Defines the factory of Hive metastores behind a gRPC gateway.
 
-Tokens, key files and client classes are not among the properties: whoever may alter a table's parameters
-would choose the host that sees them, or what a worker imports. An Airflow connection has them.
+Tokens, key files and client classes are not properties, because any user who may alter a table's parameters
+could choose the host that sees them, or the class that a worker imports. An Airflow connection has them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.grpc_settings import PLAINTEXT
 
-#: As the design has it.
+#: The design of the gRPC metastore uses this name.
 METASTORE_URIS = "metastore.uris"
 
 
 def grpc_catalog_settings(opening: Opening) -> MetastoreSettings:
-    """Settings of the remote metastore.
+    """Return the settings of the remote metastore.
 
-    :raises ConfigurationError: if a property has no possible value, or a URI is not of gRPC.
+    :raises ConfigurationError: if a property has an invalid value, or a URI is not of gRPC.
     """
     properties = dict(opening.properties)
     if METASTORE_URIS in properties:
@@ -33,7 +33,7 @@ def grpc_catalog_settings(opening: Opening) -> MetastoreSettings:
             )
         properties[URIS] = properties.pop(METASTORE_URIS)
     settings = metastore_settings(replace(opening, properties=properties))
-    others = [one for one in settings.endpoints() if not one.is_grpc]
+    others = [endpoint for endpoint in settings.endpoints() if not endpoint.is_grpc]
     if others:
         raise ConfigurationError(
             f"Remote {opening.remote} is VIA 'grpc', and {others[0]} is not of gRPC.",

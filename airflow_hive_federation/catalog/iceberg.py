@@ -1,7 +1,7 @@
-"""Iceberg tables as remotes: one by its path, or those of a catalog that pyiceberg knows.
+"""Reads Iceberg tables as a catalog: one table by its path, or the tables of a catalog of pyiceberg.
 
-What engines get is what Iceberg's own Hive catalog writes: an external table with the location of the current
-metadata. Iceberg has no events; a refresh takes the newest metadata over.
+Engines get the same entry that Iceberg's own Hive catalog writes: an external table with the location of the
+current metadata. Iceberg has no events; a refresh reads the newest metadata.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ PREFIX = "iceberg.catalog."
 TYPE = f"{PREFIX}type"
 URI = f"{PREFIX}uri"
 
-#: Kinds of catalogs that are asked without credentials, or with those of the worker at the kind's own hosts.
+#: Catalogs of these kinds need no credentials, or send the worker's only to the kind's own hosts.
 _OPEN_KINDS = frozenset({"rest", "hive", "sql", "glue"})
 
-#: Properties without secrets.
+#: These properties hold no secrets.
 _SHOWN = frozenset({"type", "uri", "warehouse", "name"})
-#: Shorter ones would be found everywhere.
+#: Shorter values would occur in any text.
 _SHORTEST_SECRET = 6
 
 _METADATA = ".metadata.json"
@@ -48,64 +48,67 @@ _OUTPUT = "org.apache.iceberg.mr.hive.HiveIcebergOutputFormat"
 
 
 class IcebergTableCatalog:
-    """One Iceberg table, whatever it is called.
+    """A catalog with one Iceberg table, which it returns under any name.
 
-    :param path: its directory, or one of its metadata files.
+    :param path: directory of the table, or one of its metadata files.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def identity(self) -> str | None:
-        """See :meth:`.roles.Reader.identity`."""
+        """Return the catalog's own id; see :meth:`.roles.Reader.identity`."""
         return None
 
     def get_database(self, name: str) -> types.Database:
-        """See :meth:`.roles.Reader.get_database`."""
+        """Read a database; see :meth:`.roles.Reader.get_database`."""
         raise NoSuchObjectError(
             f"The Iceberg table at {self._path} is in no database {name}.",
             remedy=f"CREATE REMOTE TABLE, or give {TYPE} for a catalog.",
         )
 
     def list_tables(self, database: str) -> list[str]:
-        """See :meth:`.roles.Reader.list_tables`."""
+        """List the tables and views of a database; see :meth:`.roles.Reader.list_tables`."""
         del database
         return []
 
     def get_table(self, database: str, table: str) -> types.Table:
-        """See :meth:`.roles.Reader.get_table`."""
+        """Read a table; see :meth:`.roles.Reader.get_table`."""
         from pyiceberg.table import StaticTable
 
         with _translated(self._path):
             return _entry(database, table, StaticTable.from_metadata(newest_metadata(self._path)))
 
     def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
-        """See :meth:`.roles.Reader.get_tables`."""
+        """Read many tables; see :meth:`.roles.Reader.get_tables`."""
         return [self.get_table(database, name) for name in names]
 
     def list_partition_names(self, database: str, table: str) -> list[str]:
-        """See :meth:`.roles.Reader.list_partition_names`: to a metastore, Iceberg's tables have none."""
+        """List the names of all partitions; see :meth:`.roles.Reader.list_partition_names`.
+
+        An Iceberg table has no partitions in a metastore.
+        """
         del database, table
         return []
 
     def get_partitions(
         self, database: str, table: str, names: Sequence[str] | None = None
     ) -> list[types.Partition]:
-        """See :meth:`.roles.Reader.get_partitions`."""
+        """Read partitions; see :meth:`.roles.Reader.get_partitions`."""
         del database, table, names
         return []
 
     def close(self) -> None:
-        """See :meth:`.roles.Reader.close`."""
+        """Close the catalog; see :meth:`.roles.Reader.close`."""
 
 
 class IcebergCatalog(IcebergTableCatalog):
-    """The tables of a catalog that pyiceberg opens by these properties: REST, SQL, Hive, Glue, ….
+    """A catalog that pyiceberg opens with these properties: REST, SQL, Hive, Glue, ….
 
-    Its own configuration of catalogs (``PYICEBERG_CATALOG__…``, ``.pyiceberg.yaml``) is not looked at: by the
-    name of a catalog that is configured there, its secrets would go to another server.
+    pyiceberg's own configuration of catalogs (``PYICEBERG_CATALOG__…``, ``.pyiceberg.yaml``) is not read: the
+    name of a catalog that is configured there would send its secrets to another server.
 
-    :param properties: pyiceberg's, without their prefix.
+    :param properties: pyiceberg's properties, without their prefix.
     """
 
     def __init__(self, properties: dict[str, str]) -> None:
@@ -113,35 +116,37 @@ class IcebergCatalog(IcebergTableCatalog):
         self._properties = properties
 
     def get_database(self, name: str) -> types.Database:
-        """See :meth:`.roles.Reader.get_database`."""
+        """Read a database; see :meth:`.roles.Reader.get_database`."""
         with self._asking(f"namespace {name}"):
-            found = self._catalog.load_namespace_properties(self._namespace(name))
+            properties = self._catalog.load_namespace_properties(self._namespace(name))
         return types.Database(
             name=name.lower(),
-            description=found.get("comment"),
-            locationUri=found.get("location"),
+            description=properties.get("comment"),
+            locationUri=properties.get("location"),
             parameters={},
         )
 
     def list_tables(self, database: str) -> list[str]:
-        """See :meth:`.roles.Reader.list_tables`; names are in lower case, as Hive's are.
+        """List the tables and views of a database; see :meth:`.roles.Reader.list_tables`.
 
-        :raises InvalidObjectError: two tables whose names Hive cannot tell apart.
+        Names are in lower case, as in Hive.
+
+        :raises InvalidObjectError: two tables have names that Hive cannot tell apart.
         """
         try:
-            found = self._tables(database)
-            for names in found.values():
+            tables = self._tables(database)
+            for names in tables.values():
                 _refuse_alike(database, names)
             with self._asking(f"namespace {database}"):
                 self._name_nested(database, self._namespace(database))
-            return sorted(found)
+            return sorted(tables)
         except NoSuchObjectError:
             return []
 
     def get_table(self, database: str, table: str) -> types.Table:
-        """See :meth:`.roles.Reader.get_table`.
+        """Read a table; see :meth:`.roles.Reader.get_table`.
 
-        :raises InvalidObjectError: two tables whose names Hive cannot tell apart.
+        :raises InvalidObjectError: two tables have names that Hive cannot tell apart.
         """
         named = self._tables(database).get(table.lower())
         if named is None:
@@ -149,34 +154,34 @@ class IcebergCatalog(IcebergTableCatalog):
         return self._entry(database, table, _refuse_alike(database, named))
 
     def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
-        """See :meth:`.roles.Reader.get_tables`."""
-        there = self._tables(database)
+        """Read many tables; see :meth:`.roles.Reader.get_tables`."""
+        tables = self._tables(database)
         named = [
-            (name, _refuse_alike(database, there[name.lower()])) for name in names if name.lower() in there
+            (name, _refuse_alike(database, tables[name.lower()])) for name in names if name.lower() in tables
         ]
-        return [self._entry(database, name, one) for name, one in named]
+        return [self._entry(database, name, identifier) for name, identifier in named]
 
     def _entry(self, database: str, table: str, named: tuple[str, ...]) -> types.Table:
         with self._asking(f"{database}.{table}"):
             return _entry(database, table, self._catalog.load_table(named))
 
     def _tables(self, database: str) -> dict[str, list[tuple[str, ...]]]:
-        """Iceberg's names of a namespace's tables, by their names in lower case.
+        """Return Iceberg's identifiers of a namespace's tables, by their names in lower case.
 
-        :raises NoSuchObjectError: if there is no such namespace.
+        :raises NoSuchObjectError: if the namespace does not exist.
         """
-        found: dict[str, list[tuple[str, ...]]] = {}
+        tables: dict[str, list[tuple[str, ...]]] = {}
         with self._asking(f"namespace {database}"):
-            for one in self._catalog.list_tables(self._namespace(database)):
-                found.setdefault(str(one[-1]).lower(), []).append(tuple(map(str, one)))
-        return found
+            for identifier in self._catalog.list_tables(self._namespace(database)):
+                tables.setdefault(str(identifier[-1]).lower(), []).append(tuple(map(str, identifier)))
+        return tables
 
     def _namespace(self, database: str) -> tuple[str, ...]:
-        """Iceberg's name of a namespace, whose levels are parted by dots and which may have upper case."""
-        found: tuple[str, ...] = ()
+        """Find Iceberg's name of a namespace, in which dots separate levels and upper case may occur."""
+        namespace: tuple[str, ...] = ()
         for level in database.split("."):
-            below = [str(one[-1]) for one in self._catalog.list_namespaces(found)]
-            alike = [one for one in below if one.lower() == level.lower()]
+            below = [str(child[-1]) for child in self._catalog.list_namespaces(namespace)]
+            alike = [child_name for child_name in below if child_name.lower() == level.lower()]
             if level not in alike and len(alike) != 1:
                 if alike:
                     raise InvalidObjectError(
@@ -184,11 +189,11 @@ class IcebergCatalog(IcebergTableCatalog):
                         remedy="Rename one of them.",
                     )
                 raise NoSuchObjectError(f"Iceberg has no namespace {database}.")
-            found = (*found, level if level in alike else alike[0])
-        return found
+            namespace = (*namespace, level if level in alike else alike[0])
+        return namespace
 
     def _name_nested(self, database: str, namespace: tuple[str, ...]) -> None:
-        nested = sorted(".".join(map(str, one)) for one in self._catalog.list_namespaces(namespace))
+        nested = sorted(".".join(map(str, child)) for child in self._catalog.list_namespaces(namespace))
         if nested:
             log.warning(
                 "%s: tables of the nested namespaces %s are not among its tables; each can be a remote "
@@ -199,7 +204,7 @@ class IcebergCatalog(IcebergTableCatalog):
 
     @contextmanager
     def _asking(self, what: str) -> Iterator[None]:
-        """Translate errors; servers repeat in some of them what they were sent, a token for instance."""
+        """Translate errors and hide secrets in them, because some servers repeat a token that they got."""
         with _translated(what, hidden=_secrets_among(self._properties)):
             yield
 
@@ -213,22 +218,22 @@ class IcebergCatalog(IcebergTableCatalog):
             properties = {key: value for key, value in self._properties.items() if key != "name"}
             name = self._properties.get("name", "remote")
             kind = properties.get("type")
-            # Without a type, it is the scheme of the URI that says which.
+            # Without a type, the scheme of the URI names the kind.
             inferred: Any = dict(properties)
-            found: Any = CatalogType(kind.lower()) if kind else infer_catalog_type(name, inferred)
-            if found is CatalogType.REST:
+            catalog_type: Any = CatalogType(kind.lower()) if kind else infer_catalog_type(name, inferred)
+            if catalog_type is CatalogType.REST:
                 return ConfinedRestCatalog(name, **properties)
-            return AVAILABLE_CATALOGS[found](name, properties)
+            return AVAILABLE_CATALOGS[catalog_type](name, properties)
 
 
 def _refuse_alike(database: str, named: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the only one of the tables that have a name in lower case.
+    """Return the identifier of the only table with a name in lower case.
 
-    :raises InvalidObjectError: if there are several.
+    :raises InvalidObjectError: if several tables have the name.
     """
     if len(named) > 1:
         raise InvalidObjectError(
-            f"Iceberg's namespace {database} has tables {' and '.join(one[-1] for one in named)}, whose "
+            f"Iceberg's namespace {database} has tables {' and '.join(name[-1] for name in named)}, whose "
             "names are one to Hive.",
             remedy="Rename one of them, or link the other tables one by one.",
         )
@@ -236,19 +241,19 @@ def _refuse_alike(database: str, named: Sequence[tuple[str, ...]]) -> tuple[str,
 
 
 def newest_metadata(path: str) -> str:
-    """The newest metadata file of a table that has only a path.
+    """Return the newest metadata file of a table without a catalog.
 
-    Writers number them: ``v3.metadata.json`` (``HadoopTableOperations``), ``00003-<uuid>.metadata.json`` (all
-    catalogs). The hint that the former leave may be old or missing.
+    Writers number the files: ``v3.metadata.json`` (``HadoopTableOperations``), ``00003-<uuid>.metadata.json``
+    (all catalogs). The hint file of ``HadoopTableOperations`` may be old or missing.
 
-    :param path: the table's directory, or one of its metadata files, which stays itself.
-    :raises NoSuchObjectError: if there is none.
+    :param path: directory of the table, or one of its metadata files, which is returned unchanged.
+    :raises NoSuchObjectError: if the directory has no metadata file.
     """
     if path.endswith(_METADATA):
         return path
     directory = f"{path.rstrip('/')}/metadata"
     numbered = [
-        (int(found[1]), name) for name in list_directory(directory) if (found := _NUMBERED.fullmatch(name))
+        (int(match[1]), name) for name in list_directory(directory) if (match := _NUMBERED.fullmatch(name))
     ]
     if not numbered:
         raise NoSuchObjectError(
@@ -258,7 +263,7 @@ def newest_metadata(path: str) -> str:
 
 
 def _entry(database: str, name: str, table: Any) -> types.Table:
-    """The entry that ``org.apache.iceberg.hive.HiveTableOperations`` would write."""
+    """Make the same entry that ``org.apache.iceberg.hive.HiveTableOperations`` writes."""
     from pyiceberg.catalog.hive import SchemaToHiveConverter
     from pyiceberg.schema import visit
 
@@ -294,7 +299,10 @@ def _entry(database: str, name: str, table: Any) -> types.Table:
 
 
 def _column_names(fields: Sequence[Any]) -> list[str]:
-    """Names as Hive keeps them; Iceberg's own if two of them are one to Hive, for whoever refuses them."""
+    """Return the column names in Hive's lower case.
+
+    If two of them become equal, return Iceberg's names, so that the caller can refuse the table.
+    """
     names = [str(field.name) for field in fields]
     lower = [name.lower() for name in names]
     return lower if len(set(lower)) == len(lower) else names
@@ -337,7 +345,7 @@ def _translated(what: str, *, hidden: Sequence[str] = ()) -> Iterator[None]:
                 f"Iceberg, {what}: {_shown(error, hidden)}", remedy="Look at the store."
             ),
         )
-    # A traceback shows the cause, too.
+    # A traceback also shows the cause, so a cause with secrets is dropped.
     raise made from (cause if _shown(cause, hidden) == str(cause) else None)
 
 
@@ -349,39 +357,42 @@ def _shown(error: BaseException, hidden: Sequence[str]) -> str:
 
 
 def _secrets_among(properties: Mapping[str, str]) -> list[str]:
-    """Values that are not shown, and halves of credentials: all but what says which catalog it is."""
+    """Return the values to hide: those of all secret properties, and the second halves of credentials."""
     values = [value for name, value in properties.items() if name not in _SHOWN]
     return [
-        one for value in values for one in (value, value.rpartition(":")[2]) if len(one) >= _SHORTEST_SECRET
+        secret
+        for value in values
+        for secret in (value, value.rpartition(":")[2])
+        if len(secret) >= _SHORTEST_SECRET
     ]
 
 
 def _open(opening: Opening) -> IcebergTableCatalog:
     try:
-        import pyiceberg  # noqa: F401 - is it there?
+        import pyiceberg  # noqa: F401 - checks that it is installed
     except ImportError as error:
         raise ConfigurationError(
             "Iceberg needs pyiceberg.", remedy="pip install 'airflow-hive-federation[iceberg]'."
         ) from error
     if PATH in opening.properties:
         return IcebergTableCatalog(opening.properties[PATH])
-    given = {
+    properties = {
         name.removeprefix(PREFIX): value
         for name, value in opening.properties.items()
         if name.startswith(PREFIX)
     }
     if CONNECTION in opening.properties:
-        return IcebergCatalog(_by_connection(opening, given))
-    _check_open(given)
-    return IcebergCatalog(given)
+        return IcebergCatalog(_by_connection(opening, properties))
+    _check_open(properties)
+    return IcebergCatalog(properties)
 
 
 def _by_connection(opening: Opening, given: dict[str, str]) -> dict[str, str]:
-    """The properties of a connection, and those of the remote that the connection leaves to it."""
+    """Merge the connection's properties with those of the remote that do not contradict them."""
     connection_id = opening.properties[CONNECTION]
-    found = dict(opening.connections.iceberg(connection_id))
-    others = sorted(name for name in given if given[name] != found.get(name, given[name]))
-    if "uri" in given and "uri" not in found:
+    properties = dict(opening.connections.iceberg(connection_id))
+    others = sorted(name for name in given if given[name] != properties.get(name, given[name]))
+    if "uri" in given and "uri" not in properties:
         others.append("uri")
     if others:
         raise ConfigurationError(
@@ -389,13 +400,14 @@ def _by_connection(opening: Opening, given: dict[str, str]) -> dict[str, str]:
             f"connection {connection_id!r}, whose secrets would go there.",
             remedy="Leave it out: the connection has it. Another catalog needs a connection of its own.",
         )
-    return {**given, **found}
+    return {**given, **properties}
 
 
 def _check_open(given: dict[str, str]) -> None:
-    """Refuse catalogs that take credentials from the worker's environment, and send them where the URI says.
+    """Refuse catalogs that would send credentials of the worker's environment to the host of the URI.
 
-    :raises ConfigurationError: a database server finds passwords there, and further kinds their keys.
+    :raises ConfigurationError: the catalog is a database server, which would get passwords, or is of another
+        kind that would get keys.
     """
     kind, uri = given.get("type", "").lower(), given.get("uri", "")
     server = not uri.startswith("sqlite:") and (kind == "sql" or uri.startswith("postgresql"))

@@ -1,8 +1,8 @@
-"""A REST catalog of Iceberg that does not do what its server says with the worker's credentials.
+"""Keeps the server of an Iceberg REST catalog from redirecting the worker's credentials.
 
-The answer to ``GET /v1/config`` overrides the client's properties. A server may turn request signing on
-(``rest.sigv4-enabled``), by which it gets a session token of the worker's cloud; name another authentication,
-one by a class of its choice included; or another host, for the tokens of the connection.
+The answer to ``GET /v1/config`` overrides the client's properties. So a server could turn on request signing
+(``rest.sigv4-enabled``), and get a session token of the worker's cloud. It could name another authentication,
+even by a class of its choice, or another host that gets the tokens of the connection.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from pyiceberg.catalog.rest import RestCatalog
 
 from airflow_hive_federation.errors import ConfigurationError
 
-#: Properties that a server may set: where in it the catalog is, and how its lists are paged.
+#: A server may set these properties only: the place of the catalog on the server, and the pages of its lists.
 _OF_THE_SERVER = frozenset({"prefix", "warehouse", "namespace-separator", "rest-page-size"})
 
 
 class ConfinedRestCatalog(RestCatalog):
-    """pyiceberg's REST catalog with the properties it was given, and of the server's only harmless ones."""
+    """pyiceberg's REST catalog with the caller's properties and only the harmless ones of the server."""
 
     def _fetch_config(self) -> None:
-        given = dict(self.properties)
+        own = dict(self.properties)
         super()._fetch_config()
-        taken = {name: self.properties[name] for name in _OF_THE_SERVER & self.properties.keys()}
-        other = self.uri
-        self.properties = {**taken, **given}
-        self.uri = given["uri"]
-        if other.rstrip("/") != self.uri.rstrip("/"):
+        harmless = {name: self.properties[name] for name in _OF_THE_SERVER & self.properties.keys()}
+        server_uri = self.uri
+        self.properties = {**harmless, **own}
+        self.uri = own["uri"]
+        if server_uri.rstrip("/") != self.uri.rstrip("/"):
             raise ConfigurationError(
-                f"The Iceberg catalog at {self.uri} sends its clients on to {other}.",
+                f"The Iceberg catalog at {self.uri} sends its clients on to {server_uri}.",
                 remedy="If that is right, give that URI instead.",
             )
 
     def _load_file_io(self, properties: Any = None, location: str | None = None) -> Any:
-        # No file is read; what the server says of files includes the name of a class.
+        # No file is read here, and the server's properties of files could name a class to import.
         del properties
         return super()._load_file_io({}, location)

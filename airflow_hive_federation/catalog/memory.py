@@ -1,4 +1,4 @@
-"""A catalog in this process's memory: for tests, and for tools that make up tables."""
+"""Holds a catalog in memory, for tests and for tools that make up tables."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from airflow_hive_federation.model.partitions import partition_name
 
 
 class MemoryCatalog:
-    """Databases, tables and partitions in dictionaries; each change is an event.
+    """A catalog of databases, tables and partitions in dictionaries; each change becomes an event.
 
-    What is put in and given out are copies.
+    The catalog stores and returns copies.
     """
 
     def __init__(self, identity: str | None = None) -> None:
@@ -39,9 +39,10 @@ class MemoryCatalog:
         known = key in self._tables
         self._tables[key] = copy.deepcopy(table)
         self._partitions[key] = {
-            partition_name(names, one.values or []): copy.deepcopy(one) for one in partitions
+            partition_name(names, partition.values or []): copy.deepcopy(partition)
+            for partition in partitions
         }
-        # As a sync has to take it that knows nothing of what was altered: made anew.
+        # Events of a recreated table make a refresh compare the whole table, whatever was altered.
         if known:
             self._tell("DROP_TABLE", *key)
         self._tell("CREATE_TABLE", *key)
@@ -53,64 +54,64 @@ class MemoryCatalog:
         self._tell("DROP_TABLE", *_key(database, table))
 
     def forget_events(self) -> None:
-        """Lose all events there are, as a metastore does after their time to live."""
+        """Forget all events, as a metastore does after their time to live."""
         self._forgotten = self.last_event_id()
         self._events.clear()
 
     # -- roles ---------------------------------------------------------------------------------------------
 
     def identity(self) -> str | None:
-        """See :meth:`.roles.Reader.identity`."""
+        """Return the catalog's own id; see :meth:`.roles.Reader.identity`."""
         return self._identity
 
     def get_database(self, name: str) -> types.Database:
-        """See :meth:`.roles.Reader.get_database`."""
+        """Read a database; see :meth:`.roles.Reader.get_database`."""
         if name.lower() not in self._databases:
             raise NoSuchObjectError(f"There is no database {name}.")
         return copy.deepcopy(self._databases[name.lower()])
 
     def list_tables(self, database: str) -> list[str]:
-        """See :meth:`.roles.Reader.list_tables`."""
+        """List the tables and views of a database; see :meth:`.roles.Reader.list_tables`."""
         return sorted(table for owner, table in self._tables if owner == database.lower())
 
     def get_table(self, database: str, table: str) -> types.Table:
-        """See :meth:`.roles.Reader.get_table`."""
+        """Read a table; see :meth:`.roles.Reader.get_table`."""
         if _key(database, table) not in self._tables:
             raise NoSuchObjectError(f"There is no table {database}.{table}.")
         return copy.deepcopy(self._tables[_key(database, table)])
 
     def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
-        """See :meth:`.roles.Reader.get_tables`."""
+        """Read many tables; see :meth:`.roles.Reader.get_tables`."""
         return [self.get_table(database, name) for name in names if _key(database, name) in self._tables]
 
     def list_partition_names(self, database: str, table: str) -> list[str]:
-        """See :meth:`.roles.Reader.list_partition_names`."""
+        """List the names of all partitions; see :meth:`.roles.Reader.list_partition_names`."""
         return sorted(self._partitions.get(_key(database, table), {}))
 
     def get_partitions(
         self, database: str, table: str, names: Sequence[str] | None = None
     ) -> list[types.Partition]:
-        """See :meth:`.roles.Reader.get_partitions`."""
-        found = self._partitions.get(_key(database, table), {})
-        wanted = sorted(found) if names is None else [name for name in names if name in found]
-        return [copy.deepcopy(found[name]) for name in wanted]
+        """Read partitions; see :meth:`.roles.Reader.get_partitions`."""
+        partitions = self._partitions.get(_key(database, table), {})
+        wanted = sorted(partitions) if names is None else [name for name in names if name in partitions]
+        return [copy.deepcopy(partitions[name]) for name in wanted]
 
     def last_event_id(self) -> int:
-        """See :meth:`.roles.EventSource.last_event_id`."""
+        """Return the id of the newest event; see :meth:`.roles.EventSource.last_event_id`."""
         return self._forgotten + len(self._events)
 
     def events(self, after: int, up_to: int) -> Iterator[types.NotificationEvent]:
-        """See :meth:`.roles.EventSource.events`."""
+        """Yield events in order; see :meth:`.roles.EventSource.events`."""
         for event in self._events:
             if after < (event.eventId or 0) <= up_to:
                 yield copy.deepcopy(event)
 
     def has_events_after(self, event_id: int) -> bool:
-        """See :meth:`.roles.EventSource.has_events_after`."""
+        """Return true if all later events still exist; see :meth:`.roles.EventSource.has_events_after`."""
         return self._forgotten <= event_id <= self.last_event_id()
 
     def close(self) -> None:
-        """See :meth:`.roles.Reader.close`."""
+        """Close the catalog; see :meth:`.roles.Reader.close`."""
 
     def _tell(self, event_type: str, database: str, table: str | None = None) -> None:
         self._events.append(

@@ -1,4 +1,4 @@
-"""Opening catalogs: the only place that knows all kinds."""
+"""Opens catalogs of all kinds; only this module imports every factory."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ FACTORIES: tuple[Factory, ...] = (THRIFT, SSH, GLUE, ICEBERG, GRPC)
 
 
 class Catalogs:
-    """The catalogs that a piece of work has opened, one for each configuration.
+    """The open catalogs of one task, one per configuration.
 
-    Each has its own connections, deadline and circuit breaker: one that is down holds up no other.
+    Each has its own connections, deadline and circuit breaker: a catalog that is down delays no other.
 
-    :param connections: where connections that properties name are looked up.
-    :param user: in whose name remotes are asked, where their properties do not say.
-    :param factories: the kinds there are, besides those of entry points.
+    :param connections: looks up the connections that properties name.
+    :param user: user of the calls to remotes whose properties name none.
+    :param factories: factories besides those of entry points.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class Catalogs:
     def open(
         self, via: str | None, properties: Mapping[str, str], *, remote: str
     ) -> tuple[Catalog, CircuitBreaker]:
-        """Open a catalog, or give the one that is open for the same configuration.
+        """Open a catalog, or return the open one of the same configuration.
 
         :param remote: name of the remote, for errors.
-        :raises ConfigurationError: if the factory or its properties are none.
+        :raises ConfigurationError: if the factory or its properties are invalid.
         """
         factory = self.factory(via)
         factory.check(properties)
@@ -71,7 +71,7 @@ class Catalogs:
             return self._opened[key]
 
     def close(self) -> None:
-        """Close all of them; never fails."""
+        """Close all catalogs without raising an error."""
         with self._lock:
             while self._opened:
                 _, (catalog, _) = self._opened.popitem()

@@ -1,8 +1,8 @@
-"""What is asked of a catalog, role by role.
+"""Defines the roles of catalogs, as protocols.
 
-Tables and partitions are the wire structs of Hive's interface definition, whatever the catalog: they are what
-a local metastore is given, and carry every field. A catalog has the roles that it can play; a caller asks
-with ``isinstance`` before it relies on one.
+Tables and partitions are the wire structs of Hive's interface definition in every catalog, because the local
+metastore stores these structs and they carry every field. A catalog implements the roles that it supports; a
+caller checks with ``isinstance`` before it relies on one.
 """
 
 from __future__ import annotations
@@ -17,59 +17,59 @@ from airflow_hive_federation.metastore.idl import types
 
 @runtime_checkable
 class Reader(Protocol):
-    """Definitions of databases, tables and partitions. May be used by several threads."""
+    """A catalog that reads databases, tables and partitions; several threads may use it."""
 
     def identity(self) -> str | None:
-        """The catalog's own id, the same by whatever way it is reached; ``None`` where it has none."""
+        """Return the catalog's own id, which does not depend on the route to it; ``None`` if it has none."""
 
     def get_database(self, name: str) -> types.Database:
         """Read a database.
 
-        :raises NoSuchObjectError: if there is none of that name.
+        :raises NoSuchObjectError: if the database does not exist.
         """
 
     def list_tables(self, database: str) -> list[str]:
-        """Names of a database's tables and views; empty where there is no such database."""
+        """List the names of a database's tables and views; a missing database has none."""
 
     def get_table(self, database: str, table: str) -> types.Table:
-        """Read a table, column statistics included where the catalog has any.
+        """Read a table, with its column statistics if the catalog returns any with a table.
 
-        :raises NoSuchObjectError: if there is none of that name.
+        :raises NoSuchObjectError: if the table does not exist.
         """
 
     def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
         """Read many tables, without column statistics; those that do not exist are left out."""
 
     def list_partition_names(self, database: str, table: str) -> list[str]:
-        """Names of all partitions, as Hive writes them."""
+        """List the names of all partitions as Hive writes them."""
 
     def get_partitions(
         self, database: str, table: str, names: Sequence[str] | None = None
     ) -> list[types.Partition]:
         """Read partitions; names that do not exist are left out.
 
-        :param names: which; ``None`` means all.
+        :param names: names of the partitions; ``None`` means all.
         """
 
     def close(self) -> None:
-        """Give up what is held; never fails."""
+        """Release all connections without raising an error."""
 
 
 @runtime_checkable
 class EventSource(Protocol):
-    """A catalog that tells what was changed in it."""
+    """A catalog that reports its changes as events."""
 
     def last_event_id(self) -> int | None:
-        """Id of the newest event; ``None`` if the catalog is set up to keep none."""
+        """Return the id of the newest event; ``None`` if the catalog is configured to keep none."""
 
     def events(self, after: int, up_to: int) -> Iterator[types.NotificationEvent]:
         """Yield the events with ids above ``after`` and not above ``up_to``, in order.
 
-        Those of all databases: a table that is moved to another one has its event there.
+        They are events of all databases, because a table that moves has its event in its new database.
         """
 
     def has_events_after(self, event_id: int) -> bool:
-        """Whether all events above an id are still there."""
+        """Return true if the catalog still has all events above an id."""
 
 
 @runtime_checkable
@@ -77,17 +77,17 @@ class PartitionFilter(Protocol):
     """A catalog that finds partitions by a condition."""
 
     def find_partitions(self, database: str, table: str, where: str) -> list[types.Partition]:
-        """Read the partitions that a condition holds for.
+        """Read the partitions that meet a condition.
 
-        :param where: a condition on partition keys as Hive's metastore takes it, ``day >= '2026-01-01'``.
-        :raises NoSuchObjectError: if there is no such table.
-        :raises ConfigurationError: or another error of the catalog, if it cannot read the condition.
+        :param where: condition on partition keys in the syntax of Hive's metastore, ``day >= '2026-01-01'``.
+        :raises NoSuchObjectError: if the table does not exist.
+        :raises ConfigurationError: or another error of the catalog, if it cannot parse the condition.
         """
 
 
 @runtime_checkable
 class TableStatistics(Protocol):
-    """A catalog whose tables come without column statistics, and do not say whether there are any."""
+    """A catalog whose tables neither include their column statistics nor mark that they have some."""
 
     def table_statistics(self, table: types.Table) -> list[types.ColumnStatisticsObj]:
         """Read a table's column statistics; columns without any are left out."""
@@ -112,4 +112,4 @@ class MetastoreOwner(Protocol):
 
 
 class Catalog(Reader, Protocol):
-    """The least that a remote needs."""
+    """The smallest role that a remote needs."""

@@ -1,4 +1,4 @@
-"""The factories of Hive metastores over Thrift, straight and through SSH."""
+"""Defines the factories of Hive metastores over Thrift, directly and through SSH."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ SASL = "hive.metastore.sasl.enabled"
 TIMEOUT = "hive.metastore.client.socket.timeout"
 ROUTE = "ssh.tunnel.route"
 SSH_CONNECTION = "ssh.tunnel.connection"
-#: Properties that name files of the worker.
+#: These properties name files of the worker.
 SSH_FILES = ("ssh.tunnel.private.keys", "ssh.tunnel.known.hosts", "ssh.tunnel.config")
-#: A remote must not hold up its callers as long as the own metastore may.
+#: A remote must not delay its callers as long as the local metastore may.
 CALL_TIMEOUT_S = 120.0
 
 PROPERTIES = {
@@ -43,9 +43,9 @@ PROPERTIES = {
 
 
 def metastore_settings(opening: Opening) -> MetastoreSettings:
-    """Settings of the remote metastore.
+    """Return the settings of the remote metastore.
 
-    :raises ConfigurationError: if a property has no possible value.
+    :raises ConfigurationError: if a property has an invalid value.
     """
     properties = opening.properties
     if properties.get(CONNECTION):
@@ -77,9 +77,9 @@ def _by_kerberos(settings: MetastoreSettings, properties: Mapping[str, str]) -> 
 
 
 def duration_s(properties: Mapping[str, str], name: str) -> float:
-    """Seconds of a property that is a duration as Hive writes it.
+    """Return the seconds of a property that is a duration in Hive's syntax.
 
-    :raises ConfigurationError: if it is none.
+    :raises ConfigurationError: if the value is not a duration.
     """
     seconds = parse_duration_s(properties[name])
     if not seconds:
@@ -96,9 +96,9 @@ def _by_tunnel(opening: Opening) -> HiveCatalog:
 
 
 def tunnel_settings(opening: Opening) -> TunnelSettings:
-    """The SSH route of a remote.
+    """Return the settings of a remote's SSH tunnel.
 
-    :raises ConfigurationError: if a property has no possible value.
+    :raises ConfigurationError: if a property has an invalid value.
     """
     properties = opening.properties
     for name in SSH_FILES:
@@ -125,7 +125,7 @@ def tunnel_settings(opening: Opening) -> TunnelSettings:
 
 
 def _listed(text: str) -> tuple[str, ...]:
-    return tuple(one.strip() for one in text.split(",") if one.strip())
+    return tuple(entry.strip() for entry in text.split(",") if entry.strip())
 
 
 SSH = Factory(

@@ -1,1 +1,1 @@
-"""Compaction: planned, merged by tasks, published, and asked for by the metastore's queue."""
+"""Plans the compactions of the metastore's queue, merges their files in tasks, and publishes them."""

@@ -1,11 +1,12 @@
-"""What aborted transactions have left, and up to which write id the metastore may forget them.
+"""Removes the directories of aborted transactions before the metastore forgets these transactions.
 
-Hive's worker leaves their directories to the cleaner, and tells it a write id: up to that one, the metastore
-forgets which transactions have aborted (``MarkCleanedFunction``), and their write ids are valid from then on.
-But the cleaner takes all that began after the oldest transaction that a reader has seen open for open too
-(``CompactionCleaner``, ``findMinTxnIdSeenOpen``): it leaves such directories where they are, and checks only
-that nothing *obsolete* remains. Rows of aborted transactions become visible. So the directories go first, and
-the write id is such that no file of a reader has rows of an aborted transaction up to it.
+Hive's worker leaves the directories to the cleaner and reports a write id. The metastore forgets the aborted
+transactions up to that write id (``MarkCleanedFunction``), and their write ids are valid from then on. But
+the cleaner also treats every transaction as open that began after the oldest transaction that a reader has
+seen open (``CompactionCleaner``, ``findMinTxnIdSeenOpen``): it leaves the directories of such transactions,
+and only checks that no *obsolete* directory remains. Rows of aborted transactions then become visible. So
+this module removes the directories first, and reports a write id up to which no readable file has rows of an
+aborted transaction.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from airflow_hive_federation.transactions.snapshots import Snapshot
 
 
 def forgettable(state: AcidState, write_ids: CompactorWriteIds) -> int:
-    """Highest write id up to which no directory that is read has rows of an aborted transaction.
+    """Return the highest write id up to which no readable directory has rows of an aborted transaction.
 
-    :param state: of a directory that stays as it is, but for the directories of aborted transactions.
-    :param write_ids: what the compactor may read.
+    :param state: snapshot of a table or partition that loses only the directories of aborted transactions.
+    :param write_ids: write ids that the compactor may read.
     """
-    # A compactor leaves those rows out, so its directories hold none of them.
-    kept = [one.name for one in (*state.deltas, *state.delete_deltas) if not one.name.visibility_txn_id]
+    # A compactor leaves out rows of aborted transactions, so its directories hold none of them.
+    kept = [delta.name for delta in (*state.deltas, *state.delete_deltas) if not delta.name.visibility_txn_id]
     ranges = [(name.min_write_id, name.max_write_id) for name in kept]
     for write_id in write_ids.aborted_ids:
         if any(low <= write_id <= high for low, high in ranges):
@@ -46,41 +47,41 @@ def forgettable(state: AcidState, write_ids: CompactorWriteIds) -> int:
 def sweep_table(
     client: MetastoreClient, table: Any, snapshot: Snapshot, options: Mapping[str, Any] | None = None
 ) -> int:
-    """Remove the directories of aborted transactions from all of a partitioned table.
+    """Remove the directories of aborted transactions from all partitions of a table.
 
-    Also where there is no partition: the transaction has aborted before it made one.
+    The sweep includes directories without a partition, whose transaction aborted before it created one.
 
-    :param table: the metastore's table.
-    :returns: the write id up to which the metastore may forget aborted ones.
+    :param table: the table as the metastore describes it.
+    :returns: the write id up to which the metastore may forget aborted transactions.
     :raises StorageError: a directory cannot be listed or removed.
     """
     highest = snapshot.write_ids.for_compactor().high_watermark
     for location in _locations(client, table):
-        found = list_files(location, options=options, missing_ok=True, empty_directories=True)
-        for home, listing in _homes(found).items():
-            place = join(location, home) if home else location
+        entries = list_files(location, options=options, missing_ok=True, empty_directories=True)
+        for home, listing in _homes(entries).items():
+            directory = join(location, home) if home else location
             write_ids = compactor_write_ids(snapshot.write_ids, listing)
-            state = chosen(place, listing, write_ids, snapshot.txns, options)
-            remove_directories(place, state.aborted, options)
+            state = chosen(directory, listing, write_ids, snapshot.txns, options)
+            remove_directories(directory, state.aborted, options)
             highest = min(highest, forgettable(state, write_ids))
     return highest
 
 
 def _locations(client: MetastoreClient, table: Any) -> Iterator[str]:
-    """The table's directory, and those of partitions that lie elsewhere."""
+    """Yield the table's directory, and the directories of partitions that lie outside it."""
     yield table.sd.location
-    for one in client.iter_partitions(table.dbName, table.tableName):
-        partition: Any = one
+    for described in client.iter_partitions(table.dbName, table.tableName):
+        partition: Any = described
         if not is_below(partition.sd.location, table.sd.location):
             yield partition.sd.location
 
 
 def _homes(listing: Iterable[FileEntry]) -> Mapping[str, list[FileEntry]]:
-    """Files below bases and deltas, by the directory in which these lie."""
-    found: defaultdict[str, list[FileEntry]] = defaultdict(list)
+    """Group the files below bases and deltas by the parent directory of the base or delta."""
+    homes: defaultdict[str, list[FileEntry]] = defaultdict(list)
     for entry in listing:
         *parents, _ = parts = entry.path.split("/")
         depth = next((index for index, part in enumerate(parents) if is_acid_directory(part)), None)
         if depth is not None and not any(part.startswith((".", "_")) for part in parents[:depth]):
-            found["/".join(parts[:depth])].append(replace(entry, path="/".join(parts[depth:])))
-    return found
+            homes["/".join(parts[:depth])].append(replace(entry, path="/".join(parts[depth:])))
+    return homes

@@ -1,8 +1,8 @@
-"""Where a compaction makes its files, and how they get their names.
+"""Places the files of a compaction in a hidden directory and renames them when they are finished.
 
-Files are made below a hidden directory and appear by one rename of each directory. That is not yet what makes
-them visible: a directory ``…_vN`` counts from the moment transaction N commits. On object stores, where a
-rename is a copy, they are therefore made under their final names.
+Each directory gets its final name by one rename. The rename does not make it visible to readers: a directory
+``…_vN`` counts from the moment when transaction N commits. On object stores, where a rename is a copy, files
+are therefore written under their final names.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ACID_VERSION = b"2"
 
 
 def placed(plan: CompactionPlan, location: str) -> CompactionPlan:
-    """The plan as it suits the store: on object stores, files are made where they belong."""
+    """Adapt a plan to the store: on object stores, files are written under their final names."""
     if parse_location(location).scheme not in OBJECT_STORES:
         return plan
     merges = tuple(
@@ -43,9 +43,9 @@ def placed(plan: CompactionPlan, location: str) -> CompactionPlan:
 def publish(
     plan: CompactionPlan, location: str, file_format: FileFormat, options: Mapping[str, Any] | None = None
 ) -> None:
-    """Give the finished directories their names; all of them exist then, even one that got no file.
+    """Give the finished directories their final names, and create those that got no file.
 
-    :raises StorageError: one cannot be made or renamed.
+    :raises StorageError: a directory cannot be created or renamed.
     """
     filesystem, path = open_filesystem(location, options)
     for directory in plan.directories:
@@ -60,7 +60,7 @@ def publish(
 
 
 def remove_staging(plan: CompactionPlan, location: str, options: Mapping[str, Any] | None = None) -> None:
-    """Remove what was made and not published."""
+    """Remove the hidden directory with the files that were not published."""
     if plan.staging:
         _remove(join(location, plan.staging), options)
 
@@ -68,10 +68,10 @@ def remove_staging(plan: CompactionPlan, location: str, options: Mapping[str, An
 def remove_directories(
     location: str, directories: Iterable[str], options: Mapping[str, Any] | None = None
 ) -> None:
-    """Remove directories; what is not there is fine.
+    """Remove directories, and ignore those that do not exist.
 
-    :param directories: relative to the location.
-    :raises StorageError: one cannot be removed.
+    :param directories: paths relative to the location.
+    :raises StorageError: a directory cannot be removed.
     """
     for directory in directories:
         _remove(join(location, directory), options)
@@ -80,7 +80,7 @@ def remove_directories(
 def remove_leftovers(location: str, txns: ValidTxns, options: Mapping[str, Any] | None = None) -> None:
     """Remove the hidden directories of compactions that were killed.
 
-    :param txns: the transactions of this moment; directories of open ones are left alone.
+    :param txns: the current transactions; directories of open transactions stay.
     """
     filesystem, path = open_filesystem(location, options)
     with storage_errors(location):
@@ -93,7 +93,7 @@ def remove_leftovers(location: str, txns: ValidTxns, options: Mapping[str, Any] 
 
 def _move(filesystem: Any, made: str, place: str) -> None:
     if "file" in protocols(filesystem):
-        # Its files, made by tasks on any machine, have been waited for by these.
+        # The tasks that wrote the files, on any machine, have synced them.
         durable.rename(made, place)
     else:
         filesystem.mv(made, place, recursive=True)

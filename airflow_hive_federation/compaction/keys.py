@@ -1,6 +1,6 @@
-"""Identities of rows, by the many.
+"""Stores the identities (``ROW__ID``) of many rows in arrays.
 
-Rows on end mostly share write id and bucket property, so these are kept once for each run of rows that do.
+Consecutive rows mostly share write id and bucket property, so both are stored once per run of such rows.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True)
 class Keys:
-    """Identities of rows, ascending if nothing else is said.
+    """The identities of rows, ascending unless stated otherwise.
 
-    :param write_ids: the write id that inserted the rows, of each run.
-    :param buckets: their bucket property, of each run.
-    :param starts: the first row of each run.
-    :param row_id: number in that write id, bucket and statement, of each row.
+    :param write_ids: write id that inserted the rows, per run.
+    :param buckets: bucket property of the rows, per run.
+    :param starts: first row of each run.
+    :param row_id: number in the write id, bucket and statement, per row.
     """
 
     write_ids: Integers
@@ -32,7 +32,7 @@ class Keys:
 
     @classmethod
     def of(cls, write_id: Integers, bucket: Integers, row_id: Integers) -> Keys:
-        """Make them of columns that tell all three of each row, in any order."""
+        """Make identities from columns of write ids, bucket properties and row ids, in any order."""
         changes = (write_id[1:] != write_id[:-1]) | (bucket[1:] != bucket[:-1])
         starts = np.concatenate((np.arange(min(1, len(row_id))), np.flatnonzero(changes) + 1))
         return cls(write_id[starts], bucket[starts], starts, row_id)
@@ -42,35 +42,35 @@ class Keys:
 
     @property
     def ends(self) -> Integers:
-        """The row after each run."""
+        """Return the row after each run."""
         return np.append(self.starts, len(self))[1:]
 
     def at(self, index: int) -> tuple[int, int, int]:
-        """One identity."""
+        """Return the identity of one row."""
         run = int(np.searchsorted(self.starts, index % len(self), side="right")) - 1
         return int(self.write_ids[run]), int(self.buckets[run]), int(self.row_id[index])
 
     def part(self, start: int, end: int) -> Keys:
-        """A slice, which is not empty."""
+        """Return the identities of a range of rows, which must not be empty."""
         first = int(np.searchsorted(self.starts, start, side="right")) - 1
         last = int(np.searchsorted(self.starts, end, side="left"))
         starts = np.maximum(self.starts[first:last] - start, 0)
         return Keys(self.write_ids[first:last], self.buckets[first:last], starts, self.row_id[start:end])
 
     def where(self, mask: Mask) -> Keys:
-        """Those that a mask says."""
+        """Return the identities that a mask selects."""
         gone = np.flatnonzero(~mask)
         starts = self.starts - np.searchsorted(gone, self.starts)
         left = np.append(starts, len(self) - len(gone))[1:] > starts
         return Keys(self.write_ids[left], self.buckets[left], starts[left], self.row_id[mask])
 
     def up_to(self, key: tuple[int, int, int]) -> int:
-        """How many are not above ``key``."""
+        """Return the number of identities up to and including ``key``."""
         start, end = self.places(*key[:2])
         return start + int(np.searchsorted(self.row_id[start:end], key[2], side="right"))
 
     def places(self, write_id: int, bucket: int) -> tuple[int, int]:
-        """Where rows of a write id and bucket property begin and end, or where they would be."""
+        """Return begin and end of the rows of a write id and bucket property, or their insertion place."""
         first, last = 0, len(self.starts)
         for column, value in ((self.write_ids, write_id), (self.buckets, bucket)):
             part = column[first:last]
@@ -79,7 +79,7 @@ class Keys:
         return self._start(first), self._start(last)
 
     def is_ascending(self) -> bool:
-        """Whether they are in order, and none is there twice."""
+        """Return true if the identities are in order and unique."""
         rises = self.row_id[1:] > self.row_id[:-1]
         write_id, bucket, ends = np.diff(self.write_ids), np.diff(self.buckets), self.starts[1:] - 1
         rises[ends] = (write_id > 0) | ((write_id == 0) & ((bucket > 0) | ((bucket == 0) & rises[ends])))
@@ -90,21 +90,21 @@ class Keys:
 
 
 def joined_keys(some: Sequence[Keys]) -> Keys:
-    """Several identities after each other."""
+    """Concatenate identities."""
     before = np.cumsum([0, *map(len, some)])
     return Keys(
-        np.concatenate([one.write_ids for one in some]),
-        np.concatenate([one.buckets for one in some]),
-        np.concatenate([one.starts + count for one, count in zip(some, before, strict=False)]),
-        np.concatenate([one.row_id for one in some]),
+        np.concatenate([part.write_ids for part in some]),
+        np.concatenate([part.buckets for part in some]),
+        np.concatenate([part.starts + count for part, count in zip(some, before, strict=False)]),
+        np.concatenate([part.row_id for part in some]),
     )
 
 
 def in_order(keys: Keys, current: Integers) -> tuple[Keys, Integers]:
     """Sort delete events, the later ones of a row first (``OrcRawRecordMerger.ReaderKey.compareTo``).
 
-    :param keys: of the deleted rows, in any order.
-    :param current: write ids that deleted them.
+    :param keys: identities of the deleted rows, in any order.
+    :param current: write ids that deleted the rows.
     """
     counts = keys.ends - keys.starts
     write_id, bucket = np.repeat(keys.write_ids, counts), np.repeat(keys.buckets, counts)
@@ -113,9 +113,10 @@ def in_order(keys: Keys, current: Integers) -> tuple[Keys, Integers]:
 
 
 def kept(rows: Keys, deleted: Sequence[Keys]) -> Mask | None:
-    """Which rows remain; ``None`` if all do.
+    """Return a mask of the rows that no delete event deletes; ``None`` if all rows remain.
 
-    :param rows: without duplicates.
+    :param rows: identities of the rows, without duplicates.
+    :param deleted: identities of deleted rows.
     """
     mask = np.ones(len(rows), np.bool_)
     for gone in deleted:
@@ -129,10 +130,10 @@ def kept(rows: Keys, deleted: Sequence[Keys]) -> Mask | None:
 
 
 def _found(have: Integers, wanted: Integers) -> Integers:
-    """Where the wanted ones are among ascending numbers; not all of them need be."""
+    """Return the places of the wanted numbers among ascending numbers; missing numbers are left out."""
     at: Integers
     if have[-1] - have[0] == len(have) - 1:
-        # None is missing, as in most files: a row's number tells its place.
+        # No number is missing, as in most files, so a row's number gives its place.
         at = wanted - have[0]
         is_found = (at >= 0) & (at < len(have))
     else:

@@ -1,4 +1,4 @@
-"""Making one bucket file of a compaction, with pyarrow, in memory that does not grow with the table."""
+"""Merges one bucket file of a compaction with pyarrow, in memory that does not grow with the table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from airflow_hive_federation.storage.filesystem import join
 from airflow_hive_federation.storage.permissions import creation_mode
 from airflow_hive_federation.storage.publishing import publishing
 
-#: Rows are encoded as one stripe when they take so many bytes in memory, or are so many.
+#: A stripe ends when its rows take this many bytes in memory, or are this many.
 STRIPE_BYTES = 64 * 1024 * 1024
 STRIPE_ROWS = 500_000
 
@@ -32,11 +32,11 @@ _INSERT, _DELETE = 0, 2
 
 @dataclass(frozen=True, kw_only=True)
 class MergeOutcome:
-    """What became of a :class:`BucketMerge`.
+    """The result of a :class:`BucketMerge`.
 
-    :param output: path of the file made, relative to the location; empty if nothing was left to write.
-    :param rows: rows, or delete events, written.
-    :param deleted: rows left out because they are deleted.
+    :param output: path of the new file, relative to the location; empty if no row remained.
+    :param rows: number of rows, or delete events, in the file.
+    :param deleted: number of rows that were left out because they are deleted.
     :param size_bytes: length of the file.
     """
 
@@ -53,14 +53,14 @@ def merge_bucket(
     compression: str | None = None,
     threads: int = 1,
 ) -> MergeOutcome:
-    """Make one file of a compaction. Done again, it makes the same file again.
+    """Write one file of a compaction; a repeated call writes the same file again.
 
-    :param merge: what to read and to make.
+    :param merge: the files to read and the file to write.
     :param options: storage options.
-    :param compression: of :data:`..orc.compression.COMPRESSIONS`; that of the table by default.
-    :param threads: stripes encoded side by side.
+    :param compression: a name of :data:`..orc.compression.COMPRESSIONS`; by default the table's.
+    :param threads: number of stripes that are encoded at the same time.
     :raises AcidFormatError: a file is truncated, has other columns than the table, or breaks Hive's layout;
-        it names table, partition and file.
+        the error names table, partition and file.
     :raises StorageError: a file cannot be read or written.
     """
     compression = compression or merge.table.compression
@@ -85,9 +85,9 @@ def merge_bucket(
 
 @dataclass(frozen=True)
 class _Piece:
-    """What becomes a stripe.
+    """The rows of one stripe.
 
-    :param events: makes the identities of its rows, and its rows with the six ACID columns.
+    :param events: makes the identities of the rows, and the rows with the six ACID columns.
     """
 
     events: Callable[[], tuple[Keys, pa.Table]]
@@ -98,7 +98,7 @@ class _Piece:
 
 
 class _BucketFile:
-    """A bucket file in the making, with Hive's key index."""
+    """A writer of one bucket file, with Hive's key index."""
 
     def __init__(self, file: BinaryIO, reader: BucketReader, compression: str) -> None:
         types = type_messages(_acid_type(reader.row_type))
@@ -108,11 +108,11 @@ class _BucketFile:
 
     @property
     def rows(self) -> int:
-        """Rows written."""
+        """Return the number of written rows."""
         return self._file.rows
 
     def write(self, first: _Piece, others: Iterator[_Piece], threads: int) -> None:
-        """Encode pieces side by side, and append them in order."""
+        """Encode pieces in parallel, and append them in order."""
         with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="stripe") as workers:
             encoding: deque[Future[tuple[Keys, list[Stripe]]]] = deque()
             piece: _Piece | None = first
@@ -136,17 +136,17 @@ class _BucketFile:
         )
 
     def _add(self, keys: Keys, stripes: Iterable[Stripe]) -> None:
-        done = 0
+        row_count = 0
         for stripe in stripes:
             self._file.add(stripe)
-            done += stripe.rows
-            self._index.append(",".join(map(str, keys.at(done - 1))) + ";")
+            row_count += stripe.rows
+            self._index.append(",".join(map(str, keys.at(row_count - 1))) + ";")
 
 
 class _Remaining:
-    """The rows that are not deleted.
+    """An iterable of the rows that are not deleted.
 
-    :param reader: where rows and deletes come from.
+    :param reader: reads the rows and the delete events.
     """
 
     def __init__(self, reader: BucketReader) -> None:
@@ -155,10 +155,10 @@ class _Remaining:
 
     def __iter__(self) -> Iterator[Rows]:
         with ExitStack() as opened:
-            streams = [opened.enter_context(closing(one)) for one in self._reader.delete_streams()]
+            streams = [opened.enter_context(closing(stream)) for stream in self._reader.delete_streams()]
             for rows in self._reader.rows():
                 last = rows.keys.at(-1)
-                mask = kept(rows.keys, [events.keys for one in streams for events in one.take(last)])
+                mask = kept(rows.keys, [events.keys for stream in streams for events in stream.take(last)])
                 if mask is None:
                     yield rows
                     continue
@@ -168,57 +168,57 @@ class _Remaining:
 
 
 def _row_pieces(rows: Iterable[Rows]) -> Generator[_Piece, None, None]:
-    some: list[Rows] = []
+    buffered: list[Rows] = []
     count = size_bytes = 0
-    for one in rows:
-        some.append(one)
-        count += len(one.keys)
-        size_bytes += one.row.nbytes
+    for part in rows:
+        buffered.append(part)
+        count += len(part.keys)
+        size_bytes += part.row.nbytes
         if count >= STRIPE_ROWS or size_bytes >= STRIPE_BYTES:
-            yield _insert_piece(some)
-            some, count, size_bytes = [], 0, 0
-    if some:
-        yield _insert_piece(some)
+            yield _insert_piece(buffered)
+            buffered, count, size_bytes = [], 0, 0
+    if buffered:
+        yield _insert_piece(buffered)
 
 
 def _insert_piece(some: list[Rows]) -> _Piece:
     def events() -> tuple[Keys, pa.Table]:
-        keys = joined_keys([one.keys for one in some])
-        row = pa.chunked_array([chunk for one in some for chunk in one.row.chunks])
+        keys = joined_keys([part.keys for part in some])
+        row = pa.chunked_array([chunk for part in some for chunk in part.row.chunks])
         return keys, _events(_INSERT, keys, _of_runs(keys, keys.write_ids), row)
 
     return _Piece(events)
 
 
 def _delete_pieces(reader: BucketReader) -> Generator[_Piece, None, None]:
-    some: list[DeleteEvents] = []
+    buffered: list[DeleteEvents] = []
     count = 0
-    for one in _merged_deletes(reader):
-        some.append(one)
-        count += len(one.keys)
+    for events in _merged_deletes(reader):
+        buffered.append(events)
+        count += len(events.keys)
         if count >= STRIPE_ROWS:
-            yield _delete_piece(some, reader.arrow)
-            some, count = [], 0
-    if some:
-        yield _delete_piece(some, reader.arrow)
+            yield _delete_piece(buffered, reader.arrow)
+            buffered, count = [], 0
+    if buffered:
+        yield _delete_piece(buffered, reader.arrow)
 
 
 def _merged_deletes(reader: BucketReader) -> Iterator[DeleteEvents]:
-    """Merge delete files, each of which is in order."""
+    """Merge the events of delete files, each of which is in order."""
     with ExitStack() as opened:
-        streams = [opened.enter_context(closing(one)) for one in reader.delete_streams()]
-        while chunks := [chunk for one in streams if (chunk := one.chunk()) is not None]:
+        streams = [opened.enter_context(closing(stream)) for stream in reader.delete_streams()]
+        while chunks := [chunk for stream in streams if (chunk := stream.chunk()) is not None]:
             last = min(chunk.keys.at(-1) for chunk in chunks)
-            taken = [events for one in streams for events in one.take(last)]
-            keys = joined_keys([one.keys for one in taken])
-            current = np.concatenate([one.current for one in taken])
+            taken = [events for stream in streams for events in stream.take(last)]
+            keys = joined_keys([part.keys for part in taken])
+            current = np.concatenate([part.current for part in taken])
             yield DeleteEvents(*in_order(keys, current))
 
 
 def _delete_piece(some: list[DeleteEvents], row_type: pa.DataType) -> _Piece:
     def events() -> tuple[Keys, pa.Table]:
-        keys = joined_keys([one.keys for one in some])
-        current = np.concatenate([one.current for one in some])
+        keys = joined_keys([part.keys for part in some])
+        current = np.concatenate([part.current for part in some])
         return keys, _events(_DELETE, keys, pa.array(current), pa.nulls(len(keys), row_type))
 
     return _Piece(events)

@@ -1,8 +1,9 @@
-"""Making one Parquet file of several, whoever wrote them: Hive in several ways, Spark, or this package.
+"""Merges several Parquet files into one, whether Hive, Spark or this package wrote them.
 
-Dates become proleptic, and timestamps what the writer's clock showed. If some file has them as INT96, all are
-so: Hive takes that for what a clock showed in files that Java's library has not made, and its days for those
-of the Julian calendar before 15 October 1582 (``NanoTimeUtils``), whatever they say of their dates.
+Dates become proleptic, and timestamps become the wall-clock time that the writer's clock showed. If one file
+has timestamps as INT96, the merged file has INT96: in files that Java's library has not written, Hive reads
+INT96 as wall-clock time, and its days before 15 October 1582 as days of the Julian calendar
+(``NanoTimeUtils``), whatever the file's metadata states about dates.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ _NANOSECONDS_US = (-(2**63) // 1_000, 2**63 // 1_000)
 
 @dataclass(frozen=True, kw_only=True)
 class _Source:
-    """A file, as its footer says.
+    """A source file, with the facts of its footer.
 
-    :param int96: names of columns that are INT96, or have it inside.
-    :param zone: time zone of the writer's clock, for these; ``None`` if they are what it showed.
-    :param by_standard_time: that clock went by standard time before 1900.
-    :param julian: dates before 15 October 1582 are of the Julian calendar.
+    :param int96: names of columns that are INT96 or contain INT96.
+    :param zone: time zone of the writer's clock for INT96 columns; ``None`` if they hold wall-clock times.
+    :param by_standard_time: the writer's clock used standard time before 1900.
+    :param julian: dates before 15 October 1582 are dates of the Julian calendar.
     """
 
     input: MergeInput
@@ -56,7 +57,7 @@ class _Source:
 
 
 def append_parquet(merge: BucketMerge, options: Mapping[str, Any] | None) -> tuple[int, int]:
-    """Make the file, compressed as the first is; return its rows and its length in bytes.
+    """Write the merged file with the first file's compression; return its row count and its length in bytes.
 
     :raises AcidFormatError: a file is not whole, or does not fit the others.
     :raises StorageError: a file cannot be read or written.
@@ -70,15 +71,15 @@ def append_parquet(merge: BucketMerge, options: Mapping[str, Any] | None) -> tup
             for table in merging.tables():
                 rows += table.num_rows
                 writer.write_table(table)
-            # The writer forgets those of the schema when it does not store the schema itself.
+            # The writer drops the schema's metadata because it does not store the Arrow schema.
             writer.add_key_value_metadata(_SAID)
         return rows, int(file.tell())
 
 
 class _Merging:
-    """Files that become one.
+    """A merge of several files into one.
 
-    :param merge: which.
+    :param merge: the files to read and the file to write.
     :param options: storage options.
     """
 
@@ -108,9 +109,11 @@ class _Merging:
         for source in self._sources:
             coarse = frozenset(name for name in source.int96 if self._units.get(name) == "us")
             for group in self._groups(source, coarse=coarse):
-                found = {name: self._common(group.column(name), name, source) for name in group.column_names}
+                by_name = {
+                    name: self._common(group.column(name), name, source) for name in group.column_names
+                }
                 columns = [
-                    found[field.name] if field.name in found else pa.nulls(len(group), field.type)
+                    by_name[field.name] if field.name in by_name else pa.nulls(len(group), field.type)
                     for field in self.schema
                 ]
                 yield pa.table(columns, schema=self.schema)
@@ -118,33 +121,33 @@ class _Merging:
     def _looked_at(self, source: MergeInput) -> _Source:
         with reading(join(self._merge.table.location, source.path), self._options) as content:
             opened = self._opened(source, content)
-            said = opened.metadata.metadata or {}
+            metadata = opened.metadata.metadata or {}
             leaves = [opened.schema.column(index) for index in range(len(opened.schema))]
             int96 = {leaf.path.partition(".")[0] for leaf in leaves if leaf.physical_type == "INT96"}
             compression = "none"
             if opened.num_row_groups and leaves:
                 compression = str(opened.metadata.row_group(0).column(0).compression).lower()
-            if not _LEGACY_SPARK.isdisjoint(said):
+            if not _LEGACY_SPARK.isdisjoint(metadata):
                 raise self._wrong(source, "was written by Spark in its legacy mode, by mixed calendars")
             zone = None
             if int96 and str(opened.metadata.created_by).startswith("parquet-mr"):
-                if _ZONE not in said:
+                if _ZONE not in metadata:
                     raise self._wrong(
                         source, "has timestamps, but does not say in which time zone it was written"
                     )
-                zone = said[_ZONE].decode()
+                zone = metadata[_ZONE].decode()
             return _Source(
                 input=source,
                 schema=opened.schema_arrow.remove_metadata(),
                 compression="none" if compression == "uncompressed" else compression,
                 int96=frozenset(int96),
                 zone=None if zone in _UTC else zone,
-                by_standard_time=said.get(_STANDARD) != b"false",
-                julian=_WRITER in said and said.get(_PROLEPTIC) != b"true",
+                by_standard_time=metadata.get(_STANDARD) != b"false",
+                julian=_WRITER in metadata and metadata.get(_PROLEPTIC) != b"true",
             )
 
     def _common_units(self) -> dict[str, str]:
-        """Choose the unit of timestamps in columns that have several, or are INT96 in some file."""
+        """Choose the timestamp unit of columns that have several units, or are INT96 in one file."""
         units: dict[str, set[str]] = {}
         for source in self._sources:
             for field in source.schema:
@@ -153,15 +156,15 @@ class _Merging:
                     raise self._wrong(source.input, "has instants, where others have what a clock showed")
                 units.setdefault(field.name, set()).update(kind.unit for kind in kinds)
         int96 = frozenset[str]().union(*(source.int96 for source in self._sources))
-        asked = {name for name, found in units.items() if name in int96 or len(found) > 1}
-        far = {name for source in self._sources for name in self._far_columns(source, asked)}
+        ambiguous = {name for name, column_units in units.items() if name in int96 or len(column_units) > 1}
+        far = {name for source in self._sources for name in self._far_columns(source, ambiguous)}
         for source in self._sources:
             for name in far.intersection(source.schema.names):
                 self._check_digits(source, name)
-        return {name: "us" if name in far else "ns" for name in asked}
+        return {name: "us" if name in far else "ns" for name in ambiguous}
 
     def _far_columns(self, source: _Source, asked: set[str]) -> set[str]:
-        """Find the columns that have timestamps that nanoseconds do not reach."""
+        """Return the columns whose timestamps lie outside the range of nanoseconds."""
         far: set[str] = set()
         wanted = [name for name in source.schema.names if name in asked]
         for group in self._groups(source, coarse=source.int96, only=wanted) if wanted else ():
@@ -171,7 +174,7 @@ class _Merging:
         return far
 
     def _check_digits(self, source: _Source, name: str) -> None:
-        """Refuse what microseconds would lose; Arrow writes either these or nanoseconds in a column."""
+        """Refuse timestamps that microseconds would truncate, because a column has one unit in Arrow."""
         for fine, coarse in zip(
             self._groups(source, coarse=frozenset(), only=[name]),
             self._groups(source, coarse=source.int96, only=[name]),
@@ -180,18 +183,18 @@ class _Merging:
             arrays = map(_timestamp_arrays, (fine.column(name), coarse.column(name)))
             for exact, cut in zip(*arrays, strict=True):
                 if (_nanoseconds(exact) - _nanoseconds(cut, cut=True)).any():
-                    why = (
+                    reason = (
                         f"or another one has timestamps outside the years 1677 to 2262 in the column {name}, "
                         "beside some that are finer than microseconds: these cannot be written here together"
                     )
-                    raise self._wrong(source.input, why)
+                    raise self._wrong(source.input, reason)
 
     def _groups(
         self, source: _Source, *, coarse: frozenset[str], only: Sequence[str] | None = None
     ) -> Iterator[pa.Table]:
         """Read a file's row groups.
 
-        :param coarse: columns of which INT96 is read as microseconds, not as nanoseconds.
+        :param coarse: columns whose INT96 is read as microseconds instead of nanoseconds.
         :param only: columns to read; ``None`` means all.
         """
         wanted = source.schema.names if only is None else list(only)
@@ -210,8 +213,8 @@ class _Merging:
                     )
                 except (pa.ArrowException, OSError) as error:
                     raise self._wrong(source.input, f"cannot be read: {error}") from error
-                found = {name: part.column(name) for part in parts for name in part.column_names}
-                yield pa.table({name: found[name] for name in wanted})
+                by_name = {name: part.column(name) for part in parts for name in part.column_names}
+                yield pa.table({name: by_name[name] for name in wanted})
 
     def _common(self, column: pa.ChunkedArray, name: str, source: _Source) -> pa.Array:
         def changed(array: pa.Array, _number: int) -> pa.Array:
@@ -220,7 +223,7 @@ class _Merging:
             if not pa.types.is_timestamp(array.type) or array.type.tz:
                 return array
             if source.zone is not None and name in source.int96:
-                # The zone's clock goes by the proleptic calendar.
+                # The clock of a time zone uses the proleptic calendar.
                 array = _with_days(self._shown(_with_days(array, proleptic_days), source), julian_days)
             elif self._has_int96 and name not in source.int96:
                 array = _with_days(array, julian_days)
@@ -229,20 +232,20 @@ class _Merging:
         return with_leaves(in_one_piece(column), changed)
 
     def _shown(self, instants: pa.Array, source: _Source) -> pa.Array:
-        """Make instants what the writer's clock showed."""
+        """Convert instants to the times that the writer's clock showed."""
         first = pc.min(instants.cast(pa.timestamp("us"), safe=False).cast(pa.int64())).as_py()
         if source.by_standard_time and first is not None and first < _1900_US:
-            why = "has timestamps before 1900 of an older Hive's, which are not merged here"
-            raise self._wrong(source.input, why)
+            reason = "has timestamps before 1900 of an older Hive's, which are not merged here"
+            raise self._wrong(source.input, reason)
         try:
             zoned = pc.assume_timezone(instants, "UTC").cast(pa.timestamp(instants.type.unit, source.zone))
             return pc.local_timestamp(zoned)
         except pa.ArrowInvalid as error:
-            why = f"was written in a time zone that is not known here: {error}"
-            raise self._wrong(source.input, why) from error
+            reason = f"was written in a time zone that is not known here: {error}"
+            raise self._wrong(source.input, reason) from error
 
     def _type(self, field: pa.Field) -> pa.DataType:
-        """The type that :meth:`_common` gives a column."""
+        """Return the type that :meth:`_common` gives a column."""
         unit = self._units.get(field.name)
 
         def changed(array: pa.Array, _number: int) -> pa.Array:
@@ -270,7 +273,7 @@ class _Merging:
 
 
 def _timestamps(kind: pa.DataType) -> Iterator[pa.TimestampType]:
-    """Yield the timestamps that a type is, or has inside."""
+    """Yield the timestamp types that a type is or contains."""
     if pa.types.is_timestamp(kind):
         yield kind
     for place in range(kind.num_fields):
@@ -278,16 +281,16 @@ def _timestamps(kind: pa.DataType) -> Iterator[pa.TimestampType]:
 
 
 def _timestamp_arrays(column: pa.ChunkedArray) -> list[pa.Array]:
-    """Find the timestamps that a column is, or has inside, without nulls."""
-    found = []
+    """Return the timestamp arrays that a column is or contains, without nulls."""
+    timestamps = []
 
     def look(array: pa.Array, _number: int) -> pa.Array:
         if pa.types.is_timestamp(array.type):
-            found.append(array.drop_null())
+            timestamps.append(array.drop_null())
         return array
 
     with_leaves(in_one_piece(column), look)
-    return found
+    return timestamps
 
 
 def _is_far(timestamps: pa.Array) -> bool:
@@ -295,14 +298,14 @@ def _is_far(timestamps: pa.Array) -> bool:
         return False
     counts = timestamps.cast(pa.timestamp("us"), safe=False).cast(pa.int64()).to_numpy()
     low, high = _NANOSECONDS_US
-    # A day for what the clock of another zone shows.
+    # One day of tolerance covers the clocks of all time zones.
     return bool(counts.min() < low + _DAY_US or counts.max() > high - _DAY_US)
 
 
 def _nanoseconds(timestamps: pa.Array, *, cut: bool = False) -> _Numbers:
     """Count nanoseconds since 1970, modulo 2^64.
 
-    :param cut: leave out what is finer than microseconds.
+    :param cut: truncate to microseconds.
     """
     if cut and timestamps.type.unit == "ns":
         timestamps = timestamps.cast(pa.timestamp("us"), safe=False)
@@ -312,7 +315,7 @@ def _nanoseconds(timestamps: pa.Array, *, cut: bool = False) -> _Numbers:
 
 
 def _with_days(clocks: pa.Array, numbered: Callable[[_Numbers], _Numbers]) -> pa.Array:
-    """Give days before 15 October 1582, which nanoseconds do not reach, other numbers."""
+    """Renumber days before 15 October 1582, which are outside the range of nanoseconds."""
     if clocks.type.unit == "ns":
         return clocks
     counts = clocks.cast(pa.timestamp("us")).cast(pa.int64())

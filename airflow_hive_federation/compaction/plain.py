@@ -1,4 +1,4 @@
-"""Making one file of an insert-only table: its files after each other, in their own format."""
+"""Merges files of an insert-only table into one by appending their rows in their own format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STRIPE_BYTES = 64 * 1024 * 1024
 
 
 def append_files(merge: BucketMerge, options: Mapping[str, Any] | None, compression: str) -> tuple[int, int]:
-    """Make the file; return its rows (0 for text, which is not looked into) and its length in bytes.
+    """Write the merged file; return its row count (0 for text, which is not parsed) and its length in bytes.
 
     :raises AcidFormatError: a file is not whole, or its columns are not those of the others.
     :raises StorageError: a file cannot be read or written.
@@ -38,7 +38,7 @@ def _orc(merge: BucketMerge, options: Mapping[str, Any] | None, compression: str
     with publishing(
         join(merge.table.location, merge.output), options, mode=creation_mode(merge.sources, options)
     ) as file:
-        made = AssembledFile(
+        assembled = AssembledFile(
             file,
             type_messages(reader.row_type),
             compression=compression,
@@ -47,27 +47,27 @@ def _orc(merge: BucketMerge, options: Mapping[str, Any] | None, compression: str
         table: pa.Table | None = first
         while table is not None:
             for stripe in encode(table, compression, filters=merge.table.filters):
-                made.add(stripe)
+                assembled.add(stripe)
             table = next(tables, None)
-        return made.rows, made.finish({})
+        return assembled.rows, assembled.finish({})
 
 
 def _chunks(rows: Iterator[pa.ChunkedArray]) -> Iterator[pa.Table]:
-    some: list[pa.Table] = []
+    buffered: list[pa.Table] = []
     size_bytes = 0
-    for one in rows:
-        if len(one):
-            some.append(pa.Table.from_struct_array(one))
-            size_bytes += one.nbytes
+    for chunk in rows:
+        if len(chunk):
+            buffered.append(pa.Table.from_struct_array(chunk))
+            size_bytes += chunk.nbytes
         if size_bytes >= _STRIPE_BYTES:
-            yield pa.concat_tables(some)
-            some, size_bytes = [], 0
-    if some:
-        yield pa.concat_tables(some)
+            yield pa.concat_tables(buffered)
+            buffered, size_bytes = [], 0
+    if buffered:
+        yield pa.concat_tables(buffered)
 
 
 def _parquet(merge: BucketMerge, options: Mapping[str, Any] | None, compression: str) -> tuple[int, int]:
-    del compression  # the first file's
+    del compression  # A merged Parquet file takes the first file's compression.
     return append_parquet(merge, options)
 
 

@@ -1,11 +1,11 @@
-"""What a compaction reads and writes: decided from a listing and write ids, without touching storage.
+"""Plans the files that a compaction reads and writes, from a listing and write ids and without storage.
 
 * **Major**: base (or original files) and all deltas become ``base_<highest write id>_v<transaction>``;
-  deleted rows and rows of aborted write ids are gone.
+  deleted rows and rows of aborted write ids are left out.
 * **Minor**: the deltas become ``delta_<lowest>_<highest>_v<transaction>``, the delete deltas a delete delta
-  of the same range; the base stays as it is. Rows of aborted write ids are gone, deletes stay deletes.
+  of the same range; the base stays as it is. Rows of aborted write ids are left out, deletes stay deletes.
 
-Either keeps every row's ``ROW__ID``, the order of rows, and the division into bucket files. The thresholds
+Both kinds keep every row's ``ROW__ID``, the order of rows, and the division into bucket files. The thresholds
 are those of Hive's ``AcidCompactionService.isEnoughToCompact`` and ``needsCleaning``, the names those of
 ``QueryCompactor.Util.getCompactionResultDir``.
 """
@@ -41,7 +41,7 @@ _STAGING_PREFIX = "_compaction_v"
 
 
 class CompactionKind(StrEnum):
-    """How far a compaction goes."""
+    """The kind of a compaction: major or minor."""
 
     MAJOR = "major"
     MINOR = "minor"
@@ -50,7 +50,7 @@ class CompactionKind(StrEnum):
     def of(cls, text: str) -> CompactionKind:
         """Parse a kind in any case.
 
-        :raises ConfigurationError: there is no such kind.
+        :raises ConfigurationError: the text is not a kind.
         """
         try:
             return cls(text.lower())
@@ -61,16 +61,16 @@ class CompactionKind(StrEnum):
 
 
 class Decision(StrEnum):
-    """What is to be done about a request."""
+    """The decision about a request for a compaction."""
 
     COMPACT = "compact"
     CLEAN = "clean"
-    """Nothing to merge, but obsolete directories wait for the cleaner."""
+    """Has no files to merge, but leaves obsolete directories to the cleaner."""
     REFUSE = "refuse"
 
 
 class FileFormat(StrEnum):
-    """How the files of a table are merged."""
+    """The way that the files of a table are merged."""
 
     ACID = "acid"
     ORC = "orc"
@@ -84,12 +84,12 @@ class CompactedTable:
 
     :param name: ``database.table``.
     :param partition: the partition's name; empty for a table without partitions.
-    :param location: URI of its directory.
+    :param location: URI of the table's or partition's directory.
     :param columns: names and Hive types of the *table's* columns, in order (``MRCompactor.setColumnTypes``: a
         partition's own may be out of date).
-    :param file_format: ``ACID`` for a full ACID table, the files' format for an insert-only one.
+    :param file_format: ``ACID`` for a full ACID table, the files' format for an insert-only table.
     :param bucket_count: buckets of the table; 0 if it is not bucketed.
-    :param compression: of ORC files, by pyarrow's name.
+    :param compression: compression of ORC files, in pyarrow's names.
     :param filters: Bloom filters of ORC files.
     """
 
@@ -104,18 +104,18 @@ class CompactedTable:
 
     @property
     def full_name(self) -> str:
-        """``database.table``, and the partition if there is one."""
+        """Return ``database.table``, followed by the partition if the table has partitions."""
         return f"{self.name} partition {self.partition}" if self.partition else self.name
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergeInput:
-    """A file to read.
+    """A file that a merge reads.
 
-    :param path: relative to the table's or partition's location.
-    :param size_bytes: its length.
-    :param side_file: path of the ``_flush_length`` file that says how much of it counts; empty if none does.
-    :param raw: the file has no ACID columns: its rows are numbered by position.
+    :param path: path relative to the table's or partition's location.
+    :param size_bytes: length of the file.
+    :param side_file: path of the ``_flush_length`` file that gives the readable length; empty if none.
+    :param raw: the file has no ACID columns, so its rows are numbered by position.
     :param write_id: for a raw file, the write id of its rows.
     :param statement_id: for a raw file, the statement that wrote them.
     """
@@ -130,16 +130,17 @@ class MergeInput:
 
 @dataclass(frozen=True, kw_only=True)
 class BucketMerge:
-    """One file to make: the unit of parallel work.
+    """The merge of one file, which is the unit of parallel work.
 
-    With ``inserts`` the rows of these without what ``deletes`` delete; without, the delete events.
+    With ``inserts`` the file gets their rows except those that ``deletes`` delete; without ``inserts`` it
+    gets the delete events.
 
-    :param table: what is compacted.
+    :param table: the table or partition.
     :param bucket: number of the bucket.
     :param inserts: files with rows, in the order of their write ids.
     :param deletes: files with delete events.
-    :param write_ids: rows and deletes of other write ids are left out; in Hive's text form.
-    :param output: path of the file to make, relative to the location.
+    :param write_ids: valid write ids in Hive's text form; rows and deletes of other write ids are left out.
+    :param output: path of the new file, relative to the location.
     """
 
     table: CompactedTable
@@ -151,40 +152,40 @@ class BucketMerge:
 
     @property
     def size_bytes(self) -> int:
-        """Length of the files to read."""
-        return sum(one.size_bytes for one in (*self.inserts, *self.deletes))
+        """Return the total length of the files to read."""
+        return sum(source.size_bytes for source in (*self.inserts, *self.deletes))
 
     @property
     def sources(self) -> list[str]:
-        """URIs of the files to read."""
-        return [join(self.table.location, one.path) for one in (*self.inserts, *self.deletes)]
+        """Return the URIs of the files to read."""
+        return [join(self.table.location, source.path) for source in (*self.inserts, *self.deletes)]
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values; :meth:`from_json` reads them."""
+        """Return the merge as JSON values, which :meth:`from_json` reads."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> BucketMerge:
-        """Read what :meth:`to_json` made."""
+        """Make a merge from the values of :meth:`to_json`."""
         table = dict(values["table"])
         table["columns"] = tuple((name, kind) for name, kind in table["columns"])
         table["file_format"] = FileFormat(table["file_format"])
         filters = table["filters"]
         table["filters"] = BloomFilters(columns=tuple(filters["columns"]), fpp=filters["fpp"])
-        inputs = {name: tuple(MergeInput(**one) for one in values[name]) for name in ("inserts", "deletes")}
+        inputs = {name: tuple(MergeInput(**item) for item in values[name]) for name in ("inserts", "deletes")}
         return cls(**{**values, **inputs, "table": CompactedTable(**table)})
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompactionPlan:
-    """What a compaction does.
+    """The plan of a compaction.
 
-    :param decision: whether there is anything to do.
-    :param reason: for the queue, why it is refused.
-    :param staging: directory for files being made, relative to the location; hidden from readers.
-    :param directories: names of the directories to make.
+    :param decision: the decision about the request.
+    :param reason: reason of a refusal, for the queue.
+    :param staging: hidden directory for unfinished files, relative to the location.
+    :param directories: names of the new directories.
     :param reads: directories and original files that are read, relative to the location.
-    :param merges: files to make, below ``staging``.
+    :param merges: merges of the new files below ``staging``.
     """
 
     decision: Decision
@@ -196,12 +197,12 @@ class CompactionPlan:
 
 
 def compactor_write_ids(write_ids: ValidWriteIds, listing: Iterable[FileEntry]) -> CompactorWriteIds:
-    """What a compaction of a directory may read, and so the highest write id that it stands for.
+    """Return the write ids that a compaction of a directory may read, whose highest one names its result.
 
-    A streaming batch writes one delta for several transactions. While some of them are open, and until there
-    are later write ids, the compactor cannot read it, though its first transactions may be committed below
-    the high watermark. A result that was named after that watermark would hide those rows from all readers
-    (``QueryCompactor.Util.getCompactionResultDir`` names its results so), so it ends below such a delta.
+    A streaming batch writes one delta for several transactions. The compactor cannot read the delta while
+    some of them are open, and before later write ids exist, though its first transactions may be committed
+    below the high watermark. ``QueryCompactor.Util.getCompactionResultDir`` names results after that
+    watermark, and such a result would hide those rows from all readers. So the result ends below the delta.
 
     :param write_ids: the table's valid write ids.
     :param listing: files of the table or partition.
@@ -214,10 +215,12 @@ def compactor_write_ids(write_ids: ValidWriteIds, listing: Iterable[FileEntry]) 
         for part in entry.path.split("/")[:-1]
         if is_acid_directory(part)
     }
-    bases = [one.max_write_id for one in names if one.kind is DirectoryKind.BASE and one.max_write_id <= top]
-    begun = max(bases, default=0)  # what lies below a base is hidden already
-    deltas = [one for one in names if one.kind is not DirectoryKind.BASE and one.min_write_id > begun]
-    for delta in sorted(deltas, key=lambda one: one.max_write_id, reverse=True):
+    bases = [
+        name.max_write_id for name in names if name.kind is DirectoryKind.BASE and name.max_write_id <= top
+    ]
+    begun = max(bases, default=0)  # a base already hides the write ids below it
+    deltas = [name for name in names if name.kind is not DirectoryKind.BASE and name.min_write_id > begun]
+    for delta in sorted(deltas, key=lambda delta_name: delta_name.max_write_id, reverse=True):
         if delta.min_write_id <= top < delta.max_write_id:
             top = delta.min_write_id - 1
     return allowed.cut(top)
@@ -230,14 +233,14 @@ def plan_compaction(
     kind: CompactionKind,
     txn_id: int,
 ) -> CompactionPlan:
-    """Decide what a compaction reads and makes.
+    """Plan the files that a compaction reads and writes.
 
     :param table: the table or partition.
-    :param state: its snapshot, made with ``write_ids`` and the transactions valid for the compactor.
-    :param write_ids: what the compactor may read (:func:`compactor_write_ids`).
+    :param state: snapshot of the directory, with ``write_ids`` and the transactions valid for the compactor.
+    :param write_ids: write ids that the compactor may read (:func:`compactor_write_ids`).
     :param kind: major or minor.
-    :param txn_id: the compaction's own transaction, on whose commit the result becomes visible.
-    :raises AcidFormatError: a file's name tells no bucket, or one the table cannot have.
+    :param txn_id: the compaction's own transaction, whose commit makes the result visible.
+    :raises AcidFormatError: a file's name has no bucket, or a bucket that the table cannot have.
     """
     if not _is_enough(state, kind):
         obsolete = bool(state.obsolete or state.aborted)
@@ -249,19 +252,19 @@ def plan_compaction(
     top = write_ids.high_watermark
     if kind is CompactionKind.MAJOR:
         return planner.major(_name(DirectoryKind.BASE, top, top, txn_id))
-    low = min(one.name.min_write_id for one in (*state.deltas, *state.delete_deltas))
+    low = min(delta.name.min_write_id for delta in (*state.deltas, *state.delete_deltas))
     return planner.minor(
         _name(DirectoryKind.DELTA, low, top, txn_id), _name(DirectoryKind.DELETE_DELTA, low, top, txn_id)
     )
 
 
 def staging_directory(txn_id: int) -> str:
-    """The hidden directory in which a compaction makes its files."""
+    """Return the name of the hidden directory in which a compaction writes its files."""
     return f"{_STAGING_PREFIX}{txn_id:07d}"
 
 
 def staging_txn(name: str) -> int | None:
-    """The transaction in a name made by :func:`staging_directory`; ``None`` for other names."""
+    """Return the transaction in a name of :func:`staging_directory`; ``None`` for other names."""
     digits = name.removeprefix(_STAGING_PREFIX)
     return int(digits) if digits != name and digits.isdecimal() else None
 
@@ -270,7 +273,7 @@ def _is_enough(state: AcidState, kind: CompactionKind) -> bool:
     deltas = len(state.deltas) + len(state.delete_deltas)
     if kind is CompactionKind.MAJOR:
         return bool(state.originals) or deltas + (state.base is not None) > 1
-    # One delta and one delete delta are what a minor compaction leaves.
+    # A minor compaction leaves one delta and one delete delta, which need no further one.
     return deltas > 2 or (deltas == 2 and len(state.deltas) != 1)
 
 
@@ -298,7 +301,10 @@ class _Planner:
             self._merge(base, bucket, inserts=files, deletes=deletes.get(bucket, ()))
             for bucket, files in sorted(inserts.items())
         ]
-        reads = [*(one.path for one in state.directories), *(one.path for one in state.originals)]
+        reads = [
+            *(directory.path for directory in state.directories),
+            *(original.path for original in state.originals),
+        ]
         return self._plan([base], reads, merges)
 
     def minor(self, delta: str, delete_delta: str) -> CompactionPlan:
@@ -309,7 +315,7 @@ class _Planner:
             self._merge(delete_delta, bucket, deletes=files) for bucket, files in sorted(deletes.items())
         ]
         made = [delta] * bool(self.state.deltas) + [delete_delta] * bool(self.state.delete_deltas)
-        read = [one.path for one in (*self.state.deltas, *self.state.delete_deltas)]
+        read = [directory.path for directory in (*self.state.deltas, *self.state.delete_deltas)]
         return self._plan(made, read, merges)
 
     def _plan(
@@ -364,12 +370,12 @@ class _Planner:
         )
 
     def _by_bucket(self, inputs: Iterable[MergeInput]) -> dict[int, list[MergeInput]]:
-        found: defaultdict[int, list[MergeInput]] = defaultdict(list)
-        for one in inputs:
-            bucket = self._bucket(one.path)
-            if one.size_bytes:
-                found[bucket].append(one)
-        return found
+        by_bucket: defaultdict[int, list[MergeInput]] = defaultdict(list)
+        for source in inputs:
+            bucket = self._bucket(source.path)
+            if source.size_bytes:
+                by_bucket[bucket].append(source)
+        return by_bucket
 
     def _bucket(self, path: str) -> int:
         name = parse_file(path.rpartition("/")[2])
@@ -377,7 +383,7 @@ class _Planner:
         if bucket is None or name.kind not in {FileKind.BUCKET, FileKind.ORIGINAL}:
             raise self._wrong(path, "its name tells no bucket", "Move it away, and load it by LOAD DATA.")
         count = self.table.bucket_count
-        # An insert-only table's files are numbered by the tasks that wrote them.
+        # The number of an insert-only table's file is that of its task, not of a bucket.
         if self.table.file_format is FileFormat.ACID and bucket > MAX_BUCKET:
             raise self._wrong(path, f"there is no bucket above {MAX_BUCKET}", "Move it away.")
         if 0 < count <= bucket:

@@ -1,4 +1,4 @@
-"""Reading on in threads of their own while what was read is worked on."""
+"""Reads the next items in a thread of its own while the caller works on earlier items."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _Item = TypeVar("_Item")
 
 
 class ReadAhead(Generic[_Item]):
-    """Asks a generator for its items before they are wanted, in a thread of its own.
+    """An iterator that takes items from a generator ahead of the caller, in a thread of its own.
 
-    What the generator raises is raised where its item would have come. To be closed when done.
+    An error of the generator is raised in place of its item. The caller closes the iterator in the end.
 
-    :param items: nobody else may use it before this is closed.
-    :param count: items that are ready, or being made, at most.
+    :param items: the generator, which no other code may use before :meth:`close`.
+    :param count: the most items that are ready or in progress.
     """
 
     def __init__(self, items: Generator[_Item, None, None], count: int) -> None:
@@ -26,13 +26,13 @@ class ReadAhead(Generic[_Item]):
         self._asked = deque(self._ask() for _ in range(count))
 
     def __iter__(self) -> Iterator[_Item]:
-        # No item is twice among those asked for: after the last one, and after an error, there is none.
-        while found := self._asked.popleft().result():
+        # A generator yields no item after its last one or an error: the remaining requests return none.
+        while items := self._asked.popleft().result():
             self._asked.append(self._ask())
-            yield from found
+            yield from items
 
     def close(self) -> None:
-        """Close the generator, as soon as it has made the item that it is at."""
+        """Close the generator after the item in progress."""
         self._thread.shutdown(cancel_futures=True)
         self._items.close()
 
@@ -48,9 +48,9 @@ class ReadAhead(Generic[_Item]):
 def entered_ahead(
     managers: Iterable[AbstractContextManager[_Item]], count: int
 ) -> Generator[_Item, None, None]:
-    """Yield what context managers give, one after the other; each is left before the next is yielded.
+    """Yield the values of context managers one by one, and exit each before the next value.
 
-    :param count: so many of those to come are entered already.
+    :param count: number of context managers that are entered ahead.
     """
     entered: deque[tuple[_Item, ExitStack]] = deque()
     try:

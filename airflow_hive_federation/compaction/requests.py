@@ -1,4 +1,4 @@
-"""Asking for a compaction, and waiting for it."""
+"""Requests compactions from the metastore's queue and waits for them."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 
-#: States in the queue (``CompactionState``) from which a request does not go on by a worker.
+#: In these states of the queue (``CompactionState``) no worker continues a request.
 DONE_STATES = frozenset(
     {"ready for cleaning", "succeeded", "refused", "failed", "did not initiate", "aborted"}
 )
 
-# The metastore may put a request in the queue between two of ours.
+# The metastore may add a request to the queue between two requests of this process.
 _TRIES = 3
 _TYPES = {CompactionKind.MAJOR: types.CompactionType.MAJOR, CompactionKind.MINOR: types.CompactionType.MINOR}
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompactionRequested:
-    """A request in the queue.
+    """A request in the compaction queue.
 
-    :param id: its number.
+    :param id: number of the request.
     :param table: ``database.table``.
-    :param partition: the partition's name; empty if there is none.
-    :param pool_name: pool of the workers that serve it; ``None`` for those that serve no pool.
-    :param accepted: false if an earlier request for the same was waiting or at work: then this is that one.
+    :param partition: the partition's name; empty for a table without partitions.
+    :param pool_name: pool of the workers that serve the request; ``None`` for workers without a pool.
+    :param accepted: false if the queue already had a waiting or working request for the same partition; then
+        the other fields describe that request.
     """
 
     id: int
@@ -55,17 +56,17 @@ def request_compaction(
     pool_name: str | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> list[CompactionRequested]:
-    """Put a table's compaction in the queue, as ``ALTER TABLE … COMPACT`` does.
+    """Add a table's compaction to the queue, as ``ALTER TABLE … COMPACT`` does.
 
     :param client: client of the metastore.
     :param table: ``database.table``.
     :param kind: major or minor.
     :param partitions: names of partitions (``day=2026-01-01/hour=7``); ``None`` means all.
-    :param pool_name: pool of the workers that shall serve it.
+    :param pool_name: pool of the workers that serve the request.
     :param properties: ``compactor.…`` properties.
-    :raises NoSuchObjectError: there is no such table.
-    :raises ConfigurationError: it is not transactional, or has no partitions to name.
-    :raises InvalidOperationError: the metastore refuses it.
+    :raises NoSuchObjectError: the table does not exist.
+    :raises ConfigurationError: the table is not transactional, or partitions are named and it has none.
+    :raises InvalidOperationError: the metastore refuses the request.
     """
     request = types.CompactionRequest(
         type=_TYPES[kind],
@@ -89,18 +90,19 @@ def compact_table(
     storage_options: Mapping[str, Any] | None = None,
     on_report: Callable[[CompactionReport], None] | None = None,
 ) -> list[CompactionReport]:
-    """Compact a table here and now.
+    """Compact a table at once, in this process.
 
-    The requests go through the queue all the same, in a pool of their own that nobody else serves, so that
-    the metastore knows of them and its cleaner follows. A request for the same partition that waits already
-    (the metastore makes some itself) is served before, with what its pool has before it; if that is a major
-    compaction, or what is asked for, it is the partition's report.
+    The requests still pass through the queue, in a pool of their own that no other worker serves, so that the
+    metastore knows them and its cleaner follows. If a request for the same partition is waiting already (the
+    metastore creates some itself), it is served first, together with the earlier requests of its pool. If it
+    is a major compaction or of the requested kind, its report is the partition's report.
 
-    :param run_merges: what merges bucket files.
-    :param batch: partitions compacted side by side.
-    :param on_report: called for each partition done.
-    :return: a report a partition; failures are reported, not raised. ``refused`` are also partitions that
-        another worker is compacting, and, by Hive 4.2, those whose last compaction is not cleaned up yet.
+    :param run_merges: merges bucket files.
+    :param batch: number of partitions that are compacted at the same time.
+    :param on_report: receives the report of each finished partition.
+    :return: one report per partition; failures are reported, not raised. The state ``refused`` also covers
+        partitions that another worker is compacting and, in Hive 4.2, those whose last compaction is not yet
+        cleaned up.
     """
     own_pool = f"hive-federation-{uuid.uuid4().hex[:12]}"
 
@@ -114,11 +116,13 @@ def compact_table(
         reports = []
         for partition in partitions_of(client, table, partitions):
             try:
-                done = _request_own(client, table, partition, kind=kind, own_pool=own_pool, worker=worker)
+                early_report = _request_own(
+                    client, table, partition, kind=kind, own_pool=own_pool, worker=worker
+                )
             except InvalidOperationError as error:
-                done = _refusal(table, partition, kind, error)
-            if done is not None:
-                reports.append(done)
+                early_report = _refusal(table, partition, kind, error)
+            if early_report is not None:
+                reports.append(early_report)
     for report in reports:
         if on_report is not None:
             on_report(report)
@@ -126,23 +130,26 @@ def compact_table(
 
 
 def partitions_of(client: MetastoreClient, table: str, partitions: Sequence[str] | None = None) -> list[str]:
-    """Names of the partitions to compact: those named, or all; one empty name for a table without any.
+    """Return the names of the partitions to compact; one empty name for a table without partitions.
 
-    :raises NoSuchObjectError: there is no such table.
-    :raises ConfigurationError: it is not transactional, or has no partitions to name.
+    :param partitions: names of partitions; ``None`` means all.
+    :raises NoSuchObjectError: the table does not exist.
+    :raises ConfigurationError: the table is not transactional, or partitions are named and it has none.
     """
     database, _, name = table.partition(".")
-    found: Any = client.get_table(database, name)
-    if (found.parameters or {}).get("transactional", "").lower() != "true":
+    described: Any = client.get_table(database, name)
+    if (described.parameters or {}).get("transactional", "").lower() != "true":
         raise ConfigurationError(f"{table} is not transactional: there is nothing to compact.")
-    keys = [str(key.name) for key in found.partitionKeys or []]
+    keys = [str(key.name) for key in described.partitionKeys or []]
     if not keys:
         if partitions:
             raise ConfigurationError(f"{table} has no partitions.", remedy="Name none.")
         return [""]
     if partitions is not None:
         return list(partitions)
-    return [partition_name(keys, one.values or []) for one in client.iter_partitions(database, name)]
+    return [
+        partition_name(keys, partition.values or []) for partition in client.iter_partitions(database, name)
+    ]
 
 
 def _requested(
@@ -155,11 +162,15 @@ def _requested(
         return CompactionRequested(
             id=answer.id, table=table, partition=partition, pool_name=request.poolName, accepted=True
         )
-    # Hive 4.2 does not say which request it is that stands in the way.
-    for one in _queue(client, dbName=request.dbname, tbName=request.tablename):
-        if (one.partitionname or "") == partition and one.state in {"initiated", "working"}:
+    # The answer of Hive 4.2 does not name the earlier request, so the queue is searched for it.
+    for entry in _queue(client, dbName=request.dbname, tbName=request.tablename):
+        if (entry.partitionname or "") == partition and entry.state in {"initiated", "working"}:
             return CompactionRequested(
-                id=int(one.id or 0), table=table, partition=partition, pool_name=one.poolName, accepted=False
+                id=int(entry.id or 0),
+                table=table,
+                partition=partition,
+                pool_name=entry.poolName,
+                accepted=False,
             )
     raise InvalidOperationError(
         f"The metastore refuses to compact {table} {partition}: {answer.errormessage or answer.state}.",
@@ -186,7 +197,7 @@ def _request_own(
     own_pool: str,
     worker: Callable[[str | None], CompactionWorker],
 ) -> CompactionReport | None:
-    """Put a request into our own pool, or return the report of one that did as well."""
+    """Add a request to the own pool, or serve an earlier equivalent request and return its report."""
     enough = {CompactionKind.MAJOR.value, kind.value}
     for _ in range(_TRIES):
         (requested,) = request_compaction(
@@ -215,14 +226,16 @@ def _request_own(
 def wait_for_compactions(
     client: MetastoreClient, ids: Sequence[int], policy: PollPolicy
 ) -> list[types.ShowCompactResponseElement]:
-    """Wait until requests are served, by whatever worker.
+    """Wait until workers have served the requests.
 
-    :raises InvalidOperationError: one is not served in the policy's time.
+    :raises InvalidOperationError: a request is not served within the policy's time.
     """
     waiting = list(ids)
 
     def all_done() -> bool:
-        waiting[:] = [one for one in waiting if queue_entry(client, one).state not in DONE_STATES]
+        waiting[:] = [
+            request_id for request_id in waiting if queue_entry(client, request_id).state not in DONE_STATES
+        ]
         return not waiting
 
     if not wait_until(all_done, policy):
@@ -231,57 +244,57 @@ def wait_for_compactions(
             remedy="Start a worker: hive-federation compact worker.",
             compaction_ids=waiting,
         )
-    return [queue_entry(client, one) for one in ids]
+    return [queue_entry(client, compaction_id) for compaction_id in ids]
 
 
 def queue_entry(client: MetastoreClient, compaction_id: int) -> types.ShowCompactResponseElement:
-    """What the queue, or its history, says of a request.
+    """Return the entry of a request in the queue or its history.
 
-    :raises MetastoreServerError: it knows none of that number.
+    :raises MetastoreServerError: neither has a request of that number.
     """
-    for one in _queue(client, id=compaction_id):
-        if one.id == compaction_id:
-            return one
+    for entry in _queue(client, id=compaction_id):
+        if entry.id == compaction_id:
+            return entry
     raise MetastoreServerError(
         f"The metastore knows no compaction {compaction_id}.", remedy="It may have left the history."
     )
 
 
 def revoke_dead_workers(client: MetastoreClient) -> list[int]:
-    """Mark requests failed that a killed worker of this machine left at work; abort their transactions.
+    """Mark the unfinished requests of killed workers of this machine as failed; abort their transactions.
 
-    Otherwise they would keep their partitions from being compacted again, for a day
+    Otherwise these requests would block further compactions of their partitions for a day
     (``metastore.compactor.worker.timeout``).
     """
     prefix = f"hive-federation-{socket.gethostname()}-"
     revoked = []
-    for one in _queue(client):
-        pid = (one.workerid or "").removeprefix(prefix)
-        if one.state != "working" or not pid.isdecimal() or _lives(int(pid)):
+    for entry in _queue(client):
+        pid = (entry.workerid or "").removeprefix(prefix)
+        if entry.state != "working" or not pid.isdecimal() or _lives(int(pid)):
             continue
         client.call(
             "mark_failed",
             types.CompactionInfoStruct(
-                id=one.id,
-                dbname=one.dbname,
-                tablename=one.tablename,
-                partitionname=one.partitionname,
-                type=one.type,
-                workerId=one.workerid,
+                id=entry.id,
+                dbname=entry.dbname,
+                tablename=entry.tablename,
+                partitionname=entry.partitionname,
+                type=entry.type,
+                workerId=entry.workerid,
                 errorMessage="The worker was killed.",
             ),
         )
-        if one.txnId:
-            client.abort_txns([one.txnId])
-        revoked.append(int(one.id or 0))
+        if entry.txnId:
+            client.abort_txns([entry.txnId])
+        revoked.append(int(entry.id or 0))
     return revoked
 
 
 def _queue(client: MetastoreClient, **filters: Any) -> list[types.ShowCompactResponseElement]:
-    found: list[types.ShowCompactResponseElement] = (
+    entries: list[types.ShowCompactResponseElement] = (
         client.call("show_compact", types.ShowCompactRequest(**filters)).compacts or []
     )
-    return found
+    return entries
 
 
 def _lives(pid: int) -> bool:

@@ -1,9 +1,9 @@
-"""Rows and delete events of one bucket, read batch by batch in the order of their identities.
+"""Reads the rows and delete events of one bucket, batch by batch in the order of their identities.
 
-Every file of an ACID table is sorted by (write id, bucket property, row id), and so are the files of a bucket
-after each other, because deltas of different write ids are disjoint and statements are part of the bucket
-property. Delete files overlap; they are read side by side, each only as far as the rows have come. So what is
-held in memory does not depend on the size of the table.
+Every file of an ACID table is sorted by (write id, bucket property, row id). So are the concatenated files of
+a bucket, because deltas of different write ids are disjoint and statements are part of the bucket property.
+Delete files overlap; they are read in parallel, each only as far as the rows were read. So the memory does
+not depend on the size of the table.
 """
 
 from __future__ import annotations
@@ -36,14 +36,15 @@ _BUCKET_VERSION = 0x20000000
 _DELETE_COLUMNS = ["operation", "originalTransaction", "bucket", "rowId", "currentTransaction"]
 _TABLE_ROWS = 128 * 1024
 _TABLE_BYTES = 16 * 1024 * 1024
-# So that there is something to do for every core: files decode in one thread each.
+# Each file decodes in one thread, so reading ahead keeps more cores busy.
 _FILES_AHEAD, _TABLES_AHEAD = 1, 2
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows with their identities.
+    """A group of rows with their identities.
 
+    :param keys: identities of the rows.
     :param row: structs of the table's columns.
     """
 
@@ -53,10 +54,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class DeleteEvents:
-    """Delete events.
+    """A group of delete events.
 
-    :param keys: the deleted rows.
-    :param current: write ids that deleted them.
+    :param keys: identities of the deleted rows.
+    :param current: write ids that deleted the rows.
     """
 
     keys: Keys
@@ -64,17 +65,17 @@ class DeleteEvents:
 
 
 class _Opened(NamedTuple):
-    """A file, open."""
+    """An open file."""
 
     batches: OrcBatches
     constants: Mapping[str, int]
-    """ACID columns of which all rows have the same number: they need not be read."""
+    """Maps ACID columns to the one number that all rows have, so that these columns need not be read."""
     calendar: int | None
-    """That of its dates and timestamps, if it says."""
+    """Names the calendar of dates and timestamps, if the file states it."""
 
 
 class _InsertFile(NamedTuple):
-    """A file with rows, being read."""
+    """An open file with rows."""
 
     source: MergeInput
     schema: pa.Schema
@@ -83,9 +84,9 @@ class _InsertFile(NamedTuple):
 
 
 class BucketReader:
-    """Reads the files of a :class:`BucketMerge`.
+    """A reader of the files of a :class:`BucketMerge`.
 
-    :param merge: what to read.
+    :param merge: the files to read.
     :param options: storage options.
     """
 
@@ -105,10 +106,10 @@ class BucketReader:
             ) from error
         self._invalid = np.array(self.write_ids.invalid_ids, dtype=np.int64)
         self.calendar = HYBRID
-        """That of the rows' dates and timestamps, once some are read."""
+        """Names the calendar of the rows' dates and timestamps, once rows were read."""
 
     def rows(self) -> Iterator[Rows]:
-        """Yield the rows of all insert files that are of visible write ids, checked to be in order.
+        """Yield the rows of visible write ids from all insert files, after a check of their order.
 
         :raises AcidFormatError: a file is truncated, has other columns, or is not in order.
         """
@@ -116,31 +117,31 @@ class BucketReader:
         positions: dict[tuple[int, int], int] = {}
         self._look_at_times()
         with closing(self._insert_files()) as files:
-            for one in files:
-                for rows in self._raw(one, positions) if one.source.raw else self._acid(one):
+            for file in files:
+                for rows in self._raw(file, positions) if file.source.raw else self._acid(file):
                     if len(rows.keys):
-                        self._check_order(rows.keys, last, one.source)
+                        self._check_order(rows.keys, last, file.source)
                         last = rows.keys.at(-1)
                         yield rows
 
     def plain_rows(self) -> Iterator[pa.ChunkedArray]:
-        """Yield the rows of files that have no identities, those of an insert-only table.
+        """Yield the rows of an insert-only table's files, which have no identities.
 
         :raises AcidFormatError: a file is truncated, or has other columns than the table.
         """
         self._look_at_times()
         with closing(self._insert_files()) as files:
-            for one in files:
-                self._check_row(pa.struct(list(one.schema)), one.source)
-                for rows in one.tables:
-                    yield self._conforming(rows.to_struct_array(), one.source)
+            for file in files:
+                self._check_row(pa.struct(list(file.schema)), file.source)
+                for rows in file.tables:
+                    yield self._conforming(rows.to_struct_array(), file.source)
 
     def delete_streams(self) -> list[DeleteStream]:
-        """Open the delete files side by side; close each when done."""
-        return [DeleteStream(self._delete_events(*one)) for one in self._with_rows(self.merge.deletes)]
+        """Open all delete files; the caller closes each stream."""
+        return [DeleteStream(self._delete_events(*source)) for source in self._with_rows(self.merge.deletes)]
 
     def wrong(self, source: MergeInput, why: str, remedy: str = "") -> AcidFormatError:
-        """An error that names table, partition and file."""
+        """Return an error that names table, partition and file."""
         table = self.merge.table
         path = join(table.location, source.path)
         return AcidFormatError(
@@ -152,9 +153,10 @@ class BucketReader:
         )
 
     def _look_at_times(self) -> None:
-        """Find the calendar, and the columns with timestamps that nanoseconds do not reach.
+        """Find the calendar, and the columns with timestamps outside the range of nanoseconds.
 
-        All files are asked before the first is read. Where their calendars differ, it is the proleptic.
+        The tails of all files are read before the first row. If their calendars differ, the calendar is the
+        proleptic one.
         """
         if not _has_times(self.row_type):
             return
@@ -171,8 +173,8 @@ class BucketReader:
         self.arrow = pa.struct([(name, arrow_type(kind, unit)) for name, kind, unit in units])
 
     def _insert_files(self) -> Generator[_InsertFile, None, None]:
-        """Files with rows, of which the next is read while one is worked on."""
-        opened = (self._insert_file(*one) for one in self._with_rows(self.merge.inserts))
+        """Open the files with rows, and read the next file while the caller works on one."""
+        opened = (self._insert_file(*source) for source in self._with_rows(self.merge.inserts))
         return entered_ahead(opened, _FILES_AHEAD)
 
     @contextmanager
@@ -184,7 +186,7 @@ class BucketReader:
                 yield _InsertFile(source, file.batches.schema, file.constants, tables)
 
     def _with_rows(self, sources: Sequence[MergeInput]) -> Iterator[tuple[MergeInput, int | None]]:
-        """Files that have rows yet, and how many bytes of each count; ``None`` for all."""
+        """Yield the files that have rows, each with the length that counts; ``None`` for the whole file."""
         for source in sources:
             side_file = source.side_file and join(self.merge.table.location, source.side_file)
             length = read_flushed_length(side_file, self.options) if side_file else None
@@ -222,7 +224,7 @@ class BucketReader:
             yield Rows(keys, self._conforming(row, source))
 
     def _raw(self, file: _InsertFile, positions: dict[tuple[int, int], int]) -> Iterator[Rows]:
-        # Numbered by position, on through all files of the bucket (OrcRawRecordMerger.OriginalReaderPair).
+        # Row ids count on through all files of the bucket (OrcRawRecordMerger.OriginalReaderPair).
         source = file.source
         self._check_row(pa.struct(list(file.schema)), source)
         group = (source.write_id, source.statement_id)
@@ -238,7 +240,7 @@ class BucketReader:
             yield Rows(keys, self._conforming(rows.to_struct_array(), source))
 
     def _visible(self, write_ids: Integers) -> Mask | None:
-        """Which are visible; ``None`` for all of them."""
+        """Return a mask of the visible write ids; ``None`` if all are visible."""
         high = self.write_ids.high_watermark
         if not len(write_ids):
             return None
@@ -309,7 +311,7 @@ class BucketReader:
 
 
 class DeleteStream:
-    """Delete events of one file, taken from the lowest up.
+    """A stream of the delete events of one file, in ascending order.
 
     :param events: the file's events, ascending.
     """
@@ -319,7 +321,7 @@ class DeleteStream:
         self._chunk: DeleteEvents | None = None
 
     def take(self, last: tuple[int, int, int]) -> Iterator[DeleteEvents]:
-        """Take all events up to ``last``, which is included."""
+        """Yield all remaining events up to and including ``last``."""
         while (chunk := self.chunk()) is not None:
             end = chunk.keys.up_to(last)
             if end == len(chunk.keys):
@@ -336,35 +338,35 @@ class DeleteStream:
         self._events.close()
 
     def chunk(self) -> DeleteEvents | None:
-        """What was read and not yet taken; ``None`` at the end."""
+        """Return the events that were read and not yet taken; ``None`` at the end of the file."""
         if self._chunk is None:
             self._chunk = next(self._events, None)
         return self._chunk
 
 
 def row_type(merge: BucketMerge) -> HiveType:
-    """The table's columns as one struct."""
+    """Return the table's columns as one struct type."""
     columns = [Column.of(name, kind) for name, kind in merge.table.columns]
     return HiveType(name="struct", fields=tuple(Field(column.name, column.type) for column in columns))
 
 
 def _tables(batches: Iterable[pa.RecordBatch]) -> Generator[pa.Table, None, None]:
-    """Put batches together: what is done to identities takes as long for one batch as for many."""
-    some: list[pa.RecordBatch] = []
+    """Combine batches, because handling the identities takes as long for one batch as for many."""
+    buffered: list[pa.RecordBatch] = []
     count = size_bytes = 0
     for batch in batches:
-        some.append(batch)
+        buffered.append(batch)
         count += batch.num_rows
         size_bytes += batch.nbytes
         if count >= _TABLE_ROWS or size_bytes >= _TABLE_BYTES:
-            yield pa.Table.from_batches(some)
-            some, count, size_bytes = [], 0, 0
-    if some:
-        yield pa.Table.from_batches(some)
+            yield pa.Table.from_batches(buffered)
+            buffered, count, size_bytes = [], 0, 0
+    if buffered:
+        yield pa.Table.from_batches(buffered)
 
 
 def _constants(tail: OrcTail) -> dict[str, int]:
-    """Which ACID columns hold one number only; that of row ids is read even so."""
+    """Return the ACID columns that hold one number only, except that of row ids, which is always read."""
     names = (name for name in _DELETE_COLUMNS if name != "rowId")
     numbers = {name: 1 + ACID_COLUMNS.index(name) for name in names}
     return {name: tail.constants[number] for name, number in numbers.items() if number in tail.constants}
@@ -384,7 +386,7 @@ def _identities(rows: pa.Table, constants: Mapping[str, int]) -> tuple[Integers,
 
 
 def _constant(number: int, count: int) -> Integers:
-    """An array of equal numbers, which takes the memory of one."""
+    """Return an array of equal numbers that takes the memory of one number."""
     return np.broadcast_to(np.int64(number), count)
 
 

@@ -1,4 +1,4 @@
-"""Merging bucket files in this process; the Spark job merges them on a cluster."""
+"""Merges bucket files in this process; the Spark job merges them on a cluster."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def in_threads(
     options: Mapping[str, Any] | None = None,
     compression: str | None = None,
 ) -> MergeRunner:
-    """Merge in threads of this process: several files side by side, or several stripes of one.
+    """Return a runner that merges in threads of this process: several files, or several stripes of one file.
 
-    :param threads: how many; one a core by default.
+    :param threads: number of threads; by default one per core.
     :param options: storage options.
     :param compression: ``zlib``, ``zstd``, ``snappy``, ``lz4`` or ``uncompressed``; by default each
-        table's own, by its property ``orc.compress``.
+        table's own, from its property ``orc.compress``.
     """
     count = threads or os.cpu_count() or 1
 
     def run(merges: Sequence[BucketMerge]) -> list[MergeOutcome | HiveFederationError]:
-        each = max(1, count // max(1, len(merges)))
+        threads_per_merge = max(1, count // max(1, len(merges)))
         with ThreadPoolExecutor(max_workers=count, thread_name_prefix="merge") as workers:
             return list(
                 workers.map(
                     lambda merge: merge_or_error(
-                        merge, options=options, compression=compression, threads=each
+                        merge, options=options, compression=compression, threads=threads_per_merge
                     ),
                     merges,
                 )
@@ -48,7 +48,7 @@ def in_threads(
 def merge_or_error(
     merge: BucketMerge, *, options: Mapping[str, Any] | None, compression: str | None, threads: int
 ) -> MergeOutcome | HiveFederationError:
-    """Merge one bucket; what fails is an answer, so that one bad table does not stop the others."""
+    """Merge one bucket; return an error instead of raising it, so that a bad table does not stop others."""
     try:
         return merge_bucket(merge, options=options, compression=compression, threads=threads)
     except HiveFederationError as error:

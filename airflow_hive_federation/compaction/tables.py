@@ -1,4 +1,4 @@
-"""What the metastore says of a table that is to be compacted."""
+"""Reads from the metastore the facts of a table that a compaction needs."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _FORMATS = {
 
 @dataclass(frozen=True, kw_only=True)
 class FoundTable:
-    """A table of the queue.
+    """A table that a request of the queue names.
 
-    :param table: as the metastore has it.
+    :param table: the table as the metastore describes it.
     :param location: URI of the table's or partition's directory.
-    :param compacted: what to compact; ``None`` for a partitioned table as a whole.
+    :param compacted: the table or partition to compact; ``None`` for a partitioned table as a whole.
     """
 
     table: Any
@@ -48,12 +48,12 @@ def compacted_table(
     *,
     properties: str | None = None,
 ) -> FoundTable:
-    """Look up a table and, if one is named, its partition.
+    """Look up a table and its partition, if the request names one.
 
-    :param properties: those of the request, as ``CompactionInfoStruct`` has them.
-    :raises NoSuchObjectError: it does not exist.
-    :raises ConfigurationError: it is not transactional, is sorted, or is in a format that is not merged here;
-        or a property of ORC has no such value.
+    :param properties: properties of the request, in the form of ``CompactionInfoStruct``.
+    :raises NoSuchObjectError: the table or partition does not exist.
+    :raises ConfigurationError: the table is not transactional, is sorted, or has a format that is not merged
+        here; or a property of ORC has an invalid value.
     """
     table: Any = client.get_table(database, name)
     full_name = f"{database}.{name}"
@@ -75,7 +75,7 @@ def compacted_table(
     insert_only = parameters.get("transactional_properties", "").lower() == "insert_only"
     columns = tuple((column.name, column.type) for column in table.sd.cols)
     of_serde = table.sd.serdeInfo and table.sd.serdeInfo.parameters
-    how = merged_properties(of_serde, parameters, requested_properties(properties))
+    orc_properties = merged_properties(of_serde, parameters, requested_properties(properties))
     compacted = CompactedTable(
         name=full_name,
         partition=partition or "",
@@ -83,14 +83,17 @@ def compacted_table(
         columns=columns,
         file_format=_format(full_name, storage) if insert_only else FileFormat.ACID,
         bucket_count=max(0, storage.numBuckets or 0),
-        compression=orc_compression(full_name, how),
-        filters=bloom_filters(full_name, how, columns),
+        compression=orc_compression(full_name, orc_properties),
+        filters=bloom_filters(full_name, orc_properties, columns),
     )
     return FoundTable(table=table, location=storage.location, compacted=compacted)
 
 
 def run_as(table: Any, location: str, options: Mapping[str, Any] | None, client: MetastoreClient) -> str:
-    """Whom the cleaner acts for: the directory's owner (``TxnUtils.findUserToRunAs``), else the table's."""
+    """Return the user that the cleaner acts for: the owner of the directory, else of the table.
+
+    Hive's ``TxnUtils.findUserToRunAs`` returns the owner of the directory.
+    """
     path = local_path(location)
     if path is not None:
         import pwd
@@ -108,20 +111,20 @@ def run_as(table: Any, location: str, options: Mapping[str, Any] | None, client:
 
 
 def _storage(client: MetastoreClient, table: Any, partition: str) -> Any:
-    found: list[Any] = list(client.iter_partitions(table.dbName, table.tableName, names=[partition]))
-    if not found:
+    partitions: list[Any] = list(client.iter_partitions(table.dbName, table.tableName, names=[partition]))
+    if not partitions:
         raise NoSuchObjectError(
             f"{table.dbName}.{table.tableName} has no partition {partition}.",
             remedy="Compare with SHOW PARTITIONS.",
         )
-    return found[0].sd
+    return partitions[0].sd
 
 
 def _format(name: str, storage: Any) -> FileFormat:
-    found = _FORMATS.get(storage.inputFormat)
-    if found is None:
+    file_format = _FORMATS.get(storage.inputFormat)
+    if file_format is None:
         raise ConfigurationError(
             f"{name} is insert-only in a format that is not merged here: {storage.inputFormat}.",
             remedy="ORC, Parquet and text are; Hive's own worker does all.",
         )
-    return found
+    return file_format

@@ -1,10 +1,11 @@
-"""Serving the metastore's compaction queue, as Hive's own ``Worker`` does, with no Hive engine.
+"""Serves the metastore's compaction queue, as Hive's own ``Worker`` does, without a Hive engine.
 
-A compaction is a transaction of its own kind. The metastore hands out a request, the worker opens a
-transaction, tells the highest write id it will cover, merges files and commits; from that moment readers take
-the new directories. Then it marks the request compacted, and the metastore's cleaner removes the old ones as
-soon as no reader needs them. Killed before the commit, nothing of it is visible: the transaction times out
-(``metastore.txn.timeout``), and what lies about is hidden or belongs to an aborted transaction.
+A compaction is a transaction of its own kind. The metastore hands out a request. The worker opens a
+transaction, reports the highest write id that it covers, merges files and commits; from the commit on readers
+read the new directories. Then the worker marks the request compacted, and the metastore's cleaner removes the
+old directories as soon as no reader needs them. If the worker is killed before the commit, readers see no
+change: the transaction times out (``metastore.txn.timeout``), and the remaining files are hidden or belong to
+an aborted transaction.
 """
 
 from __future__ import annotations
@@ -63,34 +64,34 @@ from airflow_hive_federation.transactions.snapshots import Snapshot, take_snapsh
 
 log = logging.getLogger(__name__)
 
-#: What merges bucket files: one answer a merge, in order.
+#: Merges bucket files, and returns one result per merge, in order.
 MergeRunner = Callable[[Sequence[BucketMerge]], Sequence["MergeOutcome | HiveFederationError"]]
 
 _HEARTBEAT_S = 30.0
-#: SHOW COMPACTIONS says it of requests that name no pool; by this name, the queue does not hand them out
+#: SHOW COMPACTIONS lists this name for requests without a pool, but the queue does not hand them out under it
 #: (``Constants.COMPACTION_DEFAULT_POOL``, ``NextCompactionFunction``).
 _DEFAULT_POOL = "default"
-#: The metastore's database gives up on a deadlock.
+#: A commit is repeated after these pauses, because a deadlock in the metastore's database can fail it.
 _COMMIT_PAUSES_S = (0.2, 1.0)
 _KINDS = {types.CompactionType.MAJOR: CompactionKind.MAJOR, types.CompactionType.MINOR: CompactionKind.MINOR}
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompactionReport:
-    """What became of one request.
+    """The result of one request.
 
-    :param id: its number in the queue.
+    :param id: number of the request in the queue.
     :param table: ``database.table``.
-    :param partition: the partition's name; empty if there is none.
+    :param partition: the partition's name; empty for a table without partitions.
     :param kind: ``major``, ``minor``, or another kind of Hive's, which is refused here.
-    :param state: ``compacted``, ``cleaning`` (nothing to merge, the cleaner has work), ``refused`` or
+    :param state: ``compacted``, ``cleaning`` (no files to merge, only to clean), ``refused`` or
         ``failed``.
-    :param message: why it was refused or has failed.
-    :param directories: directories made.
-    :param rows: rows in them.
-    :param deleted: rows left out because they were deleted.
-    :param size_bytes: length of their files.
-    :param seconds: how long it took.
+    :param message: reason why the request was refused or has failed.
+    :param directories: new directories.
+    :param rows: number of rows in the new directories.
+    :param deleted: number of rows that were left out because they were deleted.
+    :param size_bytes: total length of the new files.
+    :param seconds: duration.
     """
 
     id: int
@@ -107,14 +108,14 @@ class CompactionReport:
 
 
 class CompactionWorker:
-    """Serves the queue of one metastore.
+    """A worker that serves the compaction queue of one metastore.
 
-    :param settings: of the metastore.
-    :param run_merges: what merges bucket files; see :func:`.runners.in_threads` and the Spark job.
-    :param pool_name: the worker pool to serve (``ALTER TABLE … COMPACT … POOL 'name'``); ``None`` serves the
-        requests that name none, and so does ``default``, as SHOW COMPACTIONS calls it.
-    :param batch: requests served together, whose bucket files are merged side by side.
-    :param storage_options: of the stores the tables lie on.
+    :param settings: settings of the metastore.
+    :param run_merges: merges bucket files; see :func:`.runners.in_threads` and the Spark job.
+    :param pool_name: the worker pool to serve (``ALTER TABLE … COMPACT … POOL 'name'``); ``None`` and
+        ``default``, the name in SHOW COMPACTIONS, serve the requests that name no pool.
+    :param batch: number of requests that are served together, whose bucket files are merged in parallel.
+    :param storage_options: options of the stores that hold the tables.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class CompactionWorker:
         self._stopping = threading.Event()
 
     def stop(self) -> None:
-        """End :meth:`serve` after the compactions at work."""
+        """End :meth:`serve` after the compactions in progress."""
         self._stopping.set()
 
     def serve(
@@ -148,12 +149,12 @@ class CompactionWorker:
     ) -> list[CompactionReport]:
         """Serve until the time is up, the number is reached, or :meth:`stop` is called.
 
-        :param timeout_s: no new request is begun after so many seconds.
-        :param max_compactions: so many requests at most.
-        :param poll_s: seconds between two looks at an empty queue.
+        :param timeout_s: seconds after which no new request begins.
+        :param max_compactions: the most requests to serve.
+        :param poll_s: seconds between two polls of an empty queue.
         :param until_empty: end when the queue is empty.
-        :param on_report: called for each request served.
-        :raises MetastoreError: the metastore cannot be asked.
+        :param on_report: receives the report of each served request.
+        :raises MetastoreError: the metastore does not answer or refuses the call.
         """
         self._warn_of_the_cleaner()
         begun = time.monotonic()
@@ -179,9 +180,9 @@ class CompactionWorker:
     def serve_next(self, count: int = 1) -> list[CompactionReport]:
         """Take up to ``count`` requests from the queue and carry them out.
 
-        What fails is marked failed in the queue, with the error's text, and reported.
+        A failed request is marked as failed in the queue, with the text of its error, and reported.
 
-        :raises MetastoreError: the metastore cannot be asked.
+        :raises MetastoreError: the metastore does not answer or refuses the call.
         """
         with MetastoreClient(self._settings) as client:
             taken: list[_Compaction] = []
@@ -191,14 +192,14 @@ class CompactionWorker:
                     unfinished.callback(taken[-1].give_up)
                 if taken:
                     self._carry_out(taken)
-        return [one.report for one in taken if one.report is not None]
+        return [compaction.report for compaction in taken if compaction.report is not None]
 
     def _warn_of_the_cleaner(self) -> None:
         with MetastoreClient(self._settings) as client:
             findings = examine_cleaner(client)
-        for one in findings:
-            if one.state == "warning":
-                log.warning("%s. %s", one.detail, one.remedy)
+        for finding in findings:
+            if finding.state == "warning":
+                log.warning("%s. %s", finding.detail, finding.remedy)
 
     def _take(self, client: MetastoreClient, count: int) -> Iterator[types.CompactionInfoStruct]:
         for pool_name in self._pool_names:
@@ -206,50 +207,50 @@ class CompactionWorker:
                 workerId=worker_id(), workerVersion=__version__, poolName=pool_name
             )
             while count > 0:
-                found = client.call("find_next_compact2", request).ci
+                compaction = client.call("find_next_compact2", request).ci
                 # An empty answer is a struct without an id.
-                if found is None or not found.id:
+                if compaction is None or not compaction.id:
                     break
                 count -= 1
-                yield found
+                yield compaction
 
     def _carry_out(self, compactions: Sequence[_Compaction]) -> None:
         with _heartbeats(self._settings, compactions) as heart:
-            for one in compactions:
-                one.begin()
-            self._merge([one for one in compactions if one.report is None])
-            # The age decides, not only what the thread has noticed: this process may have been suspended.
+            for compaction in compactions:
+                compaction.begin()
+            self._merge([compaction for compaction in compactions if compaction.report is None])
+            # The heartbeat's age decides too, because a suspended process has noticed no loss.
             if heart.loss is not None:
                 log.error("%d compactions are not published: their transactions are lost.", len(compactions))
-        for one in compactions:
-            one.end()
+        for compaction in compactions:
+            compaction.end()
 
     def _merge(self, compactions: Sequence[_Compaction]) -> None:
-        merges = [merge for one in compactions for merge in one.plan.merges]
+        merges = [merge for compaction in compactions for merge in compaction.plan.merges]
         try:
             outcomes = list(self._run_merges(merges)) if merges else []
         except HiveFederationError as error:
-            for one in compactions:
-                one.fail(error)
+            for compaction in compactions:
+                compaction.fail(error)
             return
         start = 0
-        for one in compactions:
-            end = start + len(one.plan.merges)
-            one.take_outcomes(outcomes[start:end])
+        for compaction in compactions:
+            end = start + len(compaction.plan.merges)
+            compaction.take_outcomes(outcomes[start:end])
             start = end
 
 
 def worker_id() -> str:
-    """Names this process in the queue.
+    """Return the name of this process in the queue.
 
-    It must not begin with the host's name: a metastore that starts on this host takes such entries for those
-    of its own dead workers (``CompactionTxnHandler.revokeFromLocalWorkers``).
+    The name must not begin with the host's name, because a metastore that starts on this host would treat
+    such entries as those of its own dead workers (``CompactionTxnHandler.revokeFromLocalWorkers``).
     """
     return f"hive-federation-{socket.gethostname()}-{os.getpid()}"
 
 
 class _Compaction:
-    """One request on its way; ``report`` is set once it is decided."""
+    """A request in progress, which has a ``report`` once its state is final."""
 
     def __init__(
         self, client: MetastoreClient, options: Mapping[str, Any] | None, request: types.CompactionInfoStruct
@@ -270,7 +271,7 @@ class _Compaction:
         return f"{self.request.dbname}.{self.request.tablename}"
 
     def begin(self) -> None:
-        """Open the transaction and plan; decide what needs no merging."""
+        """Open the transaction and plan the compaction; finish a request that needs no merge."""
         try:
             self._begin()
         except _Refused as refused:
@@ -279,15 +280,15 @@ class _Compaction:
             self.fail(error)
 
     def take_outcomes(self, outcomes: Sequence[MergeOutcome | HiveFederationError]) -> None:
-        """Keep what was made, or fail by the first error."""
-        for one in outcomes:
-            if isinstance(one, HiveFederationError):
-                self.fail(one)
+        """Store the results of the merges, or fail with their first error."""
+        for outcome in outcomes:
+            if isinstance(outcome, HiveFederationError):
+                self.fail(outcome)
                 return
-        self._outcomes = [one for one in outcomes if isinstance(one, MergeOutcome)]
+        self._outcomes = [outcome for outcome in outcomes if isinstance(outcome, MergeOutcome)]
 
     def end(self) -> None:
-        """Publish, mark and commit."""
+        """Publish the new directories, commit, and mark the request."""
         if self.report is not None or self._table is None:
             return
         try:
@@ -299,14 +300,14 @@ class _Compaction:
             self.fail(error)
 
     def fail(self, error: HiveFederationError) -> None:
-        """Mark the request failed and abort."""
+        """Mark the request as failed and abort its transaction."""
         log.error("%s compaction %s: %s", self.name, self.request.id, error)
         self.request.errorMessage = f"{type(error).__name__}: {error}"
         self._decided("failed", self.request.errorMessage)
         self._undo()
 
     def give_up(self) -> None:
-        """For a worker that ends in the middle: leave no request that looks served."""
+        """Mark the request as failed if the worker ends before the request has a report."""
         if self.report is None:
             self.request.errorMessage = "The worker was stopped."
             self._decided("failed", self.request.errorMessage)
@@ -320,7 +321,7 @@ class _Compaction:
                 f"{_kind_name(request.type)} compaction is not served here: Hive's own worker can."
             )
         try:
-            found = compacted_table(
+            described = compacted_table(
                 client,
                 request.dbname,
                 request.tablename,
@@ -332,21 +333,21 @@ class _Compaction:
         except ConfigurationError as error:
             raise _Refused(str(error)) from error
         if not request.runas:
-            # Without it, the cleaner fails for ever.
-            request.runas = run_as(found.table, found.location, self._options, client)
+            # Without a user the cleaner fails for ever.
+            request.runas = run_as(described.table, described.location, self._options, client)
         (self.txn_id,) = client.open_txns(user=request.runas, kind=types.TxnType.COMPACTION)
         self._lock()
         snapshot = take_snapshots(client, [self.name])[self.name.lower()]
-        if found.compacted is None:
-            # Aborted dynamic partitions of a partitioned table: there is nothing to merge, only to clean.
-            self._stand_for(sweep_table(client, found.table, snapshot, self._options))
+        if described.compacted is None:
+            # The request is for aborted dynamic partitions of a partitioned table, which need cleaning only.
+            self._stand_for(sweep_table(client, described.table, snapshot, self._options))
             self._finish("cleaning")
             return
-        self._table = found.compacted
+        self._table = described.compacted
         self._plan(snapshot, kind)
 
     def _stand_for(self, highest_write_id: int) -> None:
-        """Tell the metastore how far the compaction goes: so far it forgets which write ids were aborted."""
+        """Report the compaction's highest write id, up to which the metastore forgets aborted write ids."""
         self.request.highestWriteId = highest_write_id
         self._client.call("update_compactor_state", self.request, self.txn_id)
 
@@ -371,7 +372,7 @@ class _Compaction:
             self.plan = placed(plan, location)
 
     def _lock(self) -> None:
-        # So that the table or partition is not dropped meanwhile (AcidCompactionService.CompactionTxn.open).
+        # The lock keeps the table or partition from being dropped (AcidCompactionService.CompactionTxn.open).
         request = self.request
         component = types.LockComponent(
             type=types.LockType.SHARED_READ,
@@ -391,12 +392,13 @@ class _Compaction:
             )
 
     def _finish(self, state: str) -> None:
-        """Commit, and hand the rest to the cleaner.
+        """Commit, then mark the request for the cleaner.
 
-        In this order, unlike Hive's worker (``AcidCompactionService``): by the commit the request learns how
-        far the cleaner may look. A cleaner that comes before takes all transactions for open, and removes
-        nothing (``ReadyToCleanHandler``, ``CompactionCleaner``). Killed in between, the next compaction finds
-        nothing to merge and sends the cleaner.
+        Hive's worker does both in the other order (``AcidCompactionService``). Here the commit comes first,
+        because it notes in the request how far the cleaner may look. A cleaner that runs before the commit
+        treats all transactions as open, and removes nothing (``ReadyToCleanHandler``, ``CompactionCleaner``).
+        If the worker is killed between the two steps, the next compaction finds no files to merge and leaves
+        the directories to the cleaner.
         """
         self._commit()
         self._have_all_waited_for()
@@ -404,12 +406,12 @@ class _Compaction:
         self._decided(state)
 
     def _have_all_waited_for(self) -> None:
-        """Have the cleaner wait for every transaction that was open when the compaction committed.
+        """Make the cleaner wait for every transaction that was open when the compaction committed.
 
-        It would not wait for the newest of them: the commit notes the highest id, and the cleaner comes when
-        no lower one is open (``CommitTxnFunction``, ``ReadyToCleanHandler``). That reader's files would go
-        under its hands. A transaction opened after the commit has a higher id than all of them, and whoever
-        comes after it sees what the compaction has made.
+        The cleaner would not wait for the newest of them: the commit notes the highest id, and the cleaner
+        runs when no lower transaction is open (``CommitTxnFunction``, ``ReadyToCleanHandler``). It would then
+        remove files that this reader still reads. A second transaction, opened after the commit, has a higher
+        id than all of them, and every later reader sees the result of the compaction.
         """
         (self.txn_id,) = self._client.open_txns(user=self.request.runas, kind=types.TxnType.COMPACTION)
         self._client.call("update_compactor_state", self.request, self.txn_id)
@@ -423,7 +425,7 @@ class _Compaction:
         self._decided("refused", reason)
 
     def _commit(self) -> None:
-        # Committing again is fine, whatever became of the first try.
+        # The metastore accepts a repeated commit, whatever the outcome of the first one.
         for pause_s in (*_COMMIT_PAUSES_S, None):
             try:
                 self._client.commit_txn(self.txn_id, kind=types.TxnType.COMPACTION)
@@ -436,8 +438,8 @@ class _Compaction:
         self.txn_id = 0
 
     def _undo(self) -> None:
-        # Published directories stay: they belong to a transaction that is aborted or, if the commit's answer
-        # was lost, perhaps committed; the cleaner knows.
+        # Published directories stay: their transaction is aborted or, if the commit's answer was lost, maybe
+        # committed; the cleaner distinguishes the two.
         try:
             self._client.call("mark_failed", self.request)
             if self.txn_id:
@@ -457,15 +459,15 @@ class _Compaction:
             state=state,
             message=message,
             directories=self.plan.directories if state == "compacted" else (),
-            rows=sum(one.rows for one in self._outcomes),
-            deleted=sum(one.deleted for one in self._outcomes),
-            size_bytes=sum(one.size_bytes for one in self._outcomes),
+            rows=sum(outcome.rows for outcome in self._outcomes),
+            deleted=sum(outcome.deleted for outcome in self._outcomes),
+            size_bytes=sum(outcome.size_bytes for outcome in self._outcomes),
             seconds=round(time.monotonic() - self._begun, 3),
         )
 
 
 class _Refused(Exception):  # noqa: N818 - an answer, not an error
-    """The request cannot be served, now or later."""
+    """A request that cannot be served, now or later."""
 
 
 def _kind_name(kind: Any) -> str:
@@ -473,23 +475,25 @@ def _kind_name(kind: Any) -> str:
 
 
 def _heartbeats(settings: MetastoreSettings, compactions: Sequence[_Compaction]) -> Heartbeat:
-    """Keeps the transactions alive while the block runs; tells a compaction whose transaction is lost."""
+    """Return a heartbeat that keeps the transactions alive and marks compactions that lose theirs."""
     with MetastoreClient(settings) as client:
         timeout_s = transaction_timeout_s(client)
 
     def beat(client: MetastoreClient) -> None:
-        for one in compactions:
-            if one.txn_id and one.lost is None:
-                answer: Any = client.heartbeat_txn_range(one.txn_id, one.txn_id)
-                if one.txn_id in {*(answer.aborted or ()), *(answer.nosuch or ())}:
-                    one.lost = TransactionAbortedError(
-                        f"The compaction's transaction {one.txn_id} was aborted meanwhile.", txn_id=one.txn_id
+        for compaction in compactions:
+            if compaction.txn_id and compaction.lost is None:
+                answer: Any = client.heartbeat_txn_range(compaction.txn_id, compaction.txn_id)
+                if compaction.txn_id in {*(answer.aborted or ()), *(answer.nosuch or ())}:
+                    compaction.lost = TransactionAbortedError(
+                        f"The compaction's transaction {compaction.txn_id} was aborted meanwhile.",
+                        txn_id=compaction.txn_id,
                     )
 
     def lose(loss: Loss) -> None:
-        for one in compactions:
-            one.lost = one.lost or TransactionAbortedError(
-                f"The compaction's transaction {one.txn_id} is lost: {loss.word}.", txn_id=one.txn_id
+        for compaction in compactions:
+            compaction.lost = compaction.lost or TransactionAbortedError(
+                f"The compaction's transaction {compaction.txn_id} is lost: {loss.word}.",
+                txn_id=compaction.txn_id,
             )
 
     return Heartbeat(

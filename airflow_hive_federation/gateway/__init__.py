@@ -1,1 +1,1 @@
-"""The gateway: fronts that clients of a metastore call, and the handler that asks the metastores."""
+"""Serves Hive metastores to clients over Thrift and gRPC, under rules, aliases and other names."""

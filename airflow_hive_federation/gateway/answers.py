@@ -1,4 +1,4 @@
-"""Lists in answers: names that a caller may not see are left out, other names are written for the rest."""
+"""Rewrites lists in answers: leaves out names that a caller may not see, and renames the other databases."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.struct import Struct
 
-#: Whether a database, or a table of it, is shown.
+#: Returns whether the caller may see a database, or a table of it.
 Keep = Callable[[str, str | None], bool]
-#: The name to write for a database.
+#: Returns the name to write for a database.
 Rename = Callable[[str], str]
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Where the list of an answer is, and of what.
+    """The position of the list in a method's answer, and the type of its elements.
 
-    :param path: ids of the fields that lead to it.
-    :param element: struct of its elements; ``None`` where they are names.
-    :param of_tables: its names are those of tables of the database that the call named.
-    :param name_field: id of an element's field that holds its name; ``None`` where the element is the name.
+    :param path: ids of the fields that lead to the list.
+    :param element: struct of the elements; ``None`` if they are names.
+    :param of_tables: the names are those of tables of the database that the call names.
+    :param name_field: id of an element's field that holds its name; ``None`` if the element is the name.
     """
 
     path: tuple[int, ...] = (0,)
@@ -64,12 +64,12 @@ LISTINGS: dict[str, Listing] = {
 
 
 def filtered(method: str, answer: bytes, named: list[Reference], keep: Keep) -> bytes:
-    """Return the answer without the elements of its list that are not shown.
+    """Return the answer without the elements of its list that ``keep`` rejects.
 
-    An event of the log that names no database is left out, too: its message may name any.
+    A notification event without a database is left out, too: its message may name any database.
 
-    :param named: what the call named, as the upstream knows it.
-    :raises MalformedMessage: it is no such answer.
+    :param named: databases and tables that the call names, under the upstream's names.
+    :raises MalformedMessage: the message is no answer to this method.
     """
     listing = LISTINGS[method]
     if (place := _find(answer, listing.path)) is None:
@@ -79,8 +79,10 @@ def filtered(method: str, answer: bytes, named: list[Reference], keep: Keep) -> 
     ttype, kept = _element_type(answer, start, listing), []
     for first, last in elements(answer, start):
         if listing.element is not None:
-            found = references(answer, first, listing.element)
-            shown = bool(found) and all(keep(one.database, one.table) for one in found)
+            mentions = references(answer, first, listing.element)
+            shown = bool(mentions) and all(
+                keep(reference.database, reference.table) for reference in mentions
+            )
         else:
             name = _name(answer, first, last, listing.name_field)
             shown = keep(database, name) if listing.of_tables else keep(name, None)
@@ -90,17 +92,17 @@ def filtered(method: str, answer: bytes, named: list[Reference], keep: Keep) -> 
 
 
 def with_names(method: str, answer: bytes, rename: Rename) -> bytes:
-    """Return the answer with other names of databases.
+    """Return the answer with the databases renamed.
 
-    :raises MalformedMessage: it is no such answer.
+    :raises MalformedMessage: the message is no answer to this method.
     """
     head = read_head(answer)
     if head.kind != REPLY:
         return answer
     listing = LISTINGS.get(method)
     if listing is None or listing.element is not None:
-        found = references(answer, head.body, message_types(method)[1])
-        return renamed(answer, found, rename)
+        mentions = references(answer, head.body, message_types(method)[1])
+        return renamed(answer, mentions, rename)
     if listing.of_tables or (place := _find(answer, listing.path)) is None:
         return answer
     start, end = place
@@ -113,36 +115,36 @@ def _renamed(text: bytes, rename: Rename) -> bytes:
     try:
         return text_bytes(rename(text[4:].decode().lower()))
     except UnicodeDecodeError:
-        # No database of ours is called so: it is passed on as it came.
+        # No database of the gateway has such a name: the text stays as it is.
         return text
 
 
 def _element_type(answer: bytes, start: int, listing: Listing) -> int:
-    """The type of a list's elements, which has to be the expected one: others would be taken for names."""
-    wanted = STRING if listing.element is None and listing.name_field is None else STRUCT
-    if (ttype := answer[start]) != wanted and answer[start + 1 : start + 5] != b"\0\0\0\0":
-        raise MalformedMessage(f"a list of elements of the type {ttype}, not {wanted}")
+    """Return the type of a list's elements; reject an unexpected type, which would be misread as names."""
+    expected = STRING if listing.element is None and listing.name_field is None else STRUCT
+    if (ttype := answer[start]) != expected and answer[start + 1 : start + 5] != b"\0\0\0\0":
+        raise MalformedMessage(f"a list of elements of the type {ttype}, not {expected}")
     return ttype
 
 
 def elements(data: bytes, position: int) -> list[tuple[int, int]]:
-    """Return where the elements of the list at a position begin and end.
+    """Return the start and end of each element of the list at a position.
 
-    :raises MalformedMessage: it is no list.
+    :raises MalformedMessage: the position holds no list.
     """
     walk = Walk(_nothing).over(data)
     walk.need(position, 5)
     ttype, size = data[position], int.from_bytes(data[position + 1 : position + 5], "big", signed=True)
-    position, found = position + 5, []
+    position, bounds = position + 5, []
     for _ in range(size):
         end = walk.need(walk.value(position, ttype, 0), 0)
-        found.append((position, end))
+        bounds.append((position, end))
         position = end
-    return found
+    return bounds
 
 
 def text_list(names: list[str]) -> bytes:
-    """Write a list of texts."""
+    """Write a list of strings."""
     return bytes([STRING]) + len(names).to_bytes(4, "big") + b"".join(map(text_bytes, names))
 
 
@@ -152,7 +154,7 @@ def _find(answer: bytes, path: tuple[int, ...]) -> tuple[int, int] | None:
         return None
     position, end = head.body, 0
     for number in path:
-        field = next((one for one in read_fields(answer, position) if one.number == number), None)
+        field = next((entry for entry in read_fields(answer, position) if entry.number == number), None)
         if field is None:
             return None
         position, end = field.start, field.end
@@ -160,10 +162,10 @@ def _find(answer: bytes, path: tuple[int, ...]) -> tuple[int, int] | None:
 
 
 def _name(answer: bytes, start: int, end: int, field: int | None) -> str:
-    """The name of an element of a list."""
+    """Return the name of a list's element."""
     if field is not None:
-        found = next((one for one in read_fields(answer, start) if one.number == field), None)
-        start, end = (found.start, found.end) if found is not None else (start, start)
+        name_field = next((entry for entry in read_fields(answer, start) if entry.number == field), None)
+        start, end = (name_field.start, name_field.end) if name_field is not None else (start, start)
     return answer[start + 4 : end].decode(errors="replace")
 
 

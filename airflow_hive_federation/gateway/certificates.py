@@ -1,4 +1,4 @@
-"""Certificates of the gateway's fronts: TLS by default, files read again when they change."""
+"""Loads certificates of the gateway's fronts, reloads changed files, and refuses plain text off loopback."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Stamp = tuple[tuple[str, int, int, int], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class ServerTls:
-    """The files that a front proves itself with, and asks its clients by.
+    """The files of a front's certificate, and of the authorities that its clients' certificates need.
 
-    :param cert_file: PEM file of the certificate, and of those between it and the authority.
-    :param key_file: PEM file of its key; ``None`` if it is in ``cert_file``.
+    :param cert_file: PEM file of the certificate and its intermediate certificates.
+    :param key_file: PEM file of the certificate's key; ``None`` if ``cert_file`` holds the key.
     :param key_password: password of the key.
-    :param client_ca_file: PEM file of the authorities whose clients are let in (mutual TLS); ``None`` asks
-        clients for no certificate.
+    :param client_ca_file: PEM file of the authorities whose clients the front accepts (mutual TLS); ``None``
+        requires no certificate of clients.
     """
 
     cert_file: str
@@ -34,13 +34,13 @@ class ServerTls:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Paths of all files."""
-        return tuple(one for one in (self.cert_file, self.key_file, self.client_ca_file) if one)
+        """Paths of all configured files."""
+        return tuple(path for path in (self.cert_file, self.key_file, self.client_ca_file) if path)
 
     def context(self) -> ssl.SSLContext:
-        """Build the context of a server.
+        """Build the TLS context of a server.
 
-        :raises ConfigurationError: a file is missing, or is no certificate or key.
+        :raises ConfigurationError: a file is missing, or holds no certificate or key.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -49,7 +49,7 @@ class ServerTls:
             if self.client_ca_file is not None:
                 context.load_verify_locations(cafile=self.client_ca_file)
                 context.verify_mode = ssl.CERT_REQUIRED
-        except OSError as error:  # ssl.SSLError is one
+        except OSError as error:  # ssl.SSLError is an OSError
             raise ConfigurationError(
                 f"TLS files {', '.join(self.files)} cannot be used: {error}.",
                 remedy="Give readable PEM files; the key must belong to the certificate.",
@@ -57,7 +57,7 @@ class ServerTls:
         return context
 
     def contents(self) -> tuple[bytes, bytes, bytes | None]:
-        """Return certificate chain, key and authorities of clients as PEM, for servers that take no files.
+        """Return certificate chain, key and client authorities as PEM, for servers that take no files.
 
         :raises ConfigurationError: a file cannot be read.
         """
@@ -74,10 +74,10 @@ class ServerTls:
 
 
 class Certificates:
-    """The files of a front, which are read again when they have changed.
+    """The certificates of a front, read again when their files have changed.
 
-    Files that cannot be used, perhaps because they are half written, change nothing: what was read before
-    serves on, and the log says so.
+    If changed files cannot be used, perhaps because they are half written, the front goes on with the former
+    certificates and logs a warning.
 
     :raises ConfigurationError: the files cannot be used at the start.
     """
@@ -89,12 +89,12 @@ class Certificates:
         self._context = tls.context()
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for the next connection."""
+        """Return the TLS context for the next connection."""
         self.changed()
         return self._context
 
     def changed(self) -> bool:
-        """Read the files again if they have changed; return whether new ones are in use."""
+        """Read the files again if they have changed; return whether new certificates are in use."""
         with self._lock:
             stamp = _stamp(self.tls.files)
             if stamp == self._stamp or not stamp:
@@ -110,11 +110,12 @@ class Certificates:
 
 
 def check_exposure(host: str, tls: ServerTls | None, *, allow_plain: bool) -> None:
-    """Refuse to serve in plain text where others can listen.
+    """Refuse to serve in plain text at an address that other machines reach.
 
     :param host: address to listen at.
-    :param allow_plain: the operator accepts it.
-    :raises ConfigurationError: the address is not loopback, there are no certificates, and nobody said so.
+    :param allow_plain: the operator accepts plain text.
+    :raises ConfigurationError: the address is not loopback, the front has no certificate, and ``allow_plain``
+        is false.
     """
     if tls is None and not allow_plain and not is_loopback(host):
         raise ConfigurationError(
@@ -125,12 +126,12 @@ def check_exposure(host: str, tls: ServerTls | None, *, allow_plain: bool) -> No
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Return whether only this machine reaches an address."""
     return host in _LOOPBACK or host.startswith("127.")
 
 
 def subject_of(certificate: object) -> str:
-    """Return the common name of a client's certificate, as :meth:`ssl.SSLSocket.getpeercert` gives it."""
+    """Return the common name of a client's certificate in the form of :meth:`ssl.SSLSocket.getpeercert`."""
     if not isinstance(certificate, dict):
         return ""
     return next(
@@ -141,10 +142,10 @@ def subject_of(certificate: object) -> str:
 def _stamp(files: tuple[str, ...]) -> Stamp:
     try:
         return tuple(
-            (one, status.st_mtime_ns, status.st_size, status.st_ino)
-            for one in files
-            for status in [Path(one).stat()]
+            (path, status.st_mtime_ns, status.st_size, status.st_ino)
+            for path in files
+            for status in [Path(path).stat()]
         )
     except OSError:
-        # Between removal and renaming: what was read before serves on.
+        # A file may be missing between its removal and renaming: the former certificates stay in use.
         return ()

@@ -1,4 +1,4 @@
-"""What a client of a gateway would see, found without starting one: ``hive-federation gateway check``."""
+"""Finds out what a client of a gateway would see, without starting one: ``hive-federation gateway check``."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _SHOWN = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Sight:
-    """One thing that a client would see.
+    """The result of one check of a gateway's configuration.
 
-    :param name: what it is about.
+    :param name: subject of the check.
     :param state: ``ok``, ``refused`` or ``error``.
-    :param detail: what was seen.
-    :param remedy: what to change, empty where nothing is to be changed.
+    :param detail: the observation.
+    :param remedy: the change that would help; empty if none is needed.
     """
 
     name: str
@@ -46,9 +46,9 @@ class Sight:
 
 
 def examine(config: GatewayConfig, resolve: Resolve, caller: Caller) -> list[Sight]:
-    """Look at the metastore as a caller would through the gateway.
+    """Make a caller's typical calls through a gateway of this configuration, and return the results.
 
-    :raises ConfigurationError: the gateway could not even be started.
+    :raises ConfigurationError: a gateway with this configuration would not start.
     """
     target = config.target(resolve)
     try:
@@ -66,28 +66,32 @@ def _look(
     yield from states
     access = _access(config, caller)
     yield access
-    # The first one answers most calls; nobody need read five times that it does not.
+    # The first metastore answers most calls. If it does not answer, five more errors about it would not help.
     if states[0].state == "ok" and access.state == "ok":
         yield from _calls(config, gateway, caller)
 
 
 def _calls(config: GatewayConfig, gateway: Gateway, caller: Caller) -> Iterator[Sight]:
-    asked = {"version": "getVersion", "databases": "get_all_databases", "open transactions": "get_open_txns"}
-    for name, method in asked.items():
+    methods = {
+        "version": "getVersion",
+        "databases": "get_all_databases",
+        "open transactions": "get_open_txns",
+    }
+    for name, method in methods.items():
         yield _ask(gateway, caller, name, method)
     for alias, database in config.aliases.items():
         detail = f"stands for {database}"
         yield _ask(gateway, caller, f"alias {alias}", "get_database", detail, must_exist=True, name=alias)
-    # No such table: the answer says whether an old client's way to ask is there.
-    where: dict[str, Any] = {
+    # This table does not exist; the kind of the answer shows whether old clients' ``get_table`` works.
+    arguments: dict[str, Any] = {
         "dbname": _visible_database(config, caller),
         "tbl_name": "hive_federation_gateway_check",
     }
-    yield _ask(gateway, caller, "clients of Hive 2 and 3", "get_table", "get_table is answered", **where)
+    yield _ask(gateway, caller, "clients of Hive 2 and 3", "get_table", "get_table is answered", **arguments)
 
 
 def _visible_database(config: GatewayConfig, caller: Caller) -> str:
-    """A database that the rules let the caller see; it need not exist."""
+    """Return a database that the rules let the caller see; it need not exist."""
     rules = config.decisions()
     patterns = [name for rule in config.rules if rule.concerns(caller) for name in rule.databases]
     names = ["default", *config.aliases, *(name.replace("*", "x").replace("?", "x") for name in patterns)]
@@ -122,18 +126,18 @@ def _where(host: str, port: int, tls: ServerTls | None) -> str:
 def _access(config: GatewayConfig, caller: Caller) -> Sight:
     rules, permitted = config.decisions(), []
     for access in Access:
-        method = next(name for name, one in sorted(ACCESS.items()) if one is access)
+        method = next(name for name, method_class in sorted(ACCESS.items()) if method_class is access)
         try:
             rules.unlimited(method, caller)
         except HiveFederationError:
             continue
         permitted.append(str(access))
-    who = f"user {caller.user!r}" if caller.user else "a client without a name"
+    client = f"user {caller.user!r}" if caller.user else "a client without a name"
     if not permitted:
         return Sight(
-            name="rules", state="refused", detail=f"{who} may call nothing", remedy="Add a [[rule]]."
+            name="rules", state="refused", detail=f"{client} may call nothing", remedy="Add a [[rule]]."
         )
-    return Sight(name="rules", state="ok", detail=f"{who} may {', '.join(permitted)}")
+    return Sight(name="rules", state="ok", detail=f"{client} may {', '.join(permitted)}")
 
 
 def _ask(
@@ -158,16 +162,16 @@ def _ask(
     took = f"{(time.monotonic() - since) * 1000:.1f} ms"
     head = read_head(answer)
     kind = ApplicationFault if head.kind == EXCEPTION else result
-    found = from_bytes(kind, answer[head.body :])
-    if isinstance(found, ApplicationFault):
-        return Sight(name=name, state="error", detail=str(found.message))
-    fault = next((one for one in found.set_fields().values() if isinstance(one, Fault)), None)
+    decoded = from_bytes(kind, answer[head.body :])
+    if isinstance(decoded, ApplicationFault):
+        return Sight(name=name, state="error", detail=str(decoded.message))
+    fault = next((value for value in decoded.set_fields().values() if isinstance(value, Fault)), None)
     if fault is not None and (must_exist or type(fault).__name__ != "NoSuchObjectException"):
         remedy = "Correct [aliases], or create the database." if must_exist else ""
         return Sight(
             name=name, state="error", detail=f"{type(fault).__name__}: {fault.message}", remedy=remedy
         )
-    shown = detail or _short(found.set_fields().get("success"))
+    shown = detail or _short(decoded.set_fields().get("success"))
     return Sight(name=name, state="ok", detail=f"{shown} ({took})")
 
 

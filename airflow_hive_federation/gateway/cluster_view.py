@@ -1,9 +1,9 @@
-"""The view that engines of one cluster have of a metastore that spans several.
+"""Shows the engines of one cluster a metastore that spans several clusters, with the cluster's own locations.
 
-Tables and partitions with a fresh copy in the cluster are shown at the copy's location. All others are
-shown where the primary is: their rows are right, though they come from another site. A write to a table of
-another cluster is refused, and so the location of a copy never gets into the metastore as that of the
-primary. New tables belong to the cluster, and lie below its root.
+A table or partition with a fresh copy in the cluster appears at the copy's location. All others appear at the
+location of their primary: their rows are right, though they come from another site. The view refuses writes
+to tables of another cluster, so the location of a copy never gets into the metastore as that of the primary.
+New tables belong to the cluster, and lie below its root.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _CREATES = frozenset(
 )
 _DATABASES = frozenset({"get_database", "get_database_req", "get_databases_req"})
 _CHANGES_DATABASE = frozenset({"alter_database", "alter_database_req", "drop_database", "drop_database_req"})
-#: Writing calls about tables that are made in order to read them, or that only tell of a write.
+#: Calls of the class "write" that engines also make to read a table, or that only announce or end a write.
 _HARMLESS = frozenset(
     {
         "add_write_ids_to_min_history",
@@ -73,11 +73,11 @@ Described = types.Table | types.Partition
 class ClusterView:
     """The target of calls of one cluster's clients; see :class:`.dispatch.Target`.
 
-    :param target: the metastore behind.
-    :param registry: the clusters.
-    :param cluster: that of the clients.
-    :param check_files: list the files of primaries and copies before a copy is shown. Without it, a write
-        that the metastore does not know of, as Spark's to its own tables, is not seen.
+    :param target: the metastore or federation behind the view.
+    :param registry: the registry of all clusters.
+    :param cluster: the clients' cluster.
+    :param check_files: list the files of primaries and copies before clients see a copy. Without it, the view
+        misses writes that the metastore does not know of, such as Spark's writes to its own tables.
     :param options: storage options of all clusters.
     """
 
@@ -91,12 +91,12 @@ class ClusterView:
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
-        """All upstreams."""
+        """All upstreams of the target."""
         return self.target.upstreams
 
     @property
     def missing_parts(self) -> Mapping[str, float]:
-        """How many answers were given without the part of a metastore, by its name."""
+        """Number of answers that lacked a metastore's part, per name of the metastore."""
         return self.target.missing_parts
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ class ClusterView:
     # -- answers -------------------------------------------------------------------------------------------
 
     def _shown(self, method: str, answer: bytes) -> bytes:
-        # Nearly no answer is of a table with copies: nothing is decoded for the rest.
+        # Few answers concern a table with copies: the others are passed on without decoding.
         if method not in _DATABASES and _SECONDARY not in answer:
             return answer
         head = read_head(answer)
@@ -126,40 +126,40 @@ class ClusterView:
             return answer
         decoded = from_bytes(message_types(method)[1], answer[head.body :])
         copies: list[tuple[Described, Secondary]] = []
-        for one in _structs(decoded):
-            if isinstance(one, types.Table | types.Partition):
-                copy = copy_by_metadata(one, self.cluster.name)
-                copies += [] if copy is None else [(one, copy)]
-            elif isinstance(one, types.PartitionSpec) and one.sharedSDPartitionSpec is not None:
+        for described in _structs(decoded):
+            if isinstance(described, types.Table | types.Partition):
+                copy = copy_by_metadata(described, self.cluster.name)
+                copies += [] if copy is None else [(described, copy)]
+            elif isinstance(described, types.PartitionSpec) and described.sharedSDPartitionSpec is not None:
                 raise refused(
                     Status.FAILED,
                     f"{method}: partitions that share one description cannot be shown in cluster "
-                    f"{self.cluster.name}: {one.dbName}.{one.tableName}.",
+                    f"{self.cluster.name}: {described.dbName}.{described.tableName}.",
                     remedy="Ask for the partitions by name, or by get_partitions.",
                 )
-            elif isinstance(one, types.Database):
-                self._show_database(one)
-        for one, copy in self._with_equal_files(copies):
-            show_copy(one, copy)
+            elif isinstance(described, types.Database):
+                self._show_database(described)
+        for described, copy in self._with_equal_files(copies):
+            show_copy(described, copy)
         return head_bytes(method, REPLY, head.sequence_id) + encode(decoded)
 
     def _with_equal_files(
         self, copies: Sequence[tuple[Described, Secondary]]
     ) -> list[tuple[Described, Secondary]]:
-        """The copies whose files, and those of their primaries, are as they were when the copy was made."""
+        """Return the copies whose files, like those of their primaries, are unchanged since the copy."""
         if not self.check_files:
             return list(copies)
-        places = [place for one, copy in copies for place in (location_of(one), copy.location)]
-        there = list_many(places, options=self.options, missing_ok=True)
+        locations = [place for described, copy in copies for place in (location_of(described), copy.location)]
+        files = list_many(locations, options=self.options, missing_ok=True)
         return [
-            (one, copy)
-            for one, copy in copies
-            if source_mark(one, there[location_of(one)]).listing == copy.source.listing
-            and content_mark(there[copy.location]) == copy.source.content
+            (described, copy)
+            for described, copy in copies
+            if source_mark(described, files[location_of(described)]).listing == copy.source.listing
+            and content_mark(files[copy.location]) == copy.source.content
         ]
 
     def _show_database(self, database: types.Database) -> None:
-        """Show the directory in which new tables of the cluster lie."""
+        """Set a database's location to the directory for new tables of the cluster."""
         if database.locationUri and not is_below(database.locationUri, self.cluster.root):
             database.locationUri = join(self.cluster.root, f"{database.name}.db")
 
@@ -176,26 +176,28 @@ class ClusterView:
             )
         if call.method in _CREATES:
             return self._creating(call)
-        for database, table in sorted({(one.database, one.table) for one in call.named if one.table}):
+        for database, table in sorted(
+            {(reference.database, reference.table) for reference in call.named if reference.table}
+        ):
             self._check_primary(call, database, str(table))
         return call
 
     def _creating(self, call: Call) -> Call:
         head = read_head(call.message)
         arguments = from_bytes(message_types(call.method)[0], call.message[head.body :])
-        for one in _structs(arguments):
-            if isinstance(one, types.Table) and one.tableType not in _VIEWS:
-                self._make_ours(one)
+        for struct in _structs(arguments):
+            if isinstance(struct, types.Table) and struct.tableType not in _VIEWS:
+                self._make_ours(struct)
         message = head_bytes(call.method, CALL, head.sequence_id) + encode(arguments)
         return replace(call, message=message)
 
     def _make_ours(self, table: types.Table) -> None:
-        named = (table.parameters or {}).get(PRIMARY)
-        if named not in {None, self.cluster.name}:
+        primary = (table.parameters or {}).get(PRIMARY)
+        if primary not in {None, self.cluster.name}:
             raise refused(
                 Status.DENIED,
-                f"{full_name(table)} is to belong to cluster {named}, not to {self.cluster.name}.",
-                remedy=f"Create it in cluster {named}, or leave {PRIMARY} out.",
+                f"{full_name(table)} is to belong to cluster {primary}, not to {self.cluster.name}.",
+                remedy=f"Create it in cluster {primary}, or leave {PRIMARY} out.",
             )
         table.parameters = {**(table.parameters or {}), PRIMARY: self.cluster.name}
         if table.sd is not None and not table.sd.location:
@@ -218,7 +220,7 @@ class ClusterView:
             )
 
     def _table(self, call: Call, database: str, name: str) -> types.Table | None:
-        """The table as the metastore has it; ``None`` if there is none."""
+        """Return the table as the metastore has it; ``None`` if it does not exist."""
         method = "get_table_req"
         arguments, result, _ = message_types(method)
         request = types.GetTableRequest(
@@ -227,9 +229,11 @@ class ClusterView:
             capabilities=types.ClientCapabilities(values=[types.ClientCapability.INSERT_ONLY_TABLES]),
         )
         message = head_bytes(method, CALL, 1) + encode(arguments(req=request))
-        named = tuple(one for one in call.named if (one.database, one.table) == (database, name))
+        mentions = tuple(
+            reference for reference in call.named if (reference.database, reference.table) == (database, name)
+        )
         parts: list[bytes] = []
-        self.target.relay(replace(call, method=method, message=message, named=named), parts.append)
+        self.target.relay(replace(call, method=method, message=message, named=mentions), parts.append)
         answer = b"".join(parts)
         head = read_head(answer)
         if head.kind != REPLY:
@@ -241,22 +245,22 @@ class ClusterView:
         decoded: Any = from_bytes(result, answer[head.body :])
         if decoded.success is None:
             return None
-        found: types.Table | None = decoded.success.table
-        return found
+        table: types.Table | None = decoded.success.table
+        return table
 
 
 def location_of(one: Described) -> str:
-    """URI of the directory of a table or partition."""
+    """Return the URI of the directory of a table or partition."""
     return str(one.sd and one.sd.location)
 
 
 def copy_by_metadata(one: Described, cluster: str) -> Secondary | None:
-    """The copy of a table or partition in a cluster, unless the metastore knows of a write since it was made.
+    """Return the copy of a table or partition in a cluster, unless the metastore knows of a later write.
 
-    Copies of transactional tables are not shown: they are read with the write ids that they were made with,
-    and engines take those of now.
+    Copies of transactional tables are never returned: a reader has to use the write ids of the time when the
+    copy was made, and engines use the current write ids.
 
-    :raises ClusterMetadataError: its cluster metadata is damaged.
+    :raises ClusterMetadataError: the cluster metadata of the table or partition is damaged.
     """
     copy = read_metadata(one.parameters, f"{one.dbName}.{one.tableName}").secondaries.get(cluster)
     if copy is None or copy.snapshot is not None or one.sd is None:
@@ -267,17 +271,17 @@ def copy_by_metadata(one: Described, cluster: str) -> Secondary | None:
 
 
 def show_copy(one: Described, copy: Secondary) -> None:
-    """Give a table or partition the location of a copy."""
+    """Replace the location of a table or partition with that of its copy."""
     relocate(one, copy.location)
 
 
 def _structs(value: Any) -> Iterator[Struct]:
     if isinstance(value, Struct):
         yield value
-        for one in value.set_fields().values():
-            yield from _structs(one)
+        for item in value.set_fields().values():
+            yield from _structs(item)
     elif isinstance(value, list | dict):
-        some = value.values() if isinstance(value, dict) else value
-        for one in some:
-            if isinstance(one, Struct | list | dict):
-                yield from _structs(one)
+        items = value.values() if isinstance(value, dict) else value
+        for item in items:
+            if isinstance(item, Struct | list | dict):
+                yield from _structs(item)

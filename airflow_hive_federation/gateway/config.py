@@ -1,4 +1,4 @@
-"""The gateway's file: fronts, the metastores behind them, rules, names."""
+"""Reads the gateway's TOML file: its fronts, the metastores behind them, rules and names of databases."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from airflow_hive_federation.metastore.settings import (
 from airflow_hive_federation.tunnel.route import KNOWN_HOSTS, TunnelSettings, parse_route
 from airflow_hive_federation.tunnel.tunnel import Tunnel
 
-#: From the id of an Airflow connection, or comma-separated URIs, to settings.
+#: Turns the id of an Airflow connection, or comma-separated URIs, into settings of the metastore client.
 Resolve = Callable[[str], MetastoreSettings]
 _SECTIONS = (
     *("thrift", "grpc", "upstream", "federated", "federation"),
@@ -49,30 +49,32 @@ _SECTIONS = (
 class UpstreamSection:
     """A metastore behind the gateway (``[upstream]``).
 
-    :param uris: its URIs, of any scheme that the metastore client knows.
-    :param connection: id of an Airflow connection, instead of URIs and all that says how they are reached.
-    :param read_only_uris: URIs for calls that only read, transactions apart; reached in the same way.
-    :param user: the gateway's own user there; the operating system's by default.
-    :param impersonate: the metastore trusts the gateway: callers are passed on by ``set_ugi``.
-    :param old_client_capabilities: what Hive is to believe that clients can do whose calls to make a table do
-        not say so, as those of Hive 2 and 3; ``HIVEFULLACIDWRITE`` and the like.
-    :param max_connections: connections at a time.
-    :param idle_s: seconds after which an unused connection is closed.
+    :param uris: the metastore's URIs, of any scheme that the metastore client supports.
+    :param connection: id of an Airflow connection; it replaces the URIs and all settings of their transport.
+    :param read_only_uris: URIs for calls that only read, except calls about transactions; they use the same
+        transport and authentication as ``uris``.
+    :param user: name of the gateway's own user at the metastore; by default, the operating system's user.
+    :param impersonate: the metastore trusts the gateway, which passes each caller's name by ``set_ugi``.
+    :param old_client_capabilities: Hive's names of capabilities, such as ``HIVEFULLACIDWRITE``. The gateway
+        sends them for clients of Hive 2 and 3, whose calls that create a table cannot carry them.
+    :param max_connections: greatest number of open connections.
+    :param idle_s: seconds after which the gateway closes an unused connection.
     :param connect_timeout_s: seconds to connect to one URI.
-    :param max_answer_bytes: longest answer that is accepted.
+    :param max_answer_bytes: size of the longest answer that the gateway accepts.
     :param ca_file: PEM file of the authorities to trust; with it or ``cert_file``, ``thrift://`` uses TLS.
     :param cert_file: PEM file of the gateway's certificate as a client.
-    :param key_file: PEM file of its key.
-    :param bearer_token_file: file with a token that is sent with each HTTP request, or each gRPC call.
-    :param service_account_keyfile: JSON key file of the service account that the gateway is to a metastore
-        over gRPC (the design's ``metastore.grpc.service.account.keyfile``).
-    :param audience: whom the tokens of that account are meant for.
+    :param key_file: PEM file of the certificate's key.
+    :param bearer_token_file: file with a token that the gateway sends with each HTTP request or gRPC call.
+    :param service_account_keyfile: JSON key file of the service account with which the gateway authenticates
+        to a metastore over gRPC (``metastore.grpc.service.account.keyfile`` in the design of the gRPC
+        metastore).
+    :param audience: audience of that account's tokens.
     :param password_file: file with the password of ``user`` (SASL PLAIN).
     :param kerberos_principal: the metastore's principal, ``hive/_HOST@EXAMPLE.COM``.
     :param client_principal: the gateway's principal.
     :param keytab: file with the keys of the gateway's principal.
-    :param ssh_route: ``user@host[:port] -> user@host…``, as many hops as there are.
-    :param ssh_private_keys: files of keys: one per hop, or one for all.
+    :param ssh_route: the SSH hops, ``user@host[:port] -> user@host…``, in any number.
+    :param ssh_private_keys: files of private keys: one per hop, or one for all hops.
     :param ssh_known_hosts: files of known host keys.
     """
 
@@ -101,9 +103,10 @@ class UpstreamSection:
     ssh_known_hosts: tuple[str, ...] = (KNOWN_HOSTS,)
 
     def settings(self, resolve: Resolve) -> MetastoreSettings:
-        """Return the settings of the client.
+        """Return the settings of the metastore client.
 
-        :raises ConfigurationError: neither URIs nor a connection, or both; a file that cannot be read.
+        :raises ConfigurationError: the section has both URIs and a connection, or neither; or a file cannot
+            be read.
         """
         if bool(self.uris) == bool(self.connection):
             raise ConfigurationError(
@@ -133,7 +136,7 @@ class UpstreamSection:
         )
 
     def metastore(self, name: str, resolve: Resolve) -> Metastore:
-        """Return the way to it.
+        """Return the target that sends calls to this metastore.
 
         :raises ConfigurationError: as :meth:`settings`.
         """
@@ -177,7 +180,7 @@ class UpstreamSection:
 
     @property
     def _over_grpc(self) -> bool:
-        return all(one.startswith("grpc") for one in self.uris)
+        return all(uri.startswith("grpc") for uri in self.uris)
 
     def _grpc(self) -> GrpcSettings:
         return GrpcSettings(
@@ -202,17 +205,17 @@ class UpstreamSection:
 
 @dataclass(frozen=True, kw_only=True)
 class FederatedSection(UpstreamSection):
-    """A metastore beside the primary one (``[[federated]]``); it has the keys of ``[upstream]``, too.
+    """A metastore beside the primary one (``[[federated]]``); it takes the keys of ``[upstream]``, too.
 
-    :param name: names it in errors, logs and metrics.
-    :param prefix: in front of its databases, as clients know them; ``<name>_`` if there are no ``names`` and
-        no ``tables``.
-    :param databases: patterns of its databases that are to be seen under the prefix.
-    :param names: names of its databases for clients → its own.
-    :param tables: names of single tables for clients, ``database.table`` in a database of ``[upstream]`` →
-        its own.
-    :param access: classes of methods that go to it.
-    :param timeout_s: seconds that it has for a whole answer.
+    :param name: name of the metastore in errors, logs and metrics.
+    :param prefix: prefix that clients put before the names of its databases; the default is ``<name>_``
+        without ``names`` and ``tables``, and else none.
+    :param databases: patterns of its databases that clients see under the prefix.
+    :param names: clients' names of its databases → its own names.
+    :param tables: clients' names of single tables, ``database.table`` in a database of ``[upstream]`` → its
+        own names.
+    :param access: classes of methods that the gateway sends to it.
+    :param timeout_s: seconds that the metastore has for a whole answer.
     """
 
     name: str
@@ -224,7 +227,7 @@ class FederatedSection(UpstreamSection):
     timeout_s: float = 30.0
 
     def remote(self, resolve: Resolve) -> Remote:
-        """Return the metastore as the federation knows it."""
+        """Return the metastore as a remote of the federation."""
         default = None if self.names or self.tables else f"{self.name}_".lower()
         return Remote(
             target=self.metastore(self.name, resolve),
@@ -238,14 +241,14 @@ class FederatedSection(UpstreamSection):
 
 @dataclass(frozen=True, kw_only=True)
 class FederationSection:
-    """How several metastores are one (``[federation]``).
+    """Settings that join several metastores into one (``[federation]``).
 
     :param transactions_of: name of the metastore whose transactions clients get; ``main`` is ``[upstream]``.
-    :param on_missing: what becomes of a list if a metastore does not answer for its part: ``fail``, or
-        ``partial``, which logs and counts the gap.
-    :param part_timeout_s: seconds that each other metastore is given for its part of a list.
-    :param follow_links: remotes that ``[upstream]`` has recorded, and whose URIs are those of a federated
-        metastore, are asked there.
+    :param on_missing: result of a list if a metastore does not deliver its part: ``fail``, or ``partial``,
+        which logs and counts the gap.
+    :param part_timeout_s: seconds that each other metastore has for its part of a list.
+    :param follow_links: the gateway sends calls about a remote database or table that ``[upstream]`` records
+        to the federated metastore that has one of the recorded URIs.
     """
 
     transactions_of: str = "main"
@@ -256,7 +259,7 @@ class FederationSection:
 
 @dataclass(frozen=True, kw_only=True)
 class ExposeSection:
-    """What clients see at all (``[expose]``)."""
+    """Patterns of the databases and tables that clients can see at all (``[expose]``)."""
 
     databases: tuple[str, ...] = ("*",)
     tables: tuple[str, ...] = ("*",)
@@ -266,9 +269,9 @@ class ExposeSection:
 class ClusterSection:
     """The cluster whose engines this gateway serves (``[cluster]``).
 
-    :param name: its name.
+    :param name: name of the cluster.
     :param registry: path or URI of the JSON file with the registry of clusters.
-    :param check_files: list the files of primaries and copies before a copy is shown.
+    :param check_files: list the files of primaries and copies before clients see a copy.
     """
 
     name: str
@@ -279,7 +282,7 @@ class ClusterSection:
         """Return the cluster's view of a metastore.
 
         :raises ClusterRegistryError: the file holds no registry.
-        :raises UnknownClusterError: there is no such cluster.
+        :raises UnknownClusterError: the registry has no cluster of this name.
         :raises StorageError: the file cannot be read.
         """
         registry = registry_of_file(self.registry)
@@ -288,7 +291,7 @@ class ClusterSection:
 
 @dataclass(frozen=True, kw_only=True)
 class MetricsSection:
-    """Where Prometheus asks (``[metrics]``); further worker processes take the ports behind it."""
+    """The address that Prometheus scrapes (``[metrics]``); further worker processes take the next ports."""
 
     host: str = "127.0.0.1"
     port: int = 9090
@@ -296,18 +299,18 @@ class MetricsSection:
 
 @dataclass(frozen=True, kw_only=True)
 class LogSection:
-    """Where each call is noted, one JSON object a line (``[log]``); ``-`` is standard error."""
+    """The file of the access log, one JSON object per line and call (``[log]``); ``-`` is standard error."""
 
     access: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class GatewayConfig:
-    """The whole file.
+    """The gateway's whole configuration file.
 
     :param upstream: the metastore behind the gateway, called ``main``.
-    :param federated: others beside it.
-    :param grpc: the gRPC front; ``None`` is no gRPC.
+    :param federated: further metastores beside it.
+    :param grpc: the gRPC front; ``None`` starts no gRPC front.
     """
 
     upstream: UpstreamSection
@@ -324,10 +327,10 @@ class GatewayConfig:
     health: HealthSection = field(default_factory=HealthSection)
 
     def target(self, resolve: Resolve) -> Metastore | Federation | ClusterView:
-        """Make the way to the metastores; nothing is connected yet.
+        """Make the target that sends calls to the metastores, without connecting to any of them yet.
 
-        :raises ConfigurationError: one cannot be reached as the file has it.
-        :raises ClusterError: there is no such cluster.
+        :raises ConfigurationError: the file's settings of a metastore are contradictory or unusable.
+        :raises ClusterError: the registry has no such cluster.
         """
         target = self._metastores(resolve)
         return target if self.cluster is None else self.cluster.view(target)
@@ -338,7 +341,7 @@ class GatewayConfig:
             return primary
         return Federation(
             primary,
-            {one.name: one.remote(resolve) for one in self.federated},
+            {section.name: section.remote(resolve) for section in self.federated},
             transactions_of=self.federation.transactions_of,
             on_missing=self.federation.on_missing,
             part_timeout_s=self.federation.part_timeout_s,
@@ -346,14 +349,14 @@ class GatewayConfig:
         )
 
     def decisions(self) -> Rules:
-        """Return the rules."""
+        """Return the rules that decide on calls."""
         return Rules(self.rules, Exposure(self.expose.databases, self.expose.tables))
 
 
 def read_config(path: Path) -> GatewayConfig:
     """Read the gateway's file.
 
-    :raises ConfigurationError: it cannot be read, or something in it is unknown, missing or impossible.
+    :raises ConfigurationError: the file cannot be read, or a key in it is unknown, missing or impossible.
     """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -365,9 +368,9 @@ def read_config(path: Path) -> GatewayConfig:
 
 
 def config_of(values: Mapping[str, Any]) -> GatewayConfig:
-    """Make the configuration from what TOML gives.
+    """Make the configuration from the values of a TOML file.
 
-    :raises ConfigurationError: something in it is unknown, missing or impossible.
+    :raises ConfigurationError: a key is unknown, missing or impossible.
     """
     unknown = sorted(set(values) - set(_SECTIONS))
     if unknown:
@@ -386,7 +389,7 @@ def config_of(values: Mapping[str, Any]) -> GatewayConfig:
         federation=read_section(FederationSection, "federation", values.get("federation", {})),
         thrift=None if thrift is False else read_section(ThriftSettings, "thrift", thrift),
         grpc=grpc_section(values.get("grpc"), properties),
-        rules=tuple(read_section(Rule, "rule", one) for one in rules) or (EVERYTHING,),
+        rules=tuple(read_section(Rule, "rule", rule) for rule in rules) or (EVERYTHING,),
         expose=read_section(ExposeSection, "expose", values.get("expose", {})),
         aliases=_aliases(values.get("aliases", {})),
         cluster=read_section(ClusterSection, "cluster", values["cluster"]) if "cluster" in values else None,
@@ -413,20 +416,20 @@ def _federated(values: Any) -> tuple[FederatedSection, ...]:
         raise ConfigurationError(
             "[federated] is a section.", remedy="Write [[federated]]: there may be more."
         )
-    found = tuple(read_section(FederatedSection, "federated", one) for one in values)
-    names = ["main", *(one.name for one in found)]
+    sections = tuple(read_section(FederatedSection, "federated", section) for section in values)
+    names = ["main", *(section.name for section in sections)]
     if len(set(names)) < len(names):
         raise ConfigurationError(f"[[federated]] has a name twice: {', '.join(names)}.", remedy="Rename one.")
-    return found
+    return sections
 
 
 def _aliases(values: Any) -> dict[str, str]:
-    if not isinstance(values, Mapping) or not all(isinstance(one, str) for one in values.values()):
+    if not isinstance(values, Mapping) or not all(isinstance(value, str) for value in values.values()):
         raise ConfigurationError("[aliases] is no table of names.", remedy='Write alias = "database".')
-    found = {str(alias).lower(): str(name).lower() for alias, name in values.items()}
-    if len(set(found.values())) < len(found):
+    aliases = {str(alias).lower(): str(name).lower() for alias, name in values.items()}
+    if len(set(aliases.values())) < len(aliases):
         raise ConfigurationError("[aliases] names a database twice.", remedy="Give each one alias.")
-    return found
+    return aliases
 
 
 def _secret(path: str) -> str:

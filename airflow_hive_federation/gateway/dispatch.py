@@ -1,4 +1,4 @@
-"""The handler behind all fronts: rules, names, the way to the metastore, and the record of each call."""
+"""Answers the calls of all fronts: checks rules, renames databases, calls a metastore and logs the call."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from airflow_hive_federation.metastore.wire import WireFormatError
 
 access_log = logging.getLogger("airflow_hive_federation.gateway.access")
 
-#: Reading calls about transactions: they have to see what the caller has just written.
+#: Reading calls about transactions, which have to see the caller's own latest writes.
 _OF_TRANSACTIONS = OF_NO_DATABASE | {
     "get_latest_txnid_in_conflict",
     "get_max_allocated_table_write_id",
@@ -60,9 +60,10 @@ _OF_TRANSACTIONS = OF_NO_DATABASE | {
 
 @dataclass(frozen=True)
 class Call:
-    """A call on its way.
+    """A call on its way to a metastore.
 
-    :param named: databases and tables it names, as the upstream knows them; empty if nobody looked.
+    :param named: databases and tables that the call names, under the upstream's names; empty if no component
+        needed them.
     """
 
     method: str
@@ -74,24 +75,25 @@ class Call:
 
 
 class Target(Protocol):
-    """Where calls go."""
+    """The receiver of calls behind the gateway: a metastore, a federation or a cluster's view."""
 
-    #: Whether it has to know what a call names.
+    #: True if :attr:`Call.named` has to be set.
     wants_names: bool
 
     def relay(self, call: Call, emit: Emit) -> None:
-        """Have the call answered.
+        """Make the call and pass its answer to ``emit``.
 
         :raises HiveFederationError: the metastore does not answer, or the call cannot be made.
         """
 
 
 class Metastore:
-    """One metastore, with an upstream for reading calls beside the main one if there is such.
+    """One metastore, optionally with a second upstream for calls that only read.
 
     :param upstream: answers every call.
-    :param reading: answers calls that only read, transactions apart.
-    :param old_client_capabilities: what clients can do whose calls to make a table do not say so.
+    :param reading: answers calls that only read, except calls about transactions.
+    :param old_client_capabilities: capabilities to send for clients whose calls that create a table cannot
+        carry them.
     """
 
     wants_names = False
@@ -106,21 +108,21 @@ class Metastore:
         self.upstream = upstream
         self._capabilities = tuple(old_client_capabilities)
         self.reading = reading
-        # Methods that the server lacks, as it has said.
+        # Methods that the server has answered as unknown.
         self._lacks: set[str] = set()
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
-        """All upstreams."""
+        """All upstreams of this metastore."""
         return (self.upstream,) if self.reading is None else (self.upstream, self.reading)
 
     @property
     def missing_parts(self) -> Mapping[str, float]:
-        """None: one metastore answers, or nobody does."""
+        """Always empty: a single metastore answers a call as a whole or not at all."""
         return {}
 
     def relay(self, call: Call, emit: Emit) -> None:
-        """See :meth:`Target.relay`; calls of old clients are asked as the server knows them."""
+        """See :meth:`Target.relay`; translates old clients' calls into methods that the server has."""
         if call.method == BY_EXPRESSION:
             self._by_expression(call, emit)
             return
@@ -131,12 +133,12 @@ class Metastore:
             self._exchange(call.method, call.message, call, emit)
             return
         if call.method not in self._lacks:
-            held = _HoldFaults(emit)
-            self._exchange(call.method, call.message, call, held)
-            if not held.fault:
+            holder = _HoldFaults(emit)
+            self._exchange(call.method, call.message, call, holder)
+            if not holder.fault:
                 return
-            if not is_unknown_method(held.fault):
-                emit(held.fault)
+            if not is_unknown_method(holder.fault):
+                emit(holder.fault)
                 return
             self._lacks.add(call.method)
         self._substituted(call, emit)
@@ -153,32 +155,32 @@ class Metastore:
         emit(substituted_answer(call.method, b"".join(parts)))
 
     def _by_expression(self, call: Call, emit: Emit) -> None:
-        held = _HoldFaults(emit, is_refused_expression)
+        holder = _HoldFaults(emit, is_refused_expression)
         broken: HiveFederationError | None = None
         try:
-            self._exchange(call.method, call.message, call, held)
+            self._exchange(call.method, call.message, call, holder)
         except (MetastoreUnreachableError, MetastoreProtocolError) as error:
             cause = error.__cause__
             broke = isinstance(cause, ConnectionError | ServerFailed) and not isinstance(cause, NotSent)
-            # So Hive 4 mostly refuses an expression of an old client; a server that went away does not answer
-            # the other call either.
-            if held.began or not broke:
+            # Hive 4 mostly refuses an old client's expression by closing the connection. If the server is
+            # gone instead, the substitute call fails, too.
+            if holder.began or not broke:
                 raise
             broken = error
-        if held.began:
+        if holder.began:
             return
         if (answer := self._all_partitions(call)) is not None:
             emit(answer)
         elif broken is not None:
             raise broken
         else:
-            emit(held.fault)
+            emit(holder.fault)
 
     def _all_partitions(self, call: Call) -> bytes | None:
-        if (asked := call_for_all_partitions(call.message)) is None:
+        if (substitute := call_for_all_partitions(call.message)) is None:
             return None
         parts: list[bytes] = []
-        self._exchange(*asked, call, parts.append)
+        self._exchange(*substitute, call, parts.append)
         return answer_with_all_partitions(b"".join(parts))
 
     def _exchange(self, method: str, message: bytes, call: Call, emit: Emit) -> None:
@@ -193,9 +195,9 @@ class Metastore:
 class Gateway:
     """Answers the calls of all fronts; see :class:`.handler.Handler`.
 
-    :param target: where calls go.
-    :param rules: what is allowed.
-    :param aliases: names of databases as clients know them → as the target does.
+    :param target: receives the calls.
+    :param rules: decide whether a caller may make a call.
+    :param aliases: clients' names of databases → the target's names.
     :param metrics: counts the calls.
     """
 
@@ -315,9 +317,10 @@ def _is_exception(answer: bytes) -> bool:
 
 
 class _HoldFaults:
-    """Passes an answer on, but keeps one that is a fault.
+    """Passes an answer on, but keeps a fault back.
 
-    :param is_fault: judges the beginning of an answer; by default, it is one if it is Thrift's own.
+    :param is_fault: returns whether the beginning of an answer is a fault; by default, only Thrift's own
+        exceptions are faults.
     """
 
     def __init__(self, emit: Emit, is_fault: Callable[[bytes], bool] = _is_exception) -> None:
@@ -336,7 +339,7 @@ class _HoldFaults:
 
 
 class _Record:
-    """What happened to a call, for the metrics and the access log; it holds no secret."""
+    """The size, time and outcome of a call, for the metrics and the access log; it holds no secret."""
 
     def __init__(
         self, metrics: Metrics, method: str, message: bytes, caller: Caller, emit: Callable[[bytes], None]
@@ -355,7 +358,7 @@ class _Record:
     def __call__(self, piece: bytes) -> None:
         if not self._given:
             head = read_head(piece)
-            # The first field of a result has the number 0, and those of exceptions others.
+            # In a result, field 0 is the return value; all other fields are exceptions.
             self._fault = head.kind == EXCEPTION or piece[head.body + 1 : head.body + 3] not in {b"", b"\0\0"}
         self._given += len(piece)
         self._emit(piece)
@@ -384,5 +387,5 @@ class _Record:
             "bytes_out": self._given,
         }
         if self.named:
-            line["databases"] = sorted({one.database for one in self.named})[:5]
+            line["databases"] = sorted({reference.database for reference in self.named})[:5]
         return line

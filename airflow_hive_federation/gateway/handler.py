@@ -1,4 +1,4 @@
-"""The interface between the fronts and the gateway: who calls, and how a call is answered."""
+"""Defines the interface between the fronts and the gateway: callers, cancellation and the call handler."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["Caller", "Cancellation", "Deadline", "Handler", "Status", "refusal",
 
 @dataclass(frozen=True)
 class Caller:
-    """Who makes a call. It holds no secret.
+    """The user and client that make a call, without any secret.
 
     :param user: name of the user; empty if the front does not know it.
-    :param authentication: how the front knows: ``none``, ``asserted`` (``set_ugi``, believed on loopback),
-        ``mtls``, ``token`` or a plug-in's own word.
+    :param authentication: the front's source of the name: ``none``, ``asserted`` (``set_ugi``, believed on
+        loopback), ``mtls``, ``token`` or a plug-in's own term.
     :param groups: the user's groups.
     :param peer: address of the client, for the log.
-    :param front: ``thrift``, ``grpc`` or a front's own word, for the log and the metrics.
+    :param front: ``thrift``, ``grpc`` or another front's own name, for the log and the metrics.
     """
 
     user: str = ""
@@ -33,21 +33,21 @@ class Caller:
 
 
 class Cancellation:
-    """A client's wish that its call should end: it may come from any thread, at any time."""
+    """A client's request to end its call; any thread may make it, at any time."""
 
     def __init__(self) -> None:
-        # Held while the action is carried out: nobody goes on with a connection that is about to be broken.
+        # Held during the action, so that no thread goes on with a connection that the action breaks.
         self._lock = threading.RLock()
         self._cancelled = False
         self._action: Callable[[], None] | None = None
 
     @property
     def cancelled(self) -> bool:
-        """Whether the client has given up."""
+        """True if the client has cancelled the call."""
         return self._cancelled
 
     def cancel(self) -> None:
-        """Give up the call: its connection to the metastore is closed, if it has one."""
+        """Cancel the call, and close its connection to the metastore, if it has one."""
         with self._lock:
             self._cancelled = True
             action, self._action = self._action, None
@@ -55,9 +55,9 @@ class Cancellation:
                 action()
 
     def on_cancel(self, action: Callable[[], None] | None) -> None:
-        """Keep what :meth:`cancel` is to do from now on; do it now if that was called before.
+        """Set the action of :meth:`cancel`; run it now if :meth:`cancel` has been called before.
 
-        The former action is not under way any more when this returns.
+        The former action is no longer running when this method returns.
         """
         with self._lock:
             if not self._cancelled:
@@ -78,14 +78,15 @@ class Handler(Protocol):
         *,
         cancellation: Cancellation | None = None,
     ) -> bytes:
-        """Answer a call; never fails: refusals are answers too (:func:`.refusals.refusal`).
+        """Answer a call; never fails: refusals are answers, too (:func:`.refusals.refusal`).
 
-        :param method: the name in the message, which the front has read already.
+        :param method: the method's name, which the front has read from the message already.
         :param message: a whole Thrift message of the kind ``CALL``, in the strict binary protocol.
-        :param caller: who calls; the front has authenticated them.
-        :param deadline: end of the wait for the answer, its last byte included.
-        :param cancellation: a way for the front to give up.
-        :return: a whole message of the kind ``REPLY`` or ``EXCEPTION``, with the call's method and number.
+        :param caller: the caller, whom the front has authenticated.
+        :param deadline: end of the wait for the answer's last byte.
+        :param cancellation: lets the front cancel the call.
+        :return: a whole message of the kind ``REPLY`` or ``EXCEPTION``, with the call's method and sequence
+            id.
         """
 
     def ask(
@@ -97,12 +98,12 @@ class Handler(Protocol):
         *,
         cancellation: Cancellation | None = None,
     ) -> bytes:
-        """As :meth:`answer`, for fronts with statuses of their own.
+        """Answer a call for a front with statuses of its own; parameters are those of :meth:`answer`.
 
-        Faults that the metastore answered with are messages as ever; only refusals of ours are raised.
+        The metastore's faults are still messages; the method raises only the gateway's refusals.
 
-        :raises HiveFederationError: a refusal, or a metastore that does not answer; :func:`status_of` says
-            which status it has, and its text is fit for the client.
+        :raises HiveFederationError: the gateway refuses the call, or the metastore does not answer.
+            :func:`status_of` returns the error's status; the error's text is fit for the client.
         """
 
     def relay(
@@ -115,9 +116,9 @@ class Handler(Protocol):
         emit: Callable[[bytes], None],
         cancellation: Cancellation | None = None,
     ) -> None:
-        """As :meth:`ask`, and pass a long answer on while it arrives, so that it is never whole in memory.
+        """Answer as :meth:`ask`, and pass a long answer on while it arrives, without holding it in memory.
 
-        :param emit: takes pieces of the answer in order, and may block.
+        :param emit: receives the pieces of the answer in order, and may block.
         :raises HiveFederationError: as :meth:`ask`. If ``emit`` has been called before, the front has to
-            break the client's connection, since half an answer is on its way.
+            break the client's connection, since the client has half an answer.
         """

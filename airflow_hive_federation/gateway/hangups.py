@@ -1,8 +1,8 @@
-"""Clients that leave while their call is under way: one thread looks after all of them.
+"""Cancels calls whose clients disconnect; one thread watches the connections of all running calls.
 
-A thread that waits for a metastore does not read from its client. The kernel knows at once that the client
+A thread that waits for a metastore does not read from its client. The kernel reports at once that a client
 has closed its connection (``EPOLLRDHUP``, ``epoll_ctl(2)``). A client that closes only its sending side
-counts as gone, too: no client of Thrift does that and still reads.
+counts as gone, too: no Thrift client does that and still reads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _HAS_EPOLL = hasattr(select, "epoll")
 
 
 class Hangups:
-    """Cancels the calls of clients that leave; does nothing where the kernel has no ``epoll``."""
+    """Cancels the calls of clients that disconnect; does nothing on kernels without ``epoll``."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -36,7 +36,7 @@ class Hangups:
 
     @contextlib.contextmanager
     def watching(self, sock: socket.socket, cancellation: Cancellation) -> Iterator[None]:
-        """Cancel a call if its client leaves before the block ends.
+        """Cancel a call if its client disconnects before the block ends.
 
         :param sock: the client's connection.
         """
@@ -56,7 +56,7 @@ class Hangups:
                         self._epoll.unregister(fd)
 
     def close(self) -> None:
-        """End the thread; calls under way are watched no longer."""
+        """End the thread; running calls are no longer watched."""
         with self._lock:
             if not _HAS_EPOLL or self._closed:
                 return
@@ -78,7 +78,7 @@ class Hangups:
     def _look_at(self, fd: int) -> None:
         with self._lock:
             call = self._calls.get(fd)
-            # The call may have ended since the event, and its number be another connection's by now.
+            # The call may have ended since the event, and another connection may have its descriptor now.
             if call is None or not _has_left(fd):
                 return
         call.cancel()

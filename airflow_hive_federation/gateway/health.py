@@ -1,4 +1,4 @@
-"""Probes of the metastores behind the gateway: one thread asks each metastore from time to time."""
+"""Probes the metastores behind the gateway at an interval, in one thread per metastore."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_hive_federation.metastore.protocol import encode_call
 
 log = logging.getLogger(__name__)
 
-#: Takes the name of an upstream, and whether it answers.
+#: Receives the name of an upstream, and true if it answers.
 Tell = Callable[[str, bool], None]
 _METHOD = "getStatus"
 _QUESTION = encode_call(_METHOD, message_types(_METHOD)[0](), 1, oneway=False)
@@ -25,7 +25,7 @@ _QUESTION = encode_call(_METHOD, message_types(_METHOD)[0](), 1, oneway=False)
 class HealthSection:
     """Settings of the metastores' probes (``[health]``).
 
-    :param interval_s: seconds between two questions; 0 asks none.
+    :param interval_s: seconds between two probes; 0 disables the probes.
     :param timeout_s: seconds in which a metastore has to answer.
     """
 
@@ -41,17 +41,17 @@ class HealthSection:
 
 
 def probe(upstream: Upstream, deadline: Deadline, cancellation: Cancellation | None = None) -> None:
-    """Ask a metastore for its state (fb303's ``getStatus``); any answer will do, a refusal too.
+    """Call fb303's ``getStatus`` at a metastore; any answer, even a refusal, counts as healthy.
 
-    :raises HiveFederationError: it does not answer, or all connections to it are in use.
+    :raises HiveFederationError: the metastore does not answer, or all connections to it are in use.
     """
     upstream.exchange(_METHOD, _QUESTION, Caller(), deadline, cancellation=cancellation)
 
 
 class Health:
-    """Asks all metastores until it is stopped.
+    """Probes all metastores until :meth:`stop`.
 
-    :param tell: is called when a metastore answers for the first time, or no longer, or again.
+    :param tell: is called after a metastore's first probe, and at each change between up and down.
     """
 
     def __init__(self, upstreams: Iterable[Upstream], section: HealthSection, tell: Tell) -> None:
@@ -59,29 +59,31 @@ class Health:
         self._tell = tell
         self._states: dict[str, bool] = {}
         self._stopping = threading.Event()
-        self._cancellation = {one.name: Cancellation() for one in upstreams}
+        self._cancellation = {upstream.name: Cancellation() for upstream in upstreams}
         self._threads = [
-            threading.Thread(target=self._look_after, args=(one,), name=f"health-{one.name}", daemon=True)
-            for one in upstreams
+            threading.Thread(
+                target=self._look_after, args=(upstream,), name=f"health-{upstream.name}", daemon=True
+            )
+            for upstream in upstreams
             if section.interval_s
         ]
 
     def start(self) -> Health:
-        """Begin to ask."""
+        """Start the probes."""
         for thread in self._threads:
             thread.start()
         return self
 
     def stop(self) -> None:
-        """Ask no more; a question under way is given up."""
+        """Stop the probes; cancel a probe that is running."""
         self._stopping.set()
-        for one in self._cancellation.values():
-            one.cancel()
+        for cancellation in self._cancellation.values():
+            cancellation.cancel()
         for thread in self._threads:
             thread.join(self._section.timeout_s)
 
     def states(self) -> dict[str, float]:
-        """Return 1 for each metastore that answered last time, 0 for others that were asked."""
+        """Return 1 for each metastore that answered its last probe, and 0 for each that did not."""
         return {name: float(up) for name, up in dict(self._states).items()}
 
     def _look_after(self, upstream: Upstream) -> None:
@@ -96,7 +98,7 @@ class Health:
             probe(upstream, Deadline(self._section.timeout_s), self._cancellation[upstream.name])
         except HiveFederationError as error:
             if status_of(error) in {Status.EXHAUSTED, Status.CANCELLED}:
-                # Calls have all the connections, or the gateway ends: that says nothing of the metastore.
+                # Calls occupy all connections, or the gateway ends: the metastore itself may be healthy.
                 return
             reason = str(error)
         up = not reason

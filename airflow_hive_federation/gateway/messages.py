@@ -1,7 +1,7 @@
-"""Thrift messages as bytes: where a message ends, which method it names, and how a refusal is written.
+"""Reads and writes Thrift messages as bytes: finds their heads, fields and ends without decoding values.
 
-Nothing here decodes a value. The gateway passes on what it need not change, so it only follows lengths; each
-byte is looked at once, and a message never has to be in memory as a whole.
+The gateway passes most bytes on unchanged, so it only follows the lengths of values. It looks at each byte
+once, and never needs a whole message in memory.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from airflow_hive_federation.metastore.message_bounds import MAX_DEPTH, MAX_MESS
 CALL, REPLY, EXCEPTION, ONEWAY = 1, 2, 3, 4
 STOP, BOOL, I32, STRING, STRUCT, MAP, SET, LIST = 0, 2, 8, 11, 12, 13, 14, 15
 
-#: Bytes that are read at once, and bytes that are kept back before the first ones are passed on.
+#: Size of one read, and number of bytes that the reader holds before it passes the first ones on.
 CHUNK_BYTES = 1 << 16
-#: Hive's longest name of a method has 58 bytes.
+#: Longest accepted name of a method; the longest in Hive has 58 bytes.
 LONGEST_NAME = 200
 
 _VERSION_MASK, _VERSION_1 = 0xFFFF0000, 0x80010000
@@ -38,7 +38,7 @@ class Head:
 
     :param method: name of the method.
     :param kind: ``CALL``, ``REPLY``, ``EXCEPTION`` or ``ONEWAY``.
-    :param sequence_id: number that the answer repeats.
+    :param sequence_id: number of the call, which its answer repeats.
     :param body: position of the first byte after the head.
     """
 
@@ -67,7 +67,7 @@ class Field:
 def read_head(message: bytes | bytearray) -> Head:
     """Read the head of a message that is in memory.
 
-    :raises MalformedMessage: if the bytes do not begin a Thrift message of the strict binary protocol.
+    :raises MalformedMessage: the bytes do not begin a Thrift message of the strict binary protocol.
     """
     try:
         version, length = _TWO_I32.unpack_from(message)
@@ -76,12 +76,12 @@ def read_head(message: bytes | bytearray) -> Head:
             return Head(name, version & _KIND_MASK, _i32(message, 8 + length)[0], 12 + length)
     except packing.error:
         pass
-    # Says what is wrong with it.
+    # Reads the head again in small steps, and raises an error that names the fault.
     return Walk(_no_more).over(message).head()
 
 
 def numbered(message: bytes, head: Head, sequence_id: int) -> bytes:
-    """Return the message with another number.
+    """Return the message with another sequence id.
 
     :param head: the message's own head.
     """
@@ -95,9 +95,9 @@ def head_bytes(method: str, kind: int, sequence_id: int) -> bytes:
 
 
 def read_fields(message: bytes | bytearray, position: int) -> Iterator[Field]:
-    """Yield the fields of the struct that begins at a position; values are not decoded.
+    """Yield the fields of the struct that begins at a position, without decoding their values.
 
-    :raises MalformedMessage: if there is no such struct.
+    :raises MalformedMessage: the bytes at the position are no struct.
     """
     walk = Walk(_no_more).over(message)
     while True:
@@ -113,30 +113,30 @@ def read_fields(message: bytes | bytearray, position: int) -> Iterator[Field]:
 
 
 def end_of(message: bytes | bytearray, position: int) -> int:
-    """Return the position behind the struct that begins at a position; values are not decoded.
+    """Return the position behind the struct that begins at a position, without decoding its values.
 
-    :raises MalformedMessage: if there is no such struct.
+    :raises MalformedMessage: the bytes at the position are no struct.
     """
     walk = Walk(_no_more).over(message)
     return walk.need(walk.struct(position, 0), 0)
 
 
 def field_bytes(number: int, ttype: int, value: bytes) -> bytes:
-    """Write a field whose value is bytes of the wire already."""
+    """Write a field whose value is encoded already."""
     return bytes([ttype]) + _I16.pack(number) + value
 
 
 def text_bytes(text: str) -> bytes:
-    """Write a text as a value."""
+    """Write a string as a value."""
     data = text.encode()
     return _I32.pack(len(data)) + data
 
 
 class MessageReader:
-    """The messages of one connection, one after another.
+    """Reads the messages of one connection, one after another.
 
-    :param receive: returns between 1 and so many bytes; raises where there are no more.
-    :param max_bytes: longest message that is accepted.
+    :param receive: returns at least 1 byte and at most the number it is called with; raises at the end.
+    :param max_bytes: size of the longest message that the reader accepts.
     """
 
     def __init__(self, receive: Receive, *, max_bytes: int = MAX_MESSAGE_BYTES) -> None:
@@ -144,25 +144,25 @@ class MessageReader:
 
     @property
     def pending(self) -> int:
-        """How many bytes have arrived of what comes next."""
+        """Number of bytes that have arrived and are not read yet."""
         return len(self._walk.buffer)
 
     def peek(self, size: int) -> bytes:
-        """Return the next bytes, which stay."""
+        """Return the next bytes without consuming them."""
         self._walk.begin(None)
         self._walk.need(0, size)
         return bytes(self._walk.buffer[:size])
 
     def take(self, size: int) -> bytes:
-        """Return the next bytes, which are of no message."""
+        """Return and consume the next bytes, which belong to no message."""
         self.peek(size)
         return self._walk.take(size)
 
     def message(self, max_bytes: int | None = None) -> tuple[Head, bytes]:
         """Read one whole message.
 
-        :param max_bytes: longest message that is accepted from now on.
-        :raises MalformedMessage: if what arrives is none, or a longer one than is accepted.
+        :param max_bytes: size of the longest message that the reader accepts from now on.
+        :raises MalformedMessage: the bytes are no message, or the message is too long.
         """
         walk = self._walk
         walk.max_bytes = max_bytes or walk.max_bytes
@@ -172,12 +172,12 @@ class MessageReader:
         return head, walk.take(end)
 
     def relay(self, emit: Emit, check: Callable[[Head], None], sequence_id: int) -> None:
-        """Pass one message on while it arrives; at most some :data:`CHUNK_BYTES` of it are kept.
+        """Pass one message on while it arrives; hold only some :data:`CHUNK_BYTES` of it in memory.
 
-        :param emit: takes the bytes.
-        :param check: looks at the head before anything is passed on, and raises if it is a wrong one.
-        :param sequence_id: the number that is passed on instead of the message's own.
-        :raises MalformedMessage: as :meth:`message`; some bytes may have been passed on then.
+        :param emit: receives the bytes.
+        :param check: receives the head before the first byte is passed on, and raises if the head is wrong.
+        :param sequence_id: sequence id to write in place of the message's own.
+        :raises MalformedMessage: as :meth:`message`, possibly after some bytes have been passed on.
         """
         walk = self._walk
         walk.begin(None)
@@ -190,9 +190,9 @@ class MessageReader:
 
 
 class Walk:
-    """Follows one message through a window of bytes, which moves when they are passed on.
+    """Follows one message through a window of bytes, which moves when bytes are passed on.
 
-    Only the innermost function that is at work holds a position: it gets a new one when the window moves.
+    Only the innermost running function holds a position; it gets a new position when the window moves.
     """
 
     def __init__(self, receive: Receive, max_bytes: int = MAX_MESSAGE_BYTES) -> None:
@@ -203,7 +203,7 @@ class Walk:
         self._passed = 0
 
     def over(self, message: bytes | bytearray) -> Walk:
-        # Never longer than it is: its source has no more.
+        # Nothing extends this buffer: the source of such a walk raises instead of returning bytes.
         self.buffer = message  # type: ignore[assignment]
         return self
 
@@ -229,7 +229,7 @@ class Walk:
         return Head(name, version & _KIND_MASK, _i32(self.buffer, 8 + length)[0], 12 + length)
 
     def need(self, position: int, size: int) -> int:
-        """Wait until so many bytes from a position on are there; return the position in the moved window."""
+        """Receive until ``size`` bytes behind the position are in the window; return the moved position."""
         buffer = self.buffer
         if self._passed + position + size > self.max_bytes:
             raise MalformedMessage(f"it is longer than {self.max_bytes} bytes, the most that is accepted")
@@ -249,7 +249,7 @@ class Walk:
         buffer, lengths = self.buffer, _LENGTHS
         while True:
             try:
-                # Nearly all of the time goes by here: no calls for what takes two bytes of a message.
+                # Nearly all time is spent here: function calls for values of two bytes would be too slow.
                 while (ttype := buffer[position]) != STOP:
                     if ttype == STRING:
                         if (size := _i32(buffer, position + 3)[0]) < 0:
@@ -286,7 +286,7 @@ class Walk:
     def _size(self, position: int, before: int) -> tuple[int, int]:
         position = self.need(position, before + 4)
         size: int = _i32(self.buffer, position + before)[0]
-        # No value takes less than a byte.
+        # Each element takes at least one byte.
         if not 0 <= size <= self.max_bytes:
             raise MalformedMessage(f"a length of {size}")
         return position, size

@@ -1,7 +1,7 @@
-"""The class of every method of Hive's interface: reading, writing or administering; and what it tells.
+"""Lists the access class of every method of Hive's interface: reading, writing or administering.
 
-A method that is not listed is refused: nobody has said what it does. ``test_gateway_methods.py`` compares the
-lists with the interface definition.
+The gateway refuses methods that are not in these lists, since their effects are unknown.
+``test_gateway_methods.py`` compares the lists with the interface definition.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Access(StrEnum):
-    """What a caller has to be allowed."""
+    """The permission that a caller needs for a method."""
 
     READ = "read"
     WRITE = "write"
@@ -109,12 +109,12 @@ _NO_DATABASE_WORDS = """
     heartbeat heartbeat_txn_range open_txns partition_name_has_valid_characters
     partition_name_to_spec partition_name_to_vals set_ugi unlock
 """
-#: Methods that concern no database, so that a caller with some databases only may call them.
+#: Methods that concern no database: callers with permission for only some databases may call them.
 OF_NO_DATABASE = frozenset(_NO_DATABASE_WORDS.split())
-#: Methods that a gateway never passes on: two would end the metastore for everybody; settings of one
-#: connection would reach whoever is lent it next.
+#: Methods that a gateway never passes on: ``reinitialize`` and ``shutdown`` would end the metastore for
+#: everybody; ``setMetaConf`` would change a pooled connection for the next caller who gets it.
 NEVER = frozenset({"reinitialize", "setMetaConf", "shutdown"})
-#: Methods of Hive 2 that have no successor: indexes are gone since Hive 3.0 (HIVE-18448).
+#: Methods of Hive 2 without a successor: Hive 3.0 removed indexes (HIVE-18448).
 INDEXES = frozenset(
     ["add_index", "alter_index", "drop_index_by_name", "get_index_by_name", "get_index_names", "get_indexes"]
 )

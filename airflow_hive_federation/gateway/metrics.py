@@ -1,4 +1,4 @@
-"""Counts of a gateway, in the text that Prometheus reads."""
+"""Counts a gateway's calls and serves the counts in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-#: Upper bounds of the histogram, in seconds.
+#: Upper bounds of the histogram of call times, in seconds.
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 Gauge = Callable[[], Mapping[str, float]]
 
 
 class Metrics:
-    """What happened since the start; for any number of threads.
+    """Counters since the start of the process, for any number of threads.
 
-    :param labels: set on every series, the number of the process for instance.
+    :param labels: labels of every series, for instance the number of the process.
     """
 
     def __init__(self, **labels: str) -> None:
@@ -31,7 +31,7 @@ class Metrics:
     def call(self, front: str, method: str, status: str, *, seconds: float, taken: int, given: int) -> None:
         """Count a call.
 
-        :param method: a method that exists, or ``other``: clients may not make series at will.
+        :param method: a method that exists, or ``other``: clients must not be able to create series at will.
         :param taken: bytes of the request.
         :param given: bytes of the answer.
         """
@@ -46,15 +46,15 @@ class Metrics:
             self._seconds[front] += seconds
 
     def gauge(self, name: str, help_text: str, label: str, read: Gauge, *, total: bool = False) -> None:
-        """Have a number read whenever the text is asked for.
+        """Add a metric that :meth:`text` reads at each call.
 
         :param label: name of the label whose values are the keys that ``read`` returns.
-        :param total: it only grows.
+        :param total: the metric is a counter, which only grows.
         """
         self._gauges.append((name, f"{help_text}|{'counter' if total else 'gauge'}", label, read))
 
     def text(self) -> str:
-        """Return everything, in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         lines: list[str] = []
         with self._lock:
             calls, sizes = dict(self._calls), dict(self._bytes)
@@ -94,7 +94,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class MetricsServer:
-    """Serves the metrics at ``/metrics``, and ``/healthz`` while the gateway takes calls.
+    """Serves the metrics at ``/metrics``, and ``/healthz`` while the gateway accepts calls.
 
     :param reserved: another process holds the port for this one (``SO_REUSEPORT``).
     """
@@ -117,7 +117,7 @@ class MetricsServer:
                 return
 
         self._server = _Server((host, port), Answer, bind_and_activate=False)
-        # The parent process holds the ports of its workers.
+        # The parent process has bound this port already, and holds it for its workers.
         self._server.allow_reuse_port = reserved
         try:
             self._server.server_bind()
@@ -129,7 +129,7 @@ class MetricsServer:
 
     @property
     def port(self) -> int:
-        """The port it listens at."""
+        """Port at which the server listens."""
         return int(self._server.server_address[1])
 
     def close(self) -> None:

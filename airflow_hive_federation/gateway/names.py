@@ -1,7 +1,7 @@
-"""Databases and tables that a message names: found by the interface definition, without decoding the rest.
+"""Finds the databases and tables that a Thrift message names, without decoding the rest of the message.
 
-Rules, allow-lists, aliases and routing need the same knowledge, so that none of them can overlook what
-another one sees: where in a message a database is named, and which table beside it.
+Hive's interface definition says which fields hold such names. Rules, allow-lists, aliases and routing all use
+this module, so that none of them overlooks a database or table that another one sees.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _TABLES_WORDS = """
     table table_name tableName tablename tableNames tbl_name tbl_names tblName tblname tblNames
 """
 _TABLES = frozenset(_TABLES_WORDS.split())
-#: ``database.table`` as one text; that of valid write ids goes on behind a colon.
+#: Fields with ``database.table`` as one text; a list of valid write ids has a colon and more behind it.
 _QUALIFIED = frozenset(
     {"fullTableName", "fullTableNames", "tablesUsed", "validWriteIdList", "validWriteIdlist"}
 )
-#: Of these, ``name`` is a database.
+#: Structs whose field ``name`` is a database.
 _NAME_IS_DATABASE = frozenset(
     {"Database", "DropDatabaseRequest", "GetDatabaseRequest", "drop_database_args", "get_database_args"}
 )
-#: Of these, ``name`` is a table.
+#: Structs whose field ``name`` is a table.
 _NAME_IS_TABLE = frozenset(
     {"AppendPartitionsRequest", "drop_table_args", "drop_table_with_environment_context_args"}
 )
-#: Fields of one struct that name several databases, each with its table: the common beginning.
+#: Prefixes that a database's field and its table's field share in structs that name several databases.
 _PAIRS = ("dest_", "fktable_", "foreign_", "parent_", "pktable_", "source_")
 
 _TRIMMED = "".join(map(chr, range(33)))
@@ -45,11 +45,11 @@ _TRIMMED = "".join(map(chr, range(33)))
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text in a message.
+    """A string in a message.
 
-    :param value: the text.
-    :param start: position of its length, which is before it.
-    :param end: position behind it.
+    :param value: the string.
+    :param start: position of the string's length, which precedes the string.
+    :param end: position behind the string.
     """
 
     value: str
@@ -62,10 +62,10 @@ class Reference:
     """A database that a message names, alone or with a table.
 
     :param database: lower-case name, without a catalog.
-    :param table: lower-case name; ``None`` where the database itself, or all of it, is meant.
-    :param text: where the database is named.
-    :param qualified: the text is ``database.table``.
-    :param table_text: where the table is named, if that is another text.
+    :param table: lower-case name; ``None`` for the database itself, or all of its tables.
+    :param text: the string that names the database.
+    :param qualified: ``text`` is ``database.table``.
+    :param table_text: the string that names the table, if it is another one than ``text``.
     """
 
     database: str
@@ -78,51 +78,54 @@ class Reference:
 def references(data: bytes, position: int, kind: type[Struct]) -> list[Reference]:
     """Return the databases and tables that a struct names.
 
-    :param position: where the struct begins.
-    :raises MalformedMessage: if there is no such struct.
+    :param position: position of the struct's first byte.
+    :raises MalformedMessage: the bytes are no such struct.
     """
-    found: list[Reference] = []
+    mentions: list[Reference] = []
     if _names(kind):
-        _Finder(data, found).struct(position, kind)
-    return found
+        _Finder(data, mentions).struct(position, kind)
+    return mentions
 
 
 def renamed(data: bytes, found: Sequence[Reference], rename: Callable[[str], str]) -> bytes:
-    """Return the message with other names of databases.
+    """Return the message with the databases renamed.
 
-    :param rename: takes a lower-case name, and returns the one to write, or the same one.
+    :param rename: takes a lower-case name, and returns the name to write, which may be the same.
     """
-    return replaced(data, [(one, rename(one.database), one.table) for one in found])
+    return replaced(data, [(reference, rename(reference.database), reference.table) for reference in found])
 
 
 def replaced(data: bytes, names: Iterable[tuple[Reference, str, str | None]]) -> bytes:
-    """Return the message with other names of databases and tables.
+    """Return the message with the databases and tables renamed.
 
-    :param names: of each reference, the database and the table to write.
+    :param names: each reference, with the database and the table to write in its place.
     """
     edits: dict[int, tuple[int, str]] = {}
-    for one, database, table in names:
-        # A database beside several tables is one text.
-        if one.qualified and (database, table) != (one.database, one.table):
-            edits[one.text.start] = one.text.end, _qualified_text(one.text.value, database, table or "")
-        elif not one.qualified and database != one.database:
-            before, mark, _ = one.text.value.rpartition("#")
-            edits[one.text.start] = one.text.end, f"{before}{mark}{database}"
-        if one.table_text is not None and table != one.table:
-            edits[one.table_text.start] = one.table_text.end, table or ""
+    for reference, database, table in names:
+        # Several references share one text if a database has several tables: the position is the key.
+        if reference.qualified and (database, table) != (reference.database, reference.table):
+            edits[reference.text.start] = (
+                reference.text.end,
+                _qualified_text(reference.text.value, database, table or ""),
+            )
+        elif not reference.qualified and database != reference.database:
+            before, mark, _ = reference.text.value.rpartition("#")
+            edits[reference.text.start] = reference.text.end, f"{before}{mark}{database}"
+        if reference.table_text is not None and table != reference.table:
+            edits[reference.table_text.start] = reference.table_text.end, table or ""
     parts: list[bytes] = []
-    done = 0
+    copied = 0
     for start, (end, text) in sorted(edits.items()):
-        parts += [data[done:start], text_bytes(text)]
-        done = end
-    return b"".join([*parts, data[done:]]) if parts else data
+        parts += [data[copied:start], text_bytes(text)]
+        copied = end
+    return b"".join([*parts, data[copied:]]) if parts else data
 
 
 def bare_database(text: str) -> str:
     """Return the database of ``@catalog#database``, as ``MetaStoreUtils.parseDbName`` reads it."""
     if text.startswith("@"):
         text = text.partition("#")[2]
-        # ``!`` stands for no name at all, which means every database.
+        # In Hive, ``!`` is an empty name, which means every database.
         text = "" if text == "!" else text
     return identifier(text)
 
@@ -130,7 +133,8 @@ def bare_database(text: str) -> str:
 def identifier(text: str) -> str:
     """Return a name as the metastore looks it up: trimmed, in lower case (Hive's ``normalizeIdentifier``).
 
-    Java's ``trim()`` takes away every character up to the blank. A rule that does not is got round by one.
+    Java's ``trim()`` removes every character up to the blank. If rules trimmed fewer characters, a caller
+    could evade them by adding one to a name.
     """
     return text.strip(_TRIMMED).lower()
 
@@ -141,9 +145,9 @@ def catalog_of(text: str) -> str | None:
 
 
 def _qualified_text(text: str, database: str, table: str) -> str:
-    name, colon, rest = text.partition(":")
+    name, colon, suffix = text.partition(":")
     catalog = name.split(".")[:-2]
-    return ".".join([*catalog, database, table]) + colon + rest
+    return ".".join([*catalog, database, table]) + colon + suffix
 
 
 class _Finder:
@@ -216,7 +220,7 @@ class _Finder:
             return [text], text.end
         on_wire, size, position = self._data[position], *self._size(position + 1)
         if size and on_wire != STRING:
-            # ``CreationMetadata.tablesUsed`` of Hive 4 has texts; other types hold no names.
+            # ``CreationMetadata.tablesUsed`` of Hive 4 has strings; elements of other types hold no names.
             for _ in range(size):
                 position = self._walk.value(position, on_wire, 0)
             return [], self._walk.need(position, 0)
@@ -243,7 +247,7 @@ class _Finder:
 
     def _pair(self, databases: list[tuple[str, Text]], tables: list[tuple[str, Text]]) -> None:
         for field, text in databases:
-            prefix = next((one for one in _PAIRS if field.startswith(one)), "")
+            prefix = next((pair for pair in _PAIRS if field.startswith(pair)), "")
             beside = [table for name, table in tables if _prefix(name) == prefix]
             name = bare_database(text.value)
             self._found += [
@@ -252,11 +256,11 @@ class _Finder:
 
 
 def _prefix(field: str) -> str:
-    return next((one for one in _PAIRS if field.startswith(one)), "")
+    return next((pair for pair in _PAIRS if field.startswith(pair)), "")
 
 
 def _qualified(text: Text) -> Reference:
-    # Hive writes ``null`` for the name of a list of write ids that is of no table.
+    # Hive writes ``null`` as the name of a list of write ids that belongs to no table.
     database, dot, table = text.value.partition(":")[0].rpartition(".")
     name = identifier(database.rpartition(".")[2])
     return Reference(name, identifier(table), text, qualified=bool(dot))
@@ -267,7 +271,7 @@ def _role(kind: type[Struct], field: str) -> str | None:
 
 
 def _names(kind: type[Struct]) -> bool:
-    """Whether a struct, or one within it, names databases."""
+    """Return whether a struct, or a struct within it, names databases."""
     return _names_somewhere(cast("Hashable", kind))
 
 
@@ -275,7 +279,7 @@ def _names(kind: type[Struct]) -> bool:
 def _roles(kind: Any) -> dict[str, str]:
     roles: dict[str, str] = {}
     for ttype, field, *_ in kind.thrift_spec.values():
-        # ``database`` and ``table`` are structs, too, of some requests.
+        # Some requests have fields ``database`` and ``table`` that are structs.
         if ttype not in {STRING, LIST, SET}:
             continue
         if field in _QUALIFIED:
@@ -298,10 +302,10 @@ def _holds_names(kind: type[Struct], above: frozenset[Any]) -> bool:
     if {"database", "qualified"} & set(_roles(cast("Hashable", kind)).values()):
         return True
     return any(
-        _holds_names(one, above | {kind})
+        _holds_names(struct, above | {kind})
         for field in kind.thrift_spec.values()
         if len(field) == 4
-        for one in _structs(field[0], field[2])
+        for struct in _structs(field[0], field[2])
     )
 
 
@@ -309,7 +313,7 @@ def _structs(ttype: int, inner: Any) -> list[type[Struct]]:
     if ttype == STRUCT:
         return [inner]
     if ttype == MAP:
-        return [one for part in inner for one in _parts(part)]
+        return [struct for part in inner for struct in _parts(part)]
     return _parts(inner) if ttype in {LIST, SET} else []
 
 
@@ -318,7 +322,7 @@ def _parts(part: Any) -> list[type[Struct]]:
 
 
 def _names_within(inner: Any) -> bool:
-    return any(_names(one) for one in _parts(inner))
+    return any(_names(struct) for struct in _parts(inner))
 
 
 def _nothing(_size: int) -> bytes:

@@ -1,15 +1,17 @@
-"""Calls of old clients that new metastores lack: asked as other calls, answered as if they were there.
+"""Translates old clients' calls into methods that newer metastores have, and translates the answers back.
 
-Hive 4 dropped ``get_table`` and ``get_table_objects_by_name`` (HIVE-26537). Each is asked by its ``_req``
-method, whose answer holds the same structs: their bytes are taken over undecoded, so that nothing is lost.
+Hive 4 dropped ``get_table`` and ``get_table_objects_by_name`` (HIVE-26537). The gateway calls the ``_req``
+method of each instead. Its answer holds the same structs, whose bytes are copied without decoding, so that
+nothing is lost.
 
-Hive 4 makes no ACID table for a client that does not say it can write one (``MetastoreDefaultTransformer``),
-and the requests of Hive 3.1 have no place for that. Where whoever runs the gateway says it for them, their
-tables are made by ``create_table_req``.
+Hive 4 creates an ACID table only for a client that sends the capability to write one
+(``MetastoreDefaultTransformer``), and the requests of Hive 3.1 have no field for capabilities. If the
+gateway's configuration names capabilities for such clients, the gateway creates their tables by
+``create_table_req``.
 
-Hive 4 cannot read the expressions by which Hive 2.3 and 3.1 ask for partitions: it closes the connection, or
+Hive 4 cannot read the expressions by which Hive 2.3 and 3.1 select partitions: it closes the connection, or
 answers with a ``MetaException`` (``PartitionExpressionForMetastore``, since Kryo 5; it depends on the bytes).
-All partitions are an answer that those clients understand where it is marked so, for they filter the rows
+Those clients accept all partitions as the answer if it is marked as unfiltered, for they filter the rows
 anyway (``PartitionPruner``).
 """
 
@@ -47,11 +49,11 @@ _WHOLE = "get_partitions_req"
 
 @dataclass(frozen=True)
 class Substitute:
-    """Another way to ask.
+    """A newer method that replaces an old one.
 
-    :param method: what is asked instead.
-    :param request: makes its argument from those of the old method.
-    :param field: id of the field of its answer that holds what the old method returns.
+    :param method: name of the newer method.
+    :param request: makes the newer method's argument from the arguments of the old method.
+    :param field: id of the field of the newer answer that holds the old method's return value.
     """
 
     method: str
@@ -69,7 +71,7 @@ def _get_tables(args: Any) -> Struct:
 
 def _get_partitions(args: Any) -> Struct:
     return types.GetPartitionsByNamesRequest(
-        # This request has no place for a catalog, and takes the name with it.
+        # This request has no field for a catalog; its database name includes the catalog.
         db_name=args.db_name,
         tbl_name=args.tbl_name,
         names=args.names,
@@ -84,17 +86,17 @@ SUBSTITUTES: dict[str, Substitute] = {
 
 
 def _create_table(args: Any) -> types.CreateTableRequest:
-    """The request of any of the old methods; they have fields of it, by the same names but for these two."""
-    given = args.set_fields()
-    made = types.CreateTableRequest(
-        table=given.pop("tbl", None), envContext=given.pop("environment_context", None)
+    """Return the request for any of the old methods, whose fields have the same names in it, except two."""
+    fields = args.set_fields()
+    request = types.CreateTableRequest(
+        table=fields.pop("tbl", None), envContext=fields.pop("environment_context", None)
     )
-    for name, value in given.items():
-        setattr(made, name, value)
-    return made
+    for name, value in fields.items():
+        setattr(request, name, value)
+    return request
 
 
-#: Calls that make a table for clients that say nothing of what they can do.
+#: Calls that create a table and carry no capabilities of the client.
 CREATES: dict[str, Substitute] = dict.fromkeys(
     ("create_table", "create_table_with_constraints", "create_table_with_environment_context"),
     Substitute("create_table_req", _create_table, 0),
@@ -105,7 +107,7 @@ _ALL = {**SUBSTITUTES, **CREATES}
 
 
 def is_unknown_method(answer: bytes) -> bool:
-    """Whether an answer says that the server has no such method."""
+    """Return whether an answer reports that the server has no such method."""
     head = read_head(answer)
     if head.kind != EXCEPTION:
         return False
@@ -116,15 +118,15 @@ def is_unknown_method(answer: bytes) -> bool:
 
 
 def is_refused_expression(answer: bytes) -> bool:
-    """Tell whether an answer to :data:`BY_EXPRESSION` begins as a ``MetaException`` or as Thrift's own."""
+    """Return whether an answer to :data:`BY_EXPRESSION` begins as a ``MetaException`` or Thrift exception."""
     head = read_head(answer)
     return head.kind == EXCEPTION or answer[head.body : head.body + 3] == bytes([STRUCT]) + b"\0\1"
 
 
 def substituted_call(method: str, message: bytes, capabilities: Sequence[str] = ()) -> tuple[str, bytes]:
-    """Return the other call, and its method; its number is the same.
+    """Return the newer method and its call, with the sequence id of the old call.
 
-    :param capabilities: Hive's names of capabilities, sent for a client that makes a table.
+    :param capabilities: Hive's names of capabilities, sent for a client that creates a table.
     :raises WireFormatError: the call's arguments cannot be read.
     """
     head = read_head(message)
@@ -140,9 +142,9 @@ def substituted_call(method: str, message: bytes, capabilities: Sequence[str] = 
 
 
 def substituted_answer(method: str, answer: bytes) -> bytes:
-    """Turn the answer to the other call into one to the method that was called.
+    """Turn the answer to the newer method into an answer to the old method.
 
-    :raises MalformedMessage: it is no answer to that call.
+    :raises MalformedMessage: the message is no answer to the newer method.
     """
     head, substitute = read_head(answer), _ALL[method]
     begin = head_bytes(method, head.kind, head.sequence_id)
@@ -164,16 +166,16 @@ def substituted_answer(method: str, answer: bytes) -> bytes:
 
 
 def call_for_all_partitions(message: bytes) -> tuple[str, bytes] | None:
-    """Return the call that asks for all partitions instead of those of an expression, and its method.
+    """Return a method and its call that fetch all partitions instead of those that match an expression.
 
-    :return: ``None`` where the caller wants a number of partitions at most: those could be wrong ones.
+    :return: ``None`` if the caller limits the number of partitions: the first ones might not match.
     :raises WireFormatError: the call's arguments cannot be read.
     """
     head = read_head(message)
     request = from_bytes(message_types(BY_EXPRESSION)[0], message[head.body :]).req  # type: ignore[attr-defined]
     if request.maxParts is not None and request.maxParts >= 0:
         return None
-    asked = types.PartitionsRequest(
+    whole = types.PartitionsRequest(
         catName=request.catName,
         dbName=request.dbName,
         tblName=request.tblName,
@@ -181,14 +183,14 @@ def call_for_all_partitions(message: bytes) -> tuple[str, bytes] | None:
         validWriteIdList=request.validWriteIdList,
         id=request.id,
     )
-    body = encode(message_types(_WHOLE)[0](req=asked))
+    body = encode(message_types(_WHOLE)[0](req=whole))
     return _WHOLE, head_bytes(_WHOLE, CALL, head.sequence_id) + body
 
 
 def answer_with_all_partitions(answer: bytes) -> bytes | None:
-    """Turn the answer to :func:`call_for_all_partitions` into one that says the expression was not applied.
+    """Turn the answer to :func:`call_for_all_partitions` into one that is marked as unfiltered.
 
-    :return: ``None`` if it holds no partitions.
+    :return: ``None`` if the answer holds no partitions.
     """
     head = read_head(answer)
     if head.kind != REPLY:
@@ -206,7 +208,10 @@ def answer_with_all_partitions(answer: bytes) -> bytes | None:
 
 
 def _fault_number(method: str, other: str, number: int) -> int:
-    """The field that holds an exception of the other method; all of Hive's begin with a message."""
+    """Return the id of the old method's field for an exception of the newer method.
+
+    Field 1 of every Hive exception is its message, so ``MetaException`` can stand for an undeclared one.
+    """
     raised = message_types(other)[1].thrift_spec.get(number)
     declared = {field[2]: key for key, field in message_types(method)[1].thrift_spec.items() if key}
     if raised is None:

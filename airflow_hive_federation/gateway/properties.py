@@ -1,7 +1,7 @@
-"""Settings of the gateway by the names that the design of a gRPC metastore gives them (``[properties]``).
+"""Reads ``[properties]``: settings of the gateway under their names in the design of the gRPC metastore.
 
-They are those of ``hive-site.xml``; sections of the gateway's file say the same in its own words, so that
-nothing may be said in both.
+These are names of ``hive-site.xml``. The other sections of the gateway's file have keys for the same
+settings; a file may set each of them in one place only.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from airflow_hive_federation.metastore.settings import MetastoreSettings
 SERVER_CLASS = "metastore.custom.server.class"
 URIS = "metastore.uris"
 PORT = "metastore.grpc.port"
-#: They are for clients, whose file is often the server's as well.
+#: Properties of clients, which the gateway ignores: clients and the server often share one file.
 _OF_CLIENTS = (*CLIENT_CLASSES, AUDIENCE, TOKEN_FILE, PLAINTEXT)
 _KNOWN = (SERVER_CLASS, URIS, KEYFILE, *NUMBERS, *_OF_CLIENTS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GrpcSection:
-    """The gRPC front, as the whole file has it.
+    """The settings of the gRPC front, from ``[grpc]`` and ``[properties]``.
 
-    :param settings: where and how it serves.
-    :param server_class: dotted path of the class that serves (``metastore.custom.server.class``); ``None`` is
+    :param settings: the front's settings.
+    :param server_class: dotted path of the server's class (``metastore.custom.server.class``); ``None`` is
         :class:`.grpc.server.GrpcFront`.
     """
 
@@ -50,50 +50,52 @@ class GrpcSection:
 
 
 def grpc_section(section: Mapping[str, Any] | None, properties: Mapping[str, str]) -> GrpcSection | None:
-    """Put the gRPC front's section and the design's settings together; ``None`` if there is no such front.
+    """Merge ``[grpc]`` and ``[properties]`` into the gRPC front's settings.
 
     :param section: ``[grpc]``, as TOML has it.
     :param properties: ``[properties]``.
-    :raises ConfigurationError: a setting is unknown, impossible, given in both, or there is no front for it.
+    :return: ``None`` if the file has no gRPC front.
+    :raises ConfigurationError: a setting is unknown, impossible or in both sections, or it is for a gRPC
+        front and the file has none.
     """
     _refuse_unknown(properties)
-    given = {name: value for name, value in properties.items() if _is_of_front(name)}
+    front_properties = {name: value for name, value in properties.items() if _is_of_front(name)}
     server_class = properties.get(SERVER_CLASS, "").strip() or None
     if section is None and server_class is None:
-        if given:
+        if front_properties:
             raise ConfigurationError(
-                f"[properties] has {min(given)}, and there is no gRPC front.",
+                f"[properties] has {min(front_properties)}, and there is no gRPC front.",
                 remedy=f"Add [grpc], or {SERVER_CLASS}.",
             )
         return None
     settings = read_section(GrpcFrontSettings, "grpc", section or {})
-    _refuse_twice(section or {}, given)
+    _refuse_twice(section or {}, front_properties)
     port = _port_of_uris(properties.get(URIS, ""))
     if port is not None and "port" not in (section or {}):
-        given.setdefault(PORT, str(port))
-    return GrpcSection(settings=settings.with_properties(given), server_class=server_class)
+        front_properties.setdefault(PORT, str(port))
+    return GrpcSection(settings=settings.with_properties(front_properties), server_class=server_class)
 
 
 def upstream_keyfile(properties: Mapping[str, str]) -> str | None:
-    """Return the key file of the service account that the gateway is to the metastore behind it."""
+    """Return the key file of the service account with which the gateway authenticates to its metastore."""
     return properties.get(KEYFILE, "").strip() or None
 
 
 def read_properties(values: Any) -> dict[str, str]:
-    """Read ``[properties]``: names with dots in quotes, values as texts, numbers or truth values.
+    """Read ``[properties]``: quoted names with dots, and strings, whole numbers or booleans as values.
 
-    :raises ConfigurationError: it is something else.
+    :raises ConfigurationError: the section is no table, or a value is of another type.
     """
     if not isinstance(values, Mapping):
         raise ConfigurationError("[properties] is no section.", remedy="Write [properties].")
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     for name, value in values.items():
         if not isinstance(value, str | int):
             raise ConfigurationError(
                 f"[properties] {name} is no text.", remedy='Write names in quotes: "metastore.uris" = "…".'
             )
-        found[name] = str(value).lower() if isinstance(value, bool) else str(value)
-    return found
+        properties[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return properties
 
 
 def _is_of_front(name: str) -> bool:
@@ -112,13 +114,13 @@ def _refuse_unknown(properties: Mapping[str, str]) -> None:
 
 
 def _refuse_twice(section: Mapping[str, Any], given: Mapping[str, str]) -> None:
-    taken = {argument: name for name, argument in NUMBERS.items() if name in given}
+    names_by_argument = {argument: name for name, argument in NUMBERS.items() if name in given}
     if AUTHENTICATION_CLASS in given:
-        taken["authentication_class"] = AUTHENTICATION_CLASS
-    of_class = [one for one in given if one.startswith(AUTHENTICATION) and one != AUTHENTICATION_CLASS]
+        names_by_argument["authentication_class"] = AUTHENTICATION_CLASS
+    of_class = [key for key in given if key.startswith(AUTHENTICATION) and key != AUTHENTICATION_CLASS]
     if of_class:
-        taken["authentication"] = of_class[0]
-    for argument, name in taken.items():
+        names_by_argument["authentication"] = of_class[0]
+    for argument, name in names_by_argument.items():
         if argument in section:
             raise ConfigurationError(
                 f"[grpc] has {argument}, and [properties] has {name}.", remedy="Keep one of them."
@@ -126,18 +128,18 @@ def _refuse_twice(section: Mapping[str, Any], given: Mapping[str, str]) -> None:
 
 
 def _port_of_uris(text: str) -> int | None:
-    """The port of ``metastore.uris``; a server takes nothing else: the hosts are those that clients see."""
-    uris = tuple(one.strip() for one in text.split(",") if one.strip())
+    """Return the port of ``metastore.uris``; the gateway ignores the hosts, which are for clients."""
+    uris = tuple(uri.strip() for uri in text.split(",") if uri.strip())
     if not uris:
         return None
     endpoints = MetastoreSettings(uris=uris).endpoints()
-    others = [str(one) for one in endpoints if not one.is_grpc]
+    others = [str(endpoint) for endpoint in endpoints if not endpoint.is_grpc]
     if others:
         raise ConfigurationError(
             f"{URIS} names {others[0]}, which is no socket of the gRPC front.",
             remedy="Write grpc://host:port; [thrift] has the Thrift front's port.",
         )
-    ports = {one.port for one in endpoints}
+    ports = {endpoint.port for endpoint in endpoints}
     if len(ports) > 1:
         raise ConfigurationError(
             f"{URIS} has several ports: {', '.join(map(str, sorted(ports)))}.",

@@ -1,4 +1,4 @@
-"""Refusals: errors of ours as the bytes of a Thrift answer, and as a status for fronts that have one."""
+"""Turns the gateway's errors into bytes of a Thrift answer, and into statuses for fronts with statuses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class Status(StrEnum):
-    """The reason of a refusal; a gRPC front has a code for each."""
+    """The reason of a refusal; the gRPC front maps each to a status code."""
 
     INVALID = "invalid"
     UNKNOWN_METHOD = "unknown_method"
@@ -38,7 +38,7 @@ class Status(StrEnum):
     FAILED = "failed"
 
 
-# ``TApplicationException``'s types.
+# Types of ``TApplicationException``.
 _UNKNOWN_METHOD, _INTERNAL_ERROR, _PROTOCOL_ERROR = 1, 6, 7
 
 _STATUSES: tuple[tuple[type[errors.HiveFederationError], Status], ...] = (
@@ -68,12 +68,12 @@ def refused(status: Status, message: str, *, remedy: str = "") -> errors.Gateway
 def refusal(method: str, sequence_id: int, error: errors.HiveFederationError) -> bytes:
     """Write the answer that refuses a call.
 
-    A client gets the ``MetaException`` that nearly every method of Hive's declares, so that it raises what it
-    knows; where the method is unknown or the message malformed, and for the few methods that declare none,
-    it gets Thrift's ``TApplicationException``.
+    A client gets the ``MetaException`` that nearly every method of Hive declares, and raises it as usual. It
+    gets Thrift's ``TApplicationException`` if the method is unknown, the message is malformed, or the method
+    is one of the few that declare no ``MetaException``.
 
-    :param method: the method that was called; it need not exist.
-    :param sequence_id: the call's number.
+    :param method: the method of the call; it need not exist.
+    :param sequence_id: the call's sequence id.
     """
     status = status_of(error)
     if status not in {Status.UNKNOWN_METHOD, Status.INVALID}:

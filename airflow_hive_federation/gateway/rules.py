@@ -1,4 +1,4 @@
-"""Rules of the gateway, pure: who may call what about which databases, and what there is to see at all."""
+"""Decides which users may call which methods about which databases, and which tables clients see at all."""
 
 from __future__ import annotations
 
@@ -15,39 +15,40 @@ from airflow_hive_federation.gateway.names import Reference
 
 
 class Patterns:
-    """Names as patterns: ``*`` and ``?`` as in a shell; ``!`` before one takes away what it matches.
+    """Patterns of names: ``*`` and ``?`` as in a shell; ``!`` before a pattern excludes the names it matches.
 
-    The last pattern that matches decides. Names of Hive are not case-sensitive.
+    The last pattern that matches decides. Hive's names are not case-sensitive.
     """
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self.patterns = tuple(patterns)
         self._compiled = [
-            (not one.startswith("!"), re.compile(translate(one.removeprefix("!").lower())))
-            for one in patterns
+            (not pattern.startswith("!"), re.compile(translate(pattern.removeprefix("!").lower())))
+            for pattern in patterns
         ]
-        #: Whether every name matches.
+        #: True if every name matches.
         self.all = self.patterns == ("*",)
 
     def match(self, name: str) -> bool:
-        """Whether a name is meant."""
+        """Return whether the patterns include a name."""
         if self.all:
             return True
         lower = name.lower()
-        for wanted, pattern in reversed(self._compiled):
+        for included, pattern in reversed(self._compiled):
             if pattern.match(lower):
-                return wanted
+                return included
         return False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One permission; what no rule permits is refused.
+    """One permission; the gateway refuses calls that no rule permits.
 
-    :param users: patterns of names of users.
-    :param groups: patterns, one of which one of the caller's groups matches; empty asks for no group.
-    :param authentication: ways in which the caller may be known (see :class:`Caller`); empty is any.
-    :param access: classes of methods that it permits.
+    :param users: patterns of user names.
+    :param groups: patterns of groups, at least one of which the caller must belong to; empty requires no
+        group.
+    :param authentication: accepted ways of authentication (see :class:`Caller`); empty accepts any.
+    :param access: classes of methods that the rule permits.
     :param databases: patterns of databases, under the names that clients use.
     """
 
@@ -58,7 +59,7 @@ class Rule:
     databases: tuple[str, ...] = ("*",)
 
     def concerns(self, caller: Caller) -> bool:
-        """Whether the rule is about a caller."""
+        """Return whether the rule applies to a caller."""
         return (
             Patterns(self.users).match(caller.user)
             and (not self.groups or any(map(Patterns(self.groups).match, caller.groups)))
@@ -66,12 +67,12 @@ class Rule:
         )
 
 
-#: A gateway without rules lets everybody call everything, as a metastore does.
+#: The rule of a gateway without rules: everybody may call every method, as at a metastore.
 EVERYTHING = Rule(access=tuple(Access))
 
 
 class Exposure:
-    """What clients can see at all: databases, and tables as ``database.table``.
+    """The allow-list of databases, and of tables as ``database.table``, that clients can see at all.
 
     :param databases: patterns of databases.
     :param tables: patterns of ``database.table``.
@@ -80,21 +81,21 @@ class Exposure:
     def __init__(self, databases: Sequence[str] = ("*",), tables: Sequence[str] = ("*",)) -> None:
         self._databases = Patterns(databases)
         self._tables = Patterns(tables)
-        #: Whether nothing is hidden.
+        #: True if nothing is hidden.
         self.all = self._databases.all and self._tables.all
 
     def shows(self, database: str, table: str | None = None) -> bool:
-        """Whether a database, or a table of it, is to be seen."""
+        """Return whether clients can see a database, or a table of it."""
         if not self._databases.match(database):
             return False
         return table is None or self._tables.all or self._tables.match(f"{database}.{table}")
 
 
 class Rules:
-    """Decides on calls.
+    """Decides whether a caller may make a call.
 
-    :param rules: permissions; one that permits suffices.
-    :param exposure: what is to be seen, for everybody.
+    :param rules: permissions; one rule that permits a call suffices.
+    :param exposure: the allow-list, which holds for everybody.
     """
 
     def __init__(self, rules: Sequence[Rule] = (EVERYTHING,), exposure: Exposure | None = None) -> None:
@@ -103,32 +104,36 @@ class Rules:
         self._databases_of = lru_cache(maxsize=4096)(self._find_databases)
 
     def unlimited(self, method: str, caller: Caller) -> bool:
-        """Whether a call may be made whatever it names, so that nobody need look.
+        """Return whether the caller may call the method about any database, so that names need no check.
 
-        :raises GatewayError: the method exists for nobody, or the caller may not call it at all.
+        :raises GatewayError: the gateway serves the method to nobody, or the caller may not call it at all.
         """
         databases = self._permitted(method, caller)
-        return self.exposure.all and any(one.all for one in databases)
+        return self.exposure.all and any(patterns.all for patterns in databases)
 
     def check(self, method: str, caller: Caller, named: Iterable[Reference]) -> None:
-        """Refuse a call that a rule does not permit, or that names what is hidden.
+        """Refuse a call that no rule permits, or that names a hidden database or table.
 
-        :param named: what it names, under the names that clients use.
-        :raises GatewayError: it is refused.
+        :param named: databases and tables that the call names, under the names that clients use.
+        :raises GatewayError: the call is refused.
         """
         databases = self._permitted(method, caller)
         count = 0
-        for one in named:
-            count += bool(one.database)
-            if one.database and not self.sees(databases, one.database, one.table):
-                what = one.database if one.table is None else f"{one.database}.{one.table}"
+        for reference in named:
+            count += bool(reference.database)
+            if reference.database and not self.sees(databases, reference.database, reference.table):
+                name = (
+                    reference.database
+                    if reference.table is None
+                    else f"{reference.database}.{reference.table}"
+                )
                 raise refused(
                     Status.DENIED,
-                    f"{method}: user {caller.user!r} may not {ACCESS[method]} {what} through this gateway.",
+                    f"{method}: user {caller.user!r} may not {ACCESS[method]} {name} through this gateway.",
                     remedy="Ask whoever runs the gateway for a rule, or for an entry in its allow-list.",
                 )
         if not count and method not in OF_NO_DATABASE and method not in LISTINGS:
-            everything = self.exposure.all and any(one.all for one in databases)
+            everything = self.exposure.all and any(reference.all for reference in databases)
             if not everything:
                 raise refused(
                     Status.DENIED,
@@ -137,12 +142,14 @@ class Rules:
                 )
 
     def shown(self, method: str, caller: Caller, database: str, table: str | None = None) -> bool:
-        """Whether an answer may name a database, or a table, to a caller."""
+        """Return whether an answer may name a database, or a table of it, to a caller."""
         return self.sees(self._permitted(method, caller), database, table)
 
     def sees(self, databases: Iterable[Patterns], database: str, table: str | None) -> bool:
-        """Whether permitted patterns and the allow-list let a name through."""
-        return self.exposure.shows(database, table) and any(one.match(database) for one in databases)
+        """Return whether the permitted patterns and the allow-list include a database, or a table of it."""
+        return self.exposure.shows(database, table) and any(
+            patterns.match(database) for patterns in databases
+        )
 
     def _permitted(self, method: str, caller: Caller) -> tuple[Patterns, ...]:
         if method in INDEXES:

@@ -1,4 +1,4 @@
-"""Sections of the gateway's file as dataclasses: each key is a field, of the field's type."""
+"""Reads sections of the gateway's file into dataclasses: each key is a field, of the field's type."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ TLS_KEYS = ("cert_file", "key_file", "client_ca_file")
 def read_section(kind: type[T], name: str, values: Any, **given: Any) -> T:
     """Make a dataclass from a section.
 
-    Files of certificates are keys of the section itself where the dataclass has a field ``tls``.
+    If the dataclass has a field ``tls``, the section itself has the keys of the certificate files.
 
-    :param name: of the section, for errors.
-    :param values: the section, as TOML has it.
+    :param name: name of the section, for errors.
+    :param values: the section's values, as TOML has them.
     :param given: fields that do not come from the file.
-    :raises ConfigurationError: a key is not known or missing, or a value is of the wrong type.
+    :raises ConfigurationError: a key is unknown or missing, or a value is of the wrong type.
     """
     if not isinstance(values, Mapping):
         raise ConfigurationError(f"[{name}] is no section.", remedy=f"Write [{name}] on a line of its own.")
     hints = get_type_hints(kind)
-    known = {field.name: field for field in fields(kind) if field.init}  # type: ignore[arg-type]
-    taken = dict(values)
-    if "tls" in known and any(key in taken for key in TLS_KEYS):
-        files = {key: taken.pop(key) for key in TLS_KEYS if key in taken}
+    fields_by_name = {field.name: field for field in fields(kind) if field.init}  # type: ignore[arg-type]
+    section = dict(values)
+    if "tls" in fields_by_name and any(key in section for key in TLS_KEYS):
+        files = {key: section.pop(key) for key in TLS_KEYS if key in section}
         given = {**given, "tls": read_section(ServerTls, name, files)}
-    made = dict(given)
-    for key, value in taken.items():
-        if key not in known or key == "tls":
-            _refuse_key(name, key, [*known, *(TLS_KEYS if "tls" in known else ())])
-        made[key] = _value(f"[{name}] {key}", hints[key], value)
+    arguments = dict(given)
+    for key, value in section.items():
+        if key not in fields_by_name or key == "tls":
+            _refuse_key(name, key, [*fields_by_name, *(TLS_KEYS if "tls" in fields_by_name else ())])
+        arguments[key] = _value(f"[{name}] {key}", hints[key], value)
     missing = [
         key
-        for key, field in known.items()
-        if key not in made and field.default is MISSING and field.default_factory is MISSING
+        for key, field in fields_by_name.items()
+        if key not in arguments and field.default is MISSING and field.default_factory is MISSING
     ]
     if missing:
         raise ConfigurationError(f"[{name}] lacks {', '.join(missing)}.", remedy="Add it.")
-    return kind(**made)
+    return kind(**arguments)
 
 
 def _refuse_key(name: str, key: str, known: list[str]) -> None:
@@ -59,15 +59,15 @@ def _refuse_key(name: str, key: str, known: list[str]) -> None:
 
 def _value(where: str, hint: Any, value: Any) -> Any:
     if get_origin(hint) in {Union, types.UnionType}:
-        (hint,) = (one for one in get_args(hint) if one is not type(None))
+        (hint,) = (member for member in get_args(hint) if member is not type(None))
     if get_origin(hint) is tuple:
         part = get_args(hint)[0]
-        listed = [value] if isinstance(value, str) else value
-        if not isinstance(listed, list):
+        items = [value] if isinstance(value, str) else value
+        if not isinstance(items, list):
             raise _wrong(where, value, "a list")
-        return tuple(_value(where, part, one) for one in listed)
+        return tuple(_value(where, part, item) for item in items)
     if get_origin(hint) in {dict, Mapping}:
-        if not isinstance(value, Mapping) or not all(isinstance(one, str) for one in value.values()):
+        if not isinstance(value, Mapping) or not all(isinstance(text, str) for text in value.values()):
             raise _wrong(where, value, "a table of texts")
         return dict(value)
     return _scalar(where, hint, value)
@@ -81,7 +81,7 @@ def _scalar(where: str, hint: Any, value: Any) -> Any:
             return hint(value)
         except ValueError:
             raise _wrong(where, value, f"one of {', '.join(map(str, hint))}") from None  # type: ignore[call-overload]
-    # A truth value is an int to Python, and not to us.
+    # Python counts a bool as an int; a setting does not.
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         raise _wrong(
             where, value, {str: "a text", int: "a whole number", bool: "true or false"}.get(hint, "a number")

@@ -1,4 +1,4 @@
-"""One process of the gateway: fronts, handler and metrics, from the start to the last answer."""
+"""Starts and stops one process of the gateway: its fronts, handler, probes and metrics."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from airflow_hive_federation.gateway.thrift_front import ThriftFront
 
 log = logging.getLogger(__name__)
 
-#: Seconds that a thread may go on while others wait for the interpreter; Python's own 5 ms would be what one
-#: long message adds to everybody's calls.
+#: Seconds that a thread may run while others wait for the interpreter. With Python's default of 5 ms, one
+#: long message would add 5 ms to all other calls.
 _SWITCH_S = 0.001
 
 
 class Front(Protocol):
-    """A server of the gateway."""
+    """A server of the gateway that clients call."""
 
     @property
     def uri(self) -> str:
         """The URI for clients."""
 
     def stop(self, drain_timeout_s: float | None = None) -> object:
-        """Take no more clients, let calls under way end, and close."""
+        """Accept no more clients, wait for the running calls, and close."""
 
 
 @dataclass
 class Serving:
-    """A process that serves; :meth:`stop` ends it."""
+    """The running parts of a gateway process; :meth:`stop` ends them."""
 
     handler: Gateway
     target: Any
@@ -49,7 +49,7 @@ class Serving:
     health: Health | None = None
 
     def stop(self) -> None:
-        """Drain all fronts at once, then close what is behind them."""
+        """Drain all fronts at once, then close the metrics and the connections to the metastores."""
         if self.health is not None:
             self.health.stop()
         threads = [threading.Thread(target=front.stop) for front in self.fronts]
@@ -62,7 +62,7 @@ class Serving:
         self.target.close()
 
     def tell_health(self, name: str, up: bool) -> None:
-        """Tell the fronts whether a metastore answers."""
+        """Pass the state of a metastore, up or down, to the gRPC fronts."""
         for front in self.fronts:
             if isinstance(front, _GrpcFront):
                 front.tell_health(name, up)
@@ -71,9 +71,9 @@ class Serving:
 def start(config: GatewayConfig, resolve: Resolve, *, worker: int | None = None) -> Serving:
     """Start the fronts of this process.
 
-    :param worker: number of the process among several that share the ports; ``None`` is alone.
-    :raises ConfigurationError: a port is taken, certificates cannot be used, or the file asks for what is
-        not installed.
+    :param worker: number of the process among several that share the ports; ``None`` for a single process.
+    :raises ConfigurationError: a port is taken, certificates cannot be used, or a package that the
+        configuration needs is not installed.
     """
     _log_calls(config.log.access)
     target = config.target(resolve)
@@ -100,23 +100,25 @@ def start(config: GatewayConfig, resolve: Resolve, *, worker: int | None = None)
 def run_until_told(serving: Serving, *, parent: bool = False) -> None:
     """Serve until ``SIGTERM`` or ``SIGINT``, then drain.
 
-    :param parent: end, too, when standard input ends, which a parent process holds open.
+    :param parent: end also when standard input ends, which a parent process holds open.
     """
-    told = threading.Event()
+    stopping = threading.Event()
     sys.setswitchinterval(_SWITCH_S)
 
     def tell(_number: int, _frame: FrameType | None) -> None:
-        told.set()
+        stopping.set()
 
-    before = {one: signal.signal(one, tell) for one in (signal.SIGTERM, signal.SIGINT)}
+    before = {
+        signal_number: signal.signal(signal_number, tell) for signal_number in (signal.SIGTERM, signal.SIGINT)
+    }
     if parent:
-        threading.Thread(target=_wait_for_parent, args=(told,), daemon=True).start()
+        threading.Thread(target=_wait_for_parent, args=(stopping,), daemon=True).start()
     try:
-        told.wait()
+        stopping.wait()
     finally:
         serving.stop()
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for signal_number, handler in before.items():
+            signal.signal(signal_number, handler)
 
 
 def _wait_for_parent(told: threading.Event) -> None:
@@ -126,7 +128,7 @@ def _wait_for_parent(told: threading.Event) -> None:
 
 @dataclass
 class _GrpcFront:
-    """The gRPC front, as one of the fronts."""
+    """Adapts the gRPC server to :class:`Front`."""
 
     server: Any
     uri: str
@@ -135,7 +137,7 @@ class _GrpcFront:
         return self.server.stop(drain_timeout_s)
 
     def tell_health(self, name: str, up: bool) -> None:
-        # A class of somebody's own need not know it.
+        # A server class from ``metastore.custom.server.class`` may lack this method.
         if callable(set_health := getattr(self.server, "set_health", None)):
             set_health(name, up)
 
@@ -157,7 +159,7 @@ def _grpc_front(handler: Handler, section: GrpcSection, *, shared: bool) -> Fron
 
 
 def _services(handler: Handler) -> tuple[Any, ...]:
-    """The services beside the raw encoding."""
+    """Return the typed gRPC services, which run beside the raw encoding."""
     package = import_module("airflow_hive_federation.gateway.services")
     return tuple(package.services(handler)) if hasattr(package, "services") else ()
 
@@ -170,7 +172,7 @@ def _measure(metrics: Metrics, serving: Serving) -> None:
         return {front.uri: front.refused for front in serving.fronts if isinstance(front, ThriftFront)}
 
     def upstream() -> dict[str, float]:
-        return {one.name: one.open_connections for one in serving.target.upstreams}
+        return {metastore.name: metastore.open_connections for metastore in serving.target.upstreams}
 
     def up() -> dict[str, float]:
         return {} if serving.health is None else serving.health.states()
@@ -196,7 +198,7 @@ def _metrics_server(metrics: Metrics, host: str, port: int, reserved: bool) -> M
 
 def _log_calls(where: str | None) -> None:
     if where is None:
-        # Whatever level the other loggers have.
+        # Keep the access log quiet even if the root logger's level is INFO.
         access_log.setLevel(logging.WARNING)
         return
     try:

@@ -1,4 +1,4 @@
-"""One client of the Thrift front: its messages in, the handler's answers out, every wait with an end."""
+"""Reads the calls of one Thrift client and sends it the handler's answers, with a timeout for every wait."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _VERSION_BIT = 0x80
 
 
 class Gone(Exception):  # noqa: N818 - internal signal of the front
-    """The client has closed the connection, or is to be let go."""
+    """The client has closed the connection, or the front must close it."""
 
 
 class ThriftConnection:
     """A client's connection; :meth:`serve` runs in a thread of its own.
 
-    :param believed: the name that ``set_ugi`` gives is believed.
-    :param hangups: cancels the call under way if the client leaves.
+    :param believed: trust the user name that ``set_ugi`` carries.
+    :param hangups: cancels the running call if the client disconnects.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class ThriftConnection:
         self._began = False
 
     def serve(self, context: ssl.SSLContext | None) -> None:
-        """Answer calls until the client leaves, breaks a rule or lies idle for too long.
+        """Answer calls until the client disconnects, breaks the protocol or stays idle for too long.
 
-        :raises OSError: the connection broke, or a wait came to its end.
-        :raises Gone: the client left.
+        :raises OSError: the connection broke, or a wait timed out.
+        :raises Gone: the client disconnected.
         """
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -93,12 +93,12 @@ class ThriftConnection:
             try:
                 head, message = self._message()
             except MalformedMessage as error:
-                # Where the message ends is unknown: this is the last answer.
+                # A malformed message has no known end, so the connection closes after this answer.
                 self._refuse_malformed(error)
                 return
             with self._lock:
                 self._busy = True
-                # Draining that began before has ended this side's reading: that looks like a client who left.
+                # A drain has shut down reading on the socket, which would look like a client's disconnection.
                 readable = not self._draining
             self._passed = False
             try:
@@ -113,13 +113,13 @@ class ThriftConnection:
     def _end_with_defect(self, head: Head, error: Exception) -> NoReturn:
         log.error("a call failed for a reason that is no refusal", exc_info=error)
         if not self._passed:
-            # Its text is for the log: it may hold what is not for clients.
+            # The error's text goes to the log only: it may hold details that clients must not see.
             fault = refused(Status.OUTCOME_UNKNOWN, "The gateway failed; its log says why.")
             self._send(refusal(head.method, head.sequence_id, fault))
         raise Gone("a call failed") from error
 
     def drain(self) -> None:
-        """Let the call under way be the last one; a client that waits is let go now."""
+        """Close the connection after the running call, or now if no call is running."""
         with self._lock:
             self._draining = True
             if self._busy:
@@ -127,16 +127,16 @@ class ThriftConnection:
         self._shutdown(socket.SHUT_RD)
 
     def interrupt(self) -> None:
-        """Break the connection under the thread that serves it."""
+        """Shut the connection down while its thread is using it."""
         self._shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close; never fails."""
+        """Close the connection; never fails."""
         self._sock.close()
 
     def _shutdown(self, how: int) -> None:
         try:
-            # Not the TLS socket's own, which would forget that there is TLS.
+            # The TLS socket's own ``shutdown`` would drop its TLS state.
             socket.socket.shutdown(self._sock, how)
         except OSError:
             return
@@ -146,7 +146,7 @@ class ThriftConnection:
         secured = context.wrap_socket(self._sock, server_side=True, do_handshake_on_connect=False)
         self._sock = secured
         secured.do_handshake()
-        # Python shows a certificate only where it was verified: where clients need one.
+        # Python returns only a verified certificate, so only if the front requires one of its clients.
         if user := subject_of(secured.getpeercert()):
             self._caller = replace(self._caller, user=user, authentication="mtls")
 
@@ -157,7 +157,7 @@ class ThriftConnection:
         if not data:
             raise Gone("closed by the client")
         if not self._began:
-            # The call begins now: from here on, its bytes may not drip in.
+            # The call begins with this byte; the deadline stops clients that send theirs too slowly.
             self._began = True
             self._deadline = Deadline(self._settings.request_timeout_s)
         return data
@@ -165,7 +165,7 @@ class ThriftConnection:
     def _message(self) -> tuple[Head, bytes]:
         reader = self._reader
         first = reader.peek(1)[0]
-        # An unframed message begins with its version, whose first bit is set.
+        # The first byte of an unframed message is of its version, whose first bit is set.
         self._framed = first < _VERSION_BIT
         if not self._framed:
             return reader.message()
@@ -180,7 +180,7 @@ class ThriftConnection:
 
     def _answer(self, head: Head, message: bytes, *, watched: bool) -> None:
         if head.kind == ONEWAY:
-            # Only fb303's shutdown is one; nobody waits for an answer.
+            # Only fb303's ``shutdown`` is oneway; the client waits for no answer.
             return
         if head.kind != CALL:
             raise Gone(f"it sent a message of kind {head.kind}")
@@ -214,13 +214,13 @@ class ThriftConnection:
             raise Gone(str(error)) from error
 
     def _greet(self, head: Head, message: bytes) -> bytes:
-        """Answer ``set_ugi`` as ``HMSHandler.set_ugi`` does: the groups, and the user behind them."""
+        """Answer ``set_ugi`` as ``HMSHandler.set_ugi`` does: the groups first, then the user."""
         arguments, result, _ = message_types("set_ugi")
         try:
-            given: Any = from_bytes(arguments, message[head.body :])
+            ugi: Any = from_bytes(arguments, message[head.body :])
         except WireFormatError as error:
             return refusal("set_ugi", head.sequence_id, refused(Status.INVALID, str(error)))
-        user, groups = str(given.user_name or ""), tuple(map(str, given.group_names or ()))
+        user, groups = str(ugi.user_name or ""), tuple(map(str, ugi.group_names or ()))
         if self._believed and self._caller.authentication in {"none", "asserted"}:
             self._caller = replace(self._caller, user=user, authentication="asserted", groups=groups)
         answer = encode(result(success=[*groups, user]))

@@ -1,4 +1,4 @@
-"""The Thrift front: a metastore's own protocol on a port, for Hive, Spark, Trino and old clients."""
+"""Serves the metastore's own Thrift protocol on a port, for Hive, Spark, Trino and old clients."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _OUT_OF_FILES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOM
 
 @dataclass(frozen=True, kw_only=True)
 class ThriftSettings:
-    """Where and how the Thrift front serves.
+    """Settings of the Thrift front (``[thrift]``).
 
     :param host: address to listen at; loopback by default.
-    :param port: port; 0 takes a free one.
+    :param port: port to listen at; 0 takes a free port.
     :param tls: certificates; ``None`` serves in plain text.
     :param allow_plain: serve in plain text off loopback as well.
-    :param believe_set_ugi: believe clients of other machines the name that ``set_ugi`` gives; those of this
-        machine are always believed, as Hive's metastore believes everybody.
-    :param max_connections: connections at a time; further ones are closed at once.
-    :param max_request_bytes: longest call that is accepted.
+    :param believe_set_ugi: trust the user name that ``set_ugi`` carries from clients of other machines. The
+        front always trusts it from clients of this machine, as Hive's metastore trusts it from everybody.
+    :param max_connections: greatest number of clients; the front closes further connections at once.
+    :param max_request_bytes: size of the longest call that the front accepts.
     :param handshake_timeout_s: seconds for a TLS handshake.
-    :param request_timeout_s: seconds from the first byte of a call to its last.
-    :param idle_timeout_s: seconds a connection may lie unused.
-    :param call_timeout_s: seconds a call may take, its whole answer included.
-    :param write_timeout_s: seconds in which a client has to take a piece of an answer.
-    :param drain_timeout_s: seconds that calls under way are given when the front stops.
+    :param request_timeout_s: seconds from the first byte of a call to its last byte.
+    :param idle_timeout_s: seconds after which the front closes an unused connection.
+    :param call_timeout_s: seconds for a call with its whole answer.
+    :param write_timeout_s: seconds in which a client has to accept a piece of an answer.
+    :param drain_timeout_s: seconds that running calls have to end when the front stops.
     :param reuse_port: share the port with other processes (``SO_REUSEPORT``).
     """
 
@@ -60,10 +60,10 @@ class ThriftSettings:
 
 
 class ThriftFront:
-    """A Thrift server, a thread for each connection; a thread that waits for its client costs nothing else.
+    """A Thrift server with one thread per connection; a waiting thread costs no more than its memory.
 
-    :raises ConfigurationError: it would serve in plain text off loopback, the certificates cannot be used,
-        or the port is taken.
+    :raises ConfigurationError: the front would serve in plain text off loopback, the certificates cannot be
+        used, or the port is taken.
     """
 
     def __init__(self, handler: Handler, settings: ThriftSettings) -> None:
@@ -81,7 +81,7 @@ class ThriftFront:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port it listens at."""
+        """Host and port at which the front listens."""
         host, port = self._listener.getsockname()[:2]
         return str(host), int(port)
 
@@ -94,24 +94,24 @@ class ThriftFront:
 
     @property
     def connections(self) -> int:
-        """How many clients are connected."""
+        """Number of connected clients."""
         return len(self._connections)
 
     def start(self) -> ThriftFront:
-        """Serve, in threads of its own."""
+        """Start to serve in threads of the front's own; return the front."""
         self._thread.start()
         return self
 
     def stop(self, drain_timeout_s: float | None = None) -> bool:
-        """Take no more clients, let calls under way end, and close; return whether all had ended.
+        """Accept no more clients, wait for running calls, and close; return whether all calls had ended.
 
-        :param drain_timeout_s: seconds they are given; ``None`` is the setting.
+        :param drain_timeout_s: seconds that running calls have to end; ``None`` takes the setting.
         """
         with self._lock:
             self._stopping = True
             connections = list(self._connections)
         with contextlib.suppress(OSError):
-            # Wakes the thread that accepts.
+            # Wakes the thread that is blocked in ``accept``.
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for connection in connections:
@@ -119,10 +119,10 @@ class ThriftFront:
         patience = self.settings.drain_timeout_s if drain_timeout_s is None else drain_timeout_s
         with self._lock:
             drained = self._lock.wait_for(lambda: not self._connections, timeout=patience)
-            rest = list(self._connections)
-        for connection in rest:
+            remaining = list(self._connections)
+        for connection in remaining:
             connection.interrupt()
-        # Those that were broken just now are still noticed: their calls are cancelled.
+        # Closed after the interrupts, so that the calls of the interrupted connections are cancelled.
         self._hangups.close()
         if self._thread.is_alive():
             self._thread.join(5)
@@ -147,7 +147,7 @@ class ThriftFront:
                 self.refused += 1
                 sock.close()
                 if self.refused & (self.refused - 1) == 0:
-                    # At 1, 2, 4, 8…: a flood does not flood the log.
+                    # Log at 1, 2, 4, 8… refusals, so that a flood of clients does not flood the log.
                     log.warning(
                         "%s connections were refused: %s are open", self.refused, len(self._connections)
                     )

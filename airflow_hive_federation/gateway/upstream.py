@@ -1,4 +1,4 @@
-"""The way to one metastore: raw connections, pooled per identity, over any transport our client speaks."""
+"""Sends raw calls to one metastore over pooled connections, per identity, on any transport of the client."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from airflow_hive_federation.metastore.translation import translate
 from airflow_hive_federation.metastore.transport import ForeignProtocol, NotSent
 
 _LAST_NUMBER = (1 << 31) - 1
-#: What Python's TLS and gRPC's call a certificate that is not trusted.
+#: Text in the errors of Python's TLS, and of gRPC's, about an untrusted certificate.
 _NO_TRUST = "CERTIFICATE_VERIFY_FAILED"
 _DISTRUSTED = "Give the authorities of the server's certificate (ca_file), and a name that it is for."
 _UNREACHED = (
@@ -37,19 +37,19 @@ _UNREACHED = (
     "thrift+tls://, and one that speaks gRPC grpc://."
 )
 
-#: User and groups in whose name a connection asks.
+#: User and groups in whose name a connection makes calls.
 Identity = tuple[str, tuple[str, ...]]
 
 
 @dataclass
 class _Link:
-    """One connection, lent to one call at a time."""
+    """One pooled connection, which serves one call at a time."""
 
     identity: Identity
     connection: Connection
     max_answer_bytes: int
     reader: MessageReader = field(init=False)
-    #: Number of the last call. Clients number their calls alike: theirs would tell no two answers apart.
+    #: Sequence id of the last call. Clients' own ids are often equal and could not tell two answers apart.
     number: int = 0
     idle_since: float = 0.0
     deadline: Deadline = field(init=False)
@@ -62,15 +62,15 @@ class _Link:
 
 
 class Upstream:
-    """One metastore behind the gateway, for any number of threads.
+    """A connection pool for one metastore behind the gateway, for any number of threads.
 
-    :param name: names it in errors, logs and metrics.
-    :param settings: where it is, and how it is reached.
-    :param impersonate: it trusts the gateway: each caller's name and groups are passed on by ``set_ugi``. A
-        caller without a name is the gateway's own user.
-    :param max_connections: connections at a time, of all identities.
-    :param idle_s: seconds after which an unused connection is closed.
-    :raises ConfigurationError: the gateway has no name to call by.
+    :param name: name of the metastore in errors, logs and metrics.
+    :param settings: the metastore's addresses, transport and authentication.
+    :param impersonate: the metastore trusts the gateway, which passes each caller's name and groups by
+        ``set_ugi``. A caller without a name is the gateway's own user.
+    :param max_connections: greatest number of open connections, over all identities.
+    :param idle_s: seconds after which the pool closes an unused connection.
+    :raises ConfigurationError: neither the settings nor the operating system names the gateway's own user.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Upstream:
         self.impersonate = impersonate
         self.max_connections = max_connections
         self._idle_s = idle_s
-        # Kept, since the user of the process is looked up in a file.
+        # Computed once: the lookup of the process's user reads a file.
         self._own_identity: Identity = settings.effective_user(), settings.groups
         self._endpoints = list(settings.endpoints())
         random.SystemRandom().shuffle(self._endpoints)
@@ -98,7 +98,7 @@ class Upstream:
 
     @property
     def open_connections(self) -> int:
-        """How many connections there are, lent ones included."""
+        """Number of open connections, including those that calls are using."""
         return self._open
 
     def exchange(
@@ -113,16 +113,16 @@ class Upstream:
     ) -> bytes:
         """Send a call and return its answer, both undecoded.
 
-        A connection that was closed while idle is noticed before it is used. A call that writes is sent again
-        only if it cannot have been carried out.
+        The pool checks an idle connection for closure before it uses it. It sends a writing call again only
+        if the metastore cannot have carried it out.
 
-        :param emit: takes the answer in pieces while it arrives; nothing is returned then.
-        :raises MetastoreUnreachableError: if no server answers, or the connection broke in a call that reads.
-        :raises MetastoreTimeoutError: if the answer to a reading call is not complete in time.
-        :raises OutcomeUnknownError: if it broke, or time ran out, inside a call that writes.
-        :raises MetastoreProtocolError: if what answers is no metastore.
-        :raises MetastoreAuthenticationError: if it does not accept the gateway.
-        :raises GatewayError: all connections are in use, or the client gave up.
+        :param emit: receives the answer in pieces while it arrives; the method then returns no bytes.
+        :raises MetastoreUnreachableError: no server answers, or the connection broke in a call that reads.
+        :raises MetastoreTimeoutError: the answer to a reading call is not complete in time.
+        :raises OutcomeUnknownError: the connection broke, or time ran out, inside a call that writes.
+        :raises MetastoreProtocolError: the server is no metastore.
+        :raises MetastoreAuthenticationError: the metastore does not accept the gateway.
+        :raises GatewayError: all connections are in use, or the client cancelled the call.
         """
         head = read_head(message)
         passing = _Passing(emit)
@@ -146,7 +146,7 @@ class Upstream:
                 self._drop(link)
                 raise self._foreign(method, link.connection.endpoint, error) from error
             except BaseException:
-                # Half an answer may be on its way: nothing may read it as the next one.
+                # The connection may hold half an answer, which no later call may read as its own.
                 self._drop(link)
                 raise
             else:
@@ -157,13 +157,13 @@ class Upstream:
         raise AssertionError("unreachable")
 
     def identity_of(self, caller: Caller) -> Identity:
-        """Return in whose name the upstream is asked for a caller."""
+        """Return the user and groups in whose name the upstream is called for a caller."""
         if self.impersonate and caller.user:
             return caller.user, caller.groups
         return self._own_identity
 
     def close(self) -> None:
-        """Close the connections; those in use are closed when their calls end."""
+        """Close all idle connections now, and the others when their calls end."""
         with self._changed:
             self._closed = True
             links = list(self._idle.values())
@@ -179,8 +179,8 @@ class Upstream:
         link.connection.channel.send(numbered(message, head, number), deadline)
 
         def check(answer: Head) -> None:
-            known = answer.kind in {REPLY, EXCEPTION}
-            if (answer.method, answer.sequence_id) != (head.method, number) or not known:
+            is_answer = answer.kind in {REPLY, EXCEPTION}
+            if (answer.method, answer.sequence_id) != (head.method, number) or not is_answer:
                 raise MalformedMessage(
                     f"an answer to {answer.method!r} ({answer.sequence_id}), "
                     f"not to {head.method!r} ({number})"
@@ -202,7 +202,7 @@ class Upstream:
         try:
             with self._changed:
                 while True:
-                    # Also before the first wait: whoever left before this call came here wakes nobody.
+                    # Also before the first wait: a cancellation before this point would wake no thread.
                     _check_cancelled(method, cancellation)
                     if (link := self._fitting(identity, stale)) is not None:
                         return link
@@ -220,7 +220,7 @@ class Upstream:
             raise
 
     def _fitting(self, identity: Identity, stale: list[_Link]) -> _Link | None:
-        """An idle connection of that identity; those that no one may use any more go to ``stale``."""
+        """Return an idle connection of that identity; move unusable connections to ``stale``."""
         oldest = time.monotonic() - self._idle_s
         for key, link in reversed(list(self._idle.items())):
             if link.identity == identity or link.idle_since < oldest:
@@ -230,7 +230,7 @@ class Upstream:
                 stale.append(link)
                 self._open -= 1
         if self._open >= self.max_connections and self._idle:
-            # Somebody else's, the longest unused one: identities share the connections.
+            # Identities share the limit: close another identity's connection, the longest unused one.
             stale.append(self._idle.popitem(last=False)[1])
             self._open -= 1
         return None
@@ -260,7 +260,7 @@ class Upstream:
                 causes.append(f"{endpoint}: {error}")
         raise errors.MetastoreUnreachableError(
             f"Upstream {self.name} does not answer: {'; '.join(causes)}",
-            remedy=_DISTRUSTED if any(_NO_TRUST in one for one in causes) else _UNREACHED,
+            remedy=_DISTRUSTED if any(_NO_TRUST in cause for cause in causes) else _UNREACHED,
             upstream=self.name,
         )
 
@@ -283,7 +283,7 @@ class Upstream:
         endpoint = link.connection.endpoint
         with self._changed:
             if failed and endpoint in self._endpoints:
-                # The next server first.
+                # Move the failed server to the end, so that the next call tries another one first.
                 self._endpoints.remove(endpoint)
                 self._endpoints.append(endpoint)
 
@@ -293,26 +293,26 @@ class Upstream:
             self._changed.notify()
 
     def _broken(self, method: str, endpoint: Endpoint, error: Exception) -> errors.MetastoreError:
-        where = f"upstream {self.name} ({endpoint})"
+        place = f"upstream {self.name} ({endpoint})"
         facts = {"upstream": self.name, "uri": str(endpoint), "method": method}
         if isinstance(error, NotSent):
             return errors.MetastoreUnreachableError(
-                f"{method}: {where} cannot be sent to: {error}", remedy="Start the metastore.", **facts
+                f"{method}: {place} cannot be sent to: {error}", remedy="Start the metastore.", **facts
             )
         if not is_idempotent(method):
             return errors.OutcomeUnknownError(
-                f"{method} at {where} may have been carried out or not: {error}",
+                f"{method} at {place} may have been carried out or not: {error}",
                 remedy="Look at what the call should have changed before it is made again.",
                 **facts,
             )
         if isinstance(error, TimeoutError):
             return errors.MetastoreTimeoutError(
-                f"{method} at {where}: {error}",
+                f"{method} at {place}: {error}",
                 remedy="Look at the metastore, or raise call_timeout_s.",
                 **facts,
             )
         return errors.MetastoreUnreachableError(
-            f"{method}: the connection to {where} broke: {error}", remedy="Start the metastore.", **facts
+            f"{method}: the connection to {place} broke: {error}", remedy="Start the metastore.", **facts
         )
 
     def _foreign(self, method: str, endpoint: Endpoint, error: Exception) -> errors.MetastoreError:
@@ -326,7 +326,7 @@ class Upstream:
 
 
 class _Passing:
-    """Takes pieces of an answer, and remembers that there were some."""
+    """Passes pieces of an answer on, and remembers whether the first one has arrived."""
 
     def __init__(self, emit: Callable[[bytes], None] | None) -> None:
         self.emit = emit
@@ -343,7 +343,7 @@ class _Passing:
 
 
 class ClientGone(Exception):  # noqa: N818 - internal signal of the fronts
-    """The client cannot be sent to: the upstream is not at fault."""
+    """The front cannot send to its client; the upstream is not at fault."""
 
 
 def _check_cancelled(method: str, cancellation: Cancellation | None, error: Exception | None = None) -> None:

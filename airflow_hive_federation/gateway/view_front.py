@@ -1,4 +1,4 @@
-"""A cluster's view of a metastore, served on this machine while a job runs."""
+"""Serves a cluster's view of a metastore on this machine while a job runs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ def serving_view(
 ) -> Iterator[str]:
     """Serve a cluster's view at a free port of the loopback address; yield its URI.
 
-    Every process of this machine can call it, as the user of these settings.
+    Every process of this machine can call it; the metastore sees the user of these settings.
 
-    :param settings: the metastore.
+    :param settings: settings of the client for the metastore behind the view.
+    :param registry: the registry of all clusters.
+    :param cluster: the cluster whose engines use the view.
     :param check_files: see :class:`.cluster_view.ClusterView`.
     :param options: storage options of all clusters.
     """

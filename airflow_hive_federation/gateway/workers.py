@@ -1,4 +1,4 @@
-"""Several processes of the gateway on the same ports: started first, watched, and stopped together."""
+"""Starts, watches and stops several gateway processes that share the same ports."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from airflow_hive_federation.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
 
-#: Seconds that a worker has to live, lest its next start is put off.
+#: Shortest life, in seconds, of a worker that is started again; an earlier end of one ends all workers.
 _SHORT_LIFE_S = 5.0
 _LOOK_S = 0.5
-#: Rows of free ports that are looked for, and the last port there is.
+#: Number of attempts to find consecutive free ports, and the highest port number.
 _ATTEMPTS, _LAST_PORT = 50, 65535
 
 
 def reserve_port(host: str, port: int) -> tuple[socket.socket, int]:
-    """Hold a port that several processes are to share (``SO_REUSEPORT``), without listening at it.
+    """Reserve a port that several processes will share (``SO_REUSEPORT``), without listening at it.
 
     :return: the socket to keep open, and the port.
     :raises ConfigurationError: the port is taken.
@@ -45,11 +45,11 @@ def reserve_port(host: str, port: int) -> tuple[socket.socket, int]:
 
 
 def reserve_ports(host: str, port: int, count: int) -> tuple[list[socket.socket], int]:
-    """Hold ports that follow each other, one for each process, without listening at them.
+    """Reserve consecutive ports, one per process, without listening at them.
 
-    :param port: the first one; 0 takes the first of as many free ones.
+    :param port: the first port; 0 searches for consecutive free ports.
     :return: the sockets to keep open, and the first port.
-    :raises ConfigurationError: one is taken; for port 0, none of the rows that were tried is free.
+    :raises ConfigurationError: a port is taken; for port 0, every attempt has met a taken port.
     """
     for attempt in range(1 if port else _ATTEMPTS):
         holder, first = reserve_port(host, port)
@@ -60,8 +60,8 @@ def reserve_ports(host: str, port: int, count: int) -> tuple[list[socket.socket]
                     raise ConfigurationError(f"There is no port {first + place}.", remedy="Give a lower one.")
                 holders.append(reserve_port(host, first + place)[0])
         except ConfigurationError:
-            for one in holders:
-                one.close()
+            for reserved in holders:
+                reserved.close()
             if port or attempt == _ATTEMPTS - 1:
                 raise
         else:
@@ -70,13 +70,13 @@ def reserve_ports(host: str, port: int, count: int) -> tuple[list[socket.socket]
 
 
 class Workers:
-    """Processes that each run one command until they are stopped; one that dies is started again.
+    """Runs one process per command until it is stopped, and starts a process that dies again.
 
-    A line that all of them print at their start is printed once, when the last one has printed it.
+    A line that all processes print at their start is printed once, when the last one has printed it.
 
-    :param commands: command line of each process; it ends when its standard input ends.
-    :param stop_timeout_s: seconds a process is given to drain before it is killed.
-    :param out: where lines are printed; ``None`` is standard output.
+    :param commands: command line of each process, which has to end when its standard input ends.
+    :param stop_timeout_s: seconds that a process has to drain before it is killed.
+    :param out: stream for the processes' lines; ``None`` is standard output.
     """
 
     def __init__(
@@ -92,8 +92,11 @@ class Workers:
         self._born: list[float] = []
 
     def run(self) -> int:
-        """Run the processes until ``SIGTERM`` or ``SIGINT``; return 0, or 1 if one cannot be started."""
-        before = {one: signal.signal(one, self._tell) for one in (signal.SIGTERM, signal.SIGINT)}
+        """Run the processes until ``SIGTERM`` or ``SIGINT``; return 0, or 1 if one ends at its start."""
+        before = {
+            signal_number: signal.signal(signal_number, self._tell)
+            for signal_number in (signal.SIGTERM, signal.SIGINT)
+        }
         try:
             for place in range(len(self._commands)):
                 self._processes.append(self._start(place))
@@ -101,8 +104,8 @@ class Workers:
             return self._watch()
         finally:
             self._stop()
-            for one, handler in before.items():
-                signal.signal(one, handler)
+            for signal_number, handler in before.items():
+                signal.signal(signal_number, handler)
 
     def _tell(self, _number: int, _frame: FrameType | None) -> None:
         self._told.set()
@@ -134,7 +137,7 @@ class Workers:
                 process.wait()
 
     def _start(self, place: int) -> subprocess.Popen[bytes]:
-        # Its standard input is open for as long as this process lives, whatever ends it.
+        # The pipe closes whenever this process ends, even by SIGKILL, and the worker then ends, too.
         process = subprocess.Popen(self._commands[place], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         threading.Thread(target=self._pass_on, args=(place, process), daemon=True).start()
         return process
@@ -145,8 +148,8 @@ class Workers:
             for raw in lines:
                 line = raw.decode(errors="replace")
                 with self._printing:
-                    seen = self._lines.setdefault(line, set())
-                    complete = len(seen) < len(self._commands)
-                    seen.add(place)
-                    if complete and len(seen) == len(self._commands):
+                    printed_by = self._lines.setdefault(line, set())
+                    complete = len(printed_by) < len(self._commands)
+                    printed_by.add(place)
+                    if complete and len(printed_by) == len(self._commands):
                         print(line, end="", file=self._out, flush=True)

@@ -1,4 +1,4 @@
-"""Streaming ingest: records into ACID tables, as Hive's Streaming API V2 does it, without Hive.
+"""Streams records into ACID tables as Hive's Streaming API V2 does, without Hive.
 
 >>> from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 >>> writer = StrictDelimitedInputWriter.new_builder().with_field_delimiter(",").build()
@@ -44,7 +44,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    # Late: an operator's module is imported by every DAG file, and pyarrow is heavy.
+    # Every DAG file imports an operator's module, and pyarrow is heavy: so these modules are imported late.
     from importlib import import_module
 
     if name not in _HOME:

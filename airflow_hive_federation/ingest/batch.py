@@ -1,15 +1,15 @@
-"""A batch of transactions that write to the same files, one for each bucket of each partition.
+"""Opens a batch of transactions that write to the same files: one file per bucket of each partition.
 
-In stores that files cannot be appended to, each transaction has files, and a directory, of its own.
+In stores that cannot append to a file, each transaction has files, and a directory, of its own.
 
-What happens when, killed at any line:
+A process may be killed at any line. Each step leaves this behind:
 
 ===================  ==================================================  ===============================
 step                 done                                                left behind
 ===================  ==================================================  ===============================
 open                 transactions, write ids                             aborted by their timeout
 begin                a lock: the metastore knows the table               the same
-flush                partitions; told to the transaction; then stripes   bytes behind the flushed length
+flush                partitions and their registration; then stripes     bytes behind the flushed length
 commit               tails; flushed lengths; then the commit             rows of a write id that is aborted
 close                the rest aborted; side files removed                side files, which readers obey
 ===================  ==================================================  ===============================
@@ -57,12 +57,15 @@ from airflow_hive_federation.waiting import PollPolicy, boot_time_s, wait_until
 
 @dataclass(frozen=True, kw_only=True)
 class BatchSettings:
-    """What all batches of a connection have in common.
+    """The settings that all batches of a connection share.
 
-    :param static: values of the one partition; ``()`` without partitions, ``None`` if records have them.
-    :param size: transactions in a batch.
+    :param static: values of the one partition; ``()`` for a table without partitions, ``None`` if the records
+        name their partition.
+    :param size: transactions per batch.
     :param fence: another lock that every transaction takes.
-    :param buffer_bytes: rows beyond so many bytes are written to the files before the commit.
+    :param buffer_bytes: buffered rows of more bytes than this are written to the files before the commit.
+    :param at: receives the name of each step that was taken.
+    :param on_lost: receives the ids of transactions that the metastore has aborted.
     """
 
     layout: TableLayout
@@ -81,9 +84,9 @@ class BatchSettings:
 
 
 class TransactionBatch:
-    """Transactions opened together, used one after the other.
+    """Transactions that are opened together and used one after the other.
 
-    :raises TransactionError: the metastore does not open them.
+    :raises TransactionError: the metastore does not open the transactions.
     """
 
     def __init__(self, client: MetastoreClient, settings: BatchSettings, partitions: Partitions) -> None:
@@ -93,8 +96,8 @@ class TransactionBatch:
         with metastore_errors(TransactionError, f"A transaction batch on {layout.name}"):
             self.txn_ids = client.open_txns(settings.size, agent_info=settings.agent_info)
             settings.at("opened")
-            given = client.allocate_table_write_ids(layout.database, layout.table, self.txn_ids)
-        self.write_ids = [given[one] for one in self.txn_ids]
+            allocated = client.allocate_table_write_ids(layout.database, layout.table, self.txn_ids)
+        self.write_ids = [allocated[txn_id] for txn_id in self.txn_ids]
         self._place = -1
         self._types = acid_types(layout)
         self._shares_files = local_path(layout.location) is not None
@@ -115,17 +118,17 @@ class TransactionBatch:
 
     @property
     def remaining(self) -> int:
-        """Transactions that were not begun yet."""
+        """Return the number of transactions that were not begun yet."""
         return self._settings.size - self._place - 1
 
     @property
     def txn_id(self) -> int:
-        """The present transaction."""
+        """Return the id of the present transaction."""
         return self.txn_ids[self._place]
 
     @property
     def write_id(self) -> int:
-        """Its write id."""
+        """Return the write id of the present transaction."""
         return self.write_ids[self._place]
 
     def begin(self) -> None:
@@ -147,10 +150,10 @@ class TransactionBatch:
             self._lock()
 
     def check(self) -> None:
-        """Make sure that the transaction is alive and whole.
+        """Check that the transaction is alive and whole.
 
-        :raises HeartBeatFailure: the metastore has given it up.
-        :raises StreamingIOFailure: an error has come between its rows and its files.
+        :raises HeartBeatFailure: the metastore has aborted the transaction or forgotten it.
+        :raises StreamingIOFailure: some rows of the transaction were not written to its files.
         """
         if self._is_torn:
             raise StreamingIOFailure(
@@ -160,21 +163,21 @@ class TransactionBatch:
             )
         if self.txn_id in self._hearts.lost:
             loss = self._hearts.loss
-            why = (
+            reason = (
                 loss.word
                 if loss
                 else "it was silent for longer than hive.txn.timeout, or somebody aborted it"
             )
             raise HeartBeatFailure(
-                f"Transaction {self.txn_id} is lost: {why}.",
+                f"Transaction {self.txn_id} is lost: {reason}.",
                 remedy="Close the connection, connect again, and send the transaction's records again.",
                 txn_id=self.txn_id,
             ) from (loss.cause if loss else None)
 
     def insert(self, rows: pa.RecordBatch) -> None:
-        """Add rows; nobody sees them before the commit.
+        """Add rows, which readers see after the commit.
 
-        :raises StreamingIOFailure: they cannot be written.
+        :raises StreamingIOFailure: the rows cannot be written.
         """
         if not rows.num_rows:
             return
@@ -185,9 +188,9 @@ class TransactionBatch:
             self.auto_flushes += 1
 
     def flush(self) -> None:
-        """Write the rows to the files.
+        """Write the buffered rows to the files.
 
-        :raises StreamingIOFailure: they cannot be written.
+        :raises StreamingIOFailure: the rows cannot be written.
         """
         if not self._rows:
             return
@@ -195,13 +198,13 @@ class TransactionBatch:
         prepared: Future[None] = Future()
         divided = self._pool.submit(self._divide, self._rows, prepared)
         try:
-            # Meanwhile rows are grouped, and the first stripes encoded.
+            # Meanwhile the pool groups the rows and encodes the first stripes.
             values = {static} if static is not None else divided.result()[0]
             self._partitions.prepare(values, txn_id=self.txn_id, write_id=self.write_id)
             self._settings.at("prepared")
             tasks = divided.result()[1]
         except BaseException as error:
-            # The rows are kept: when no metastore answers, the commit may be called again.
+            # The rows are kept, because the caller may repeat the commit if no metastore answers.
             prepared.set_exception(error)
             wait([divided])
             if divided.exception() is None:
@@ -217,7 +220,7 @@ class TransactionBatch:
     def _divide(
         self, batches: Sequence[pa.RecordBatch], prepared: Future[None]
     ) -> tuple[set[Values], list[Future[None]]]:
-        """Have rows written, those of each file by a task; return the partitions' values and the tasks."""
+        """Start one task per file that writes its rows; return the partitions' values and the tasks."""
         layout, static = self._settings.layout, self._settings.static
         work: dict[tuple[Values, int], list[Group]] = {}
         for rows in pa.Table.from_batches(batches).combine_chunks().to_batches():
@@ -227,10 +230,10 @@ class TransactionBatch:
         return {values for values, _bucket in work}, tasks
 
     def commit(self, partitions: Sequence[Values], key_value: types.CommitTxnKeyValue | None) -> None:
-        """Make the transaction's rows visible. May be repeated while the metastore does not answer.
+        """Make the transaction's rows visible; the caller may repeat the call if no metastore answers.
 
-        :param partitions: to be created even if nothing was written to them.
-        :raises TransactionError: it was aborted, or the metastore refuses.
+        :param partitions: partitions that are created even if no row was written to them.
+        :raises TransactionError: the transaction was aborted, or the metastore refuses to commit it.
         :raises StreamingIOFailure: the files cannot be written.
         """
         self.check()
@@ -248,7 +251,8 @@ class TransactionBatch:
     def abort(self) -> None:
         """Drop the present transaction's rows.
 
-        :raises TransactionError: the metastore cannot be told; it will find out by the missing heartbeats.
+        :raises TransactionError: the metastore cannot be reached; it aborts the transaction itself when the
+            heartbeats are missing.
         """
         self._forget_rows()
         with self._hearts.ending:
@@ -261,13 +265,15 @@ class TransactionBatch:
             self._client.abort_txns([self.txn_id])
 
     def close(self, *, open_too: bool) -> None:
-        """Abort what is left and finish the files. Everything is tried; the first error is raised.
+        """Abort the remaining transactions and finish the files.
+
+        Every step is tried; then the first error is raised.
 
         :param open_too: the present transaction is open.
         """
         errors: list[Exception] = []
         self._hearts.stop()
-        rest = self.txn_ids[self._place if open_too else self._place + 1 :]
+        remaining = self.txn_ids[self._place if open_too else self._place + 1 :]
         self._forget_rows()
         for file in self._files.values():
             try:
@@ -278,8 +284,8 @@ class TransactionBatch:
                 errors.append(error)
         self._settings.at("finished")
         try:
-            if rest:
-                self._client.abort_txns(rest)
+            if remaining:
+                self._client.abort_txns(remaining)
         except MetastoreError as error:
             errors.append(error)
         self._pool.shutdown()
@@ -320,10 +326,10 @@ class TransactionBatch:
         )
 
     def _write(self, groups: Sequence[Group], prepared: Future[None]) -> None:
-        """Write a file's rows, as soon as its partition is prepared."""
+        """Write the rows of one file as soon as its partition is prepared."""
         settings, key = self._settings, (groups[0].values, groups[0].bucket)
-        there = self._files.get(key)
-        first_row_id = there.next_row_id if there is not None else 0
+        file = self._files.get(key)
+        first_row_id = file.next_row_id if file is not None else 0
         for group in groups:
             stripes = encoded(
                 group.rows(),
@@ -364,7 +370,7 @@ class TransactionBatch:
                 try:
                     self._client.commit_txn(self.txn_id, key_value=key_value)
                 except OutcomeUnknownError:
-                    # Committing what is committed is fine, and committing what is aborted says so.
+                    # The metastore accepts a repeated commit and refuses that of an aborted transaction.
                     self._commit_again(key_value)
         except TransactionError as error:
             if isinstance(error.__cause__, TransactionAbortedError):
@@ -384,7 +390,7 @@ class TransactionBatch:
             ) from error
 
     def _notify(self) -> None:
-        """Tell replication which files the transaction has written."""
+        """Write the notification events that name the files of the transaction; replication reads them."""
         layout = self._settings.layout
         files: dict[Values, list[str]] = {}
         for (values, _), file in self._touched.items():
@@ -408,23 +414,23 @@ class TransactionBatch:
             )
             for values, uris in files.items()
         ]
-        together = types.WriteNotificationLogBatchRequest(
+        batch_request = types.WriteNotificationLogBatchRequest(
             catalog=self._client.settings.catalog,
             db=layout.database,
             table=layout.table,
             requestList=requests,
         )
         try:
-            self._client.call("add_write_notification_log_in_batch", together)
+            self._client.call("add_write_notification_log_in_batch", batch_request)
         except UnsupportedMethodError:
-            for one in requests:
-                self._client.call("add_write_notification_log", one)
+            for request in requests:
+                self._client.call("add_write_notification_log", request)
 
     def _forget_rows(self) -> None:
         self._rows, self._rows_bytes = [], 0
 
 
 def _all_done(tasks: Sequence[Future[Any]]) -> None:
-    """Wait for all, and raise what one of them has raised."""
+    """Wait for all tasks and raise the error of one that failed."""
     for task in wait(tasks).done:
         task.result()

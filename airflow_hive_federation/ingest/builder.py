@@ -1,4 +1,4 @@
-"""The builder describes a streaming connection, with the names of Hive's builder."""
+"""Builds the description of a streaming connection, with the method names of Hive's builder."""
 
 from __future__ import annotations
 
@@ -19,92 +19,98 @@ if TYPE_CHECKING:
 
 
 class StreamingConnectionBuilder:
-    """Describes a connection; the names are those of Hive's builder."""
+    """A builder of streaming connections, with the method names of Hive's builder."""
 
     def __init__(self) -> None:
         self._said = Description()
 
     def with_database(self, database: str) -> Self:
-        """Name the table's database."""
+        """Set the database of the table."""
         return self._with(database=database.lower())
 
     def with_table(self, table: str) -> Self:
-        """Name the table."""
+        """Set the table that receives the records."""
         return self._with(table=table.lower())
 
     def with_record_writer(self, writer: AbstractRecordWriter) -> Self:
-        """Say how records are read. A writer serves one connection."""
+        """Set the writer that parses the records; a writer serves one connection."""
         return self._with(writer=writer)
 
     def with_static_partition_values(self, values: Sequence[str | None]) -> Self:
-        """Name the one partition to write to, created if need be; without, the records' last fields do."""
+        """Set the one partition that receives all records; the connection creates it if it does not exist.
+
+        Without this call the last fields of each record name its partition.
+        """
         return self._with(
-            static=tuple(DEFAULT_PARTITION if one in {None, ""} else str(one) for one in values)
+            static=tuple(DEFAULT_PARTITION if value in {None, ""} else str(value) for value in values)
         )
 
     def with_agent_info(self, agent_info: str) -> Self:
-        """Say who is writing; ``SHOW TRANSACTIONS`` and ``SHOW LOCKS`` show it."""
+        """Set the name of the writing agent, which ``SHOW TRANSACTIONS`` and ``SHOW LOCKS`` list."""
         return self._with(agent_info=agent_info)
 
     def with_conf(self, conf: MetastoreSettings | Mapping[str, str] | None) -> Self:
-        """Say where the metastore is.
+        """Set the address of the metastore and the settings of its client.
 
         :param conf: settings of a client; or Hive's own settings, with ``metastore.thrift.uris`` among them;
-            or ``None`` for those of ``hive-site.xml`` in ``HIVE_CONF_DIR``. Those that
-            :data:`~.hive_conf.OVERRIDDEN` names have no other value here; one that is given is logged.
-        :raises InvalidConnection: no metastore is named.
+            or ``None`` for those of ``hive-site.xml`` in ``HIVE_CONF_DIR``. The settings in
+            :data:`~.hive_conf.OVERRIDDEN` have one fixed value here; another value is logged and ignored.
+        :raises InvalidConnection: the settings name no metastore.
         """
         if isinstance(conf, MetastoreSettings):
             return self._with(settings=conf)
-        given = site_settings() if conf is None else conf
-        warn_of_overridden(given)
-        return self._with(settings=metastore_settings(given))
+        properties = site_settings() if conf is None else conf
+        warn_of_overridden(properties)
+        return self._with(settings=metastore_settings(properties))
 
     def with_transaction_batch_size(self, size: int) -> Self:
-        """Say how many transactions are opened together, and share files (1)."""
+        """Set the number of transactions that are opened together and share files (1)."""
         return self._with(batch_size=size)
 
     def with_streaming_optimizations(self, enabled: bool) -> Self:
-        """Write quickly (the default): without compression, dictionaries and indexes.
+        """Write files quickly (the default): without compression, dictionaries and indexes.
 
-        Compaction adds them.
+        Compaction adds them later.
         """
         return self._with(optimized=enabled)
 
     def with_dead_letters(self, to: str | DeadLetterHandler, *, limit: int | None = None) -> Self:
-        """Put bad records aside instead of raising.
+        """Put bad records aside instead of raising an error.
 
-        :param to: a file of this machine, or what takes each :class:`DeadLetter`, as a ``DeadLetterFile`` of
-            another place does.
-        :param limit: how many at most; ``None`` is any number.
+        :param to: a file of this machine, or a handler that receives each :class:`DeadLetter`, for instance a
+            ``DeadLetterFile`` in another store.
+        :param limit: the most bad records that are put aside; ``None`` sets no limit.
         """
         handler = DeadLetterFile(to) if isinstance(to, str) else to
         return self._with(dead_letters=handler, dead_letter_limit=limit)
 
     def with_position_key(self, key: str) -> Self:
-        """Name the table parameter that commits set (``_meta…``); connecting makes it, and reads it back."""
+        """Set the key (``_meta…``) of the table parameter in which commits store the position of the input.
+
+        Connecting creates the parameter if it does not exist, and reads its value.
+        """
         return self._with(position_key=key)
 
     def with_buffer_bytes(self, size_bytes: int) -> Self:
-        """Say how many bytes of rows are held before they are written to the files (128 MiB)."""
+        """Set how many bytes of rows are buffered before they are written to the files (128 MiB)."""
         return self._with(buffer_bytes=size_bytes)
 
     def with_storage_options(self, options: Mapping[str, Any] | None) -> Self:
-        """Give the options of the store the table lies in."""
+        """Set the options of the store that holds the table."""
         return self._with(storage_options=options)
 
     def with_lock_policy(self, policy: PollPolicy) -> Self:
-        """Say how to wait for locks."""
+        """Set how often and how long transactions wait for their locks."""
         return self._with(lock_policy=policy)
 
     def with_steps_told(self, at: Callable[[str], None]) -> Self:
-        """Have every step told before the next one is taken, by tests that kill there."""
+        """Set a callback that receives each step before the next one; tests kill the process in it."""
         return self._with(at=at)
 
     def connect(self) -> HiveStreamingConnection:
-        """Connect: look at the table, and at the records' columns as far as they are known.
+        """Connect to the metastore and check the table and the known columns of the records.
 
-        :raises InvalidConnection: something is missing, or does not go together.
+        :raises InvalidConnection: a setting is missing, or two settings contradict each other.
         :raises ConnectionError: no metastore answers.
         :raises InvalidTable: records cannot be streamed into the table.
         :raises InvalidColumn: the records' columns are not the table's.

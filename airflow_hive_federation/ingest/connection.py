@@ -1,7 +1,7 @@
-"""Hive's streaming connection: records go in, transactions make them visible.
+"""Streams records into one Hive table through a connection like Hive's: a commit makes the records visible.
 
-Not to be used by two threads: whoever begins a transaction writes and ends it. ``close`` and
-``abort_transaction`` may come from another thread, as long as no other call is under way.
+One thread uses a transaction: the thread that begins it also writes its records and ends it. Another thread
+may call ``close`` and ``abort_transaction`` as long as no other call is under way.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _PARSE_BYTES = 16 << 20
 
 
 class HiveStreamingConnection:
-    """A connection that streams records into one table; made by :meth:`new_builder`."""
+    """A connection that streams records into one table; :meth:`new_builder` makes it."""
 
     def __init__(self, said: Description) -> None:
         self._said = said
@@ -85,37 +85,37 @@ class HiveStreamingConnection:
 
     @staticmethod
     def new_builder() -> StreamingConnectionBuilder:
-        """Begin to describe one."""
+        """Return a builder of connections."""
         return StreamingConnectionBuilder()
 
     @property
     def state(self) -> ConnectionState:
-        """Where it stands."""
+        """Return the state of the connection."""
         return self._state
 
     @property
     def record_columns(self) -> tuple[Column, ...]:
-        """The columns that records have: the table's, then the keys of dynamic partitions."""
+        """Return the columns of the records: the table's, then the keys of dynamic partitions."""
         return self._columns
 
     @property
     def committed_position(self) -> str | None:
-        """The position that was committed last under the key of ``with_position_key``."""
+        """Return the last committed position under the key of ``with_position_key``."""
         return self._position
 
     @property
     def current_txn_id(self) -> int | None:
-        """The present transaction's id."""
+        """Return the id of the present transaction."""
         return None if self._batch is None else self._batch.txn_id
 
     @property
     def current_write_id(self) -> int | None:
-        """The present transaction's write id."""
+        """Return the write id of the present transaction."""
         return None if self._batch is None else self._batch.write_id
 
     @property
     def remaining_transactions(self) -> int:
-        """Transactions of the batch that were not begun yet."""
+        """Return the number of transactions of the batch that were not begun yet."""
         return 0 if self._batch is None else self._batch.remaining
 
     def __enter__(self) -> Self:
@@ -148,10 +148,10 @@ class HiveStreamingConnection:
             raise
 
     def begin_transaction(self) -> None:
-        """Begin the next transaction; a batch that is used up is followed by another.
+        """Begin the next transaction, and open another batch if the present one is used up.
 
-        :raises InvalidTransactionState: there is one already, or the connection is closed or has failed.
-        :raises TransactionError: the metastore does not open it or grant its lock.
+        :raises InvalidTransactionState: a transaction is open, or the connection is closed or has failed.
+        :raises TransactionError: the metastore does not open the transaction or does not grant its lock.
         """
         with self._entered(Call.BEGIN):
             self._roll_over()
@@ -172,10 +172,10 @@ class HiveStreamingConnection:
     def write(self, data: bytes | str | Any) -> None:
         """Write one record, or all records of a stream.
 
-        Records are parsed many at a time. A bad one is thus told by a later ``write``, or by the commit, with
-        its number; the others are written.
+        Records are parsed many at a time. A later ``write``, or the commit, therefore reports a bad record
+        with its number; the other records are written.
 
-        :param data: a record, or something with ``read(size)`` whose records end with the writer's line
+        :param data: a record, or an object with ``read(size)`` whose records end with the writer's line
             delimiter.
         :raises SerializationError: a record cannot be parsed. The transaction stays open.
         :raises StreamingIOFailure: rows cannot be written. The connection can only be closed.
@@ -190,7 +190,7 @@ class HiveStreamingConnection:
                 self._parse()
 
     def write_records(self, records: Sequence[bytes]) -> None:
-        """Write many records, each as :meth:`write` does.
+        """Write many records as :meth:`write` writes one.
 
         :raises SerializationError: a record cannot be parsed. The transaction stays open.
         :raises StreamingIOFailure: rows cannot be written. The connection can only be closed.
@@ -199,10 +199,12 @@ class HiveStreamingConnection:
             self._take(list(records))
 
     def write_batch(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Write rows that are Arrow's already: the table's columns by name, with the dynamic partition keys.
+        """Write the rows of an Arrow batch, whose columns match the table's columns by name.
+
+        The keys of dynamic partitions are columns of the batch too.
 
         :raises InvalidColumn: the columns are not the table's.
-        :raises SerializationError: a value does not fit. Nothing of the batch is written.
+        :raises SerializationError: a value does not fit its column. No row of the batch is written.
         :raises StreamingIOFailure: rows cannot be written. The connection can only be closed.
         """
         with self._entered(Call.WRITE):
@@ -215,7 +217,7 @@ class HiveStreamingConnection:
                 self.stats.records_size_bytes += piece.nbytes
 
     def flush(self) -> None:
-        """Parse and write what is buffered. Nobody sees it before the commit.
+        """Parse the buffered records and write their rows, which readers see after the commit.
 
         :raises SerializationError: a record cannot be parsed.
         :raises StreamingIOFailure: rows cannot be written.
@@ -229,15 +231,15 @@ class HiveStreamingConnection:
     ) -> None:
         """Make the transaction's records visible.
 
-        When no metastore answers, it may be called again while the transaction lives.
+        The caller may repeat the call while the transaction lives, if no metastore has answered.
 
         :param partitions: names (``day=2026-01-01``) of partitions to create even if they stay empty.
         :param key: table parameter to set in the same step (``_meta…``).
-        :param value: its value, the position of the input for instance.
-        :raises SerializationError: a record that was still buffered cannot be parsed. The transaction stays
-            open, and committing again commits the others.
-        :raises HeartBeatFailure: the metastore has given the transaction up.
-        :raises TransactionError: the metastore refuses.
+        :param value: value of that parameter, for instance the position of the input.
+        :raises SerializationError: a buffered record cannot be parsed. The transaction stays open, and a
+            second commit commits the other records.
+        :raises HeartBeatFailure: the metastore has aborted the transaction or forgotten it.
+        :raises TransactionError: the metastore refuses the commit.
         :raises ConnectionError: no metastore answers; nothing is known to be lost.
         """
         if (key is None) != (value is None):
@@ -261,9 +263,10 @@ class HiveStreamingConnection:
             self._finish_used_up()
 
     def abort_transaction(self) -> None:
-        """Drop the transaction's records. In a connection that has failed it does nothing.
+        """Drop the transaction's records; the call has no effect on a connection that has failed.
 
-        :raises TransactionError: the metastore cannot be told; it finds out by the missing heartbeats.
+        :raises TransactionError: the metastore cannot be reached; it aborts the transaction itself when the
+            heartbeats are missing.
         """
         with self._entered(Call.ABORT):
             if self._state is ConnectionState.FAILED:
@@ -277,11 +280,11 @@ class HiveStreamingConnection:
             self._count()
 
     def request_compaction(self, kind: CompactionKind) -> list[CompactionRequested]:
-        """Ask for a compaction of what was written to, as the metastore's initiator does by itself.
+        """Request a compaction of the partitions that were written to, as the metastore's initiator does.
 
-        :return: the requests, one for each partition; whoever serves the queue carries them out.
+        :return: one request per partition; the workers of the compaction queue carry them out.
         :raises InvalidTransactionState: a transaction is open, or the connection is closed or has failed.
-        :raises TransactionError: the metastore refuses.
+        :raises TransactionError: the metastore refuses the request.
         """
         with (
             self._entered(Call.COMPACT),
@@ -292,9 +295,10 @@ class HiveStreamingConnection:
             return request_compaction(self._client, self.layout.name, kind, partitions=self._partitions.names)
 
     def close(self) -> None:
-        """Abort what is open and end the connection. Closing twice is fine.
+        """Abort the open transactions and end the connection; a second call has no effect.
 
-        :raises StreamingException: files or transactions could not be ended; it is closed all the same.
+        :raises StreamingException: files or transactions could not be ended; the connection is closed all the
+            same.
         """
         with self._entered(Call.CLOSE):
             if self._state is ConnectionState.CLOSED:
@@ -322,10 +326,10 @@ class HiveStreamingConnection:
         self._partitions = Partitions(self._client, self._table, self.layout, dynamic=dynamic)
         with metastore_errors(TransactionError, f"Connecting to {self.layout.name}"):
             if said.position_key is not None:
-                place = (self._client, said.database, said.table, said.position_key)
-                ensure_position(*place, lock_policy=said.lock_policy)
-                take_over(*place)
-                self._position = committed_position(*place)
+                position_args = (self._client, said.database, said.table, said.position_key)
+                ensure_position(*position_args, lock_policy=said.lock_policy)
+                take_over(*position_args)
+                self._position = committed_position(*position_args)
             interval_s = heartbeat_interval_s(self._client)
         self._batch_settings = BatchSettings(
             layout=self.layout,
@@ -345,7 +349,7 @@ class HiveStreamingConnection:
 
     @contextmanager
     def _entered(self, call: Call) -> Iterator[None]:
-        """Let one thread in, check that the call is legal, and note what an error means for the state."""
+        """Admit one thread, check that the call is legal, and change the state if an error requires it."""
         if not self._inside.acquire(blocking=False):
             raise InvalidTransactionState(
                 f"{call}: another thread is inside the connection.",
@@ -370,15 +374,15 @@ class HiveStreamingConnection:
             self._inside.release()
 
     def _check_position(self) -> None:
-        """Make sure, holding the lock, that the position is where we left it."""
+        """Check, while holding the lock, that no other process has moved the position."""
         key = self._said.position_key
         if key is None:
             return
         with metastore_errors(TransactionError, f"Position {key}"):
-            now = committed_position(self._client, self._said.database, self._said.table, key)
-        if now != self._position:
+            position = committed_position(self._client, self._said.database, self._said.table, key)
+        if position != self._position:
             raise TransactionError(
-                f"{self.layout.name}: somebody else has moved {key} from {self._position!r} to {now!r}.",
+                f"{self.layout.name}: somebody else has moved {key} from {self._position!r} to {position!r}.",
                 remedy="Let one process move a position at a time; connect again to go on from there.",
             )
 
@@ -451,11 +455,11 @@ class HiveStreamingConnection:
         try:
             self._close_batch()
         except StreamingIOFailure as error:
-            # The transaction is committed: an error would say that it is not.
+            # The transaction is committed, and the caller would take an error for a failed commit.
             log.warning("%s", error)
 
     def _note_lost(self, txn_ids: Collection[int]) -> None:
-        """Let the next ``write`` take the way that tells of lost transactions; the heartbeats call this."""
+        """Make the next ``write`` check for lost transactions; the heartbeats call this."""
         batch = self._batch
         if batch is not None and batch.txn_id in txn_ids:
             self._thread = 0

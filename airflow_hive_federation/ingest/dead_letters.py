@@ -1,4 +1,4 @@
-"""Bad records, put aside with the reason."""
+"""Puts bad records aside, with the reason why each was refused."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ _HELD_BYTES = 8 << 20
 class DeadLetter:
     """A record that was not written.
 
-    :param record: its bytes.
-    :param record_number: its number in its transaction, from 1.
-    :param column: the column it failed in; empty if it is about the record as a whole.
+    :param record: bytes of the record.
+    :param record_number: number of the record in its transaction, from 1.
+    :param column: the column that could not be parsed; empty if the record as a whole is bad.
+    :param reason: the reason why the record was refused.
     """
 
     record: bytes
@@ -34,7 +35,7 @@ class DeadLetter:
     reason: str
 
     def to_json(self) -> str:
-        """Write it as a line of JSON; what is no UTF-8 as Base64."""
+        """Return the dead letter as one line of JSON; a record that is not UTF-8 becomes Base64."""
         fields = {"record_number": self.record_number, "column": self.column, "reason": self.reason}
         try:
             return json.dumps({**fields, "record": self.record.decode()}, ensure_ascii=False)
@@ -43,16 +44,16 @@ class DeadLetter:
 
 
 DeadLetterHandler = Callable[[DeadLetter], None]
-"""Takes dead letters. If it has a method ``flush``, that is called before each commit, and at the end."""
+"""Receives dead letters. The connection calls its ``flush``, if any, before each commit and at the end."""
 
 
 class DeadLetterFile:
-    """Appends dead letters to a file, one JSON object a line.
+    """A file of dead letters, with one JSON object per line.
 
-    On this machine's file systems, only its owner may read the file: it holds records as they were.
+    On this machine's file systems only its owner may read the file, because it holds the records unchanged.
 
-    :param uri: where; in a store that cannot append, the file is written anew with what it has, so that only
-        one process may use it.
+    :param uri: URI of the file. In a store that cannot append, each write replaces the file by one with
+        all lines; so only one process may use it.
     :param storage_options: options of that store.
     """
 
@@ -62,9 +63,9 @@ class DeadLetterFile:
         self._size_bytes = 0
 
     def __call__(self, letter: DeadLetter) -> None:
-        """Take one.
+        """Add a dead letter, and write the file if many are buffered.
 
-        :raises StorageError: those that were taken before cannot be written.
+        :raises StorageError: the buffered dead letters cannot be written.
         """
         self._lines.append(letter.to_json().encode() + b"\n")
         self._size_bytes += len(self._lines[-1])
@@ -72,9 +73,9 @@ class DeadLetterFile:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was taken.
+        """Write the buffered dead letters to the file.
 
-        :raises StorageError: it cannot be written.
+        :raises StorageError: the file cannot be written.
         """
         if not self._lines:
             return
@@ -97,10 +98,10 @@ class DeadLetterFile:
 
 
 class BadRecords:
-    """What a connection does with bad records.
+    """The treatment of bad records: a connection puts them aside or raises an error.
 
-    :param handler: takes them; ``None`` raises instead.
-    :param limit: how many it takes at most in the life of the connection; ``None`` is any number.
+    :param handler: receives the bad records; ``None`` raises an error instead.
+    :param limit: the most bad records in the life of the connection; ``None`` sets no limit.
     """
 
     def __init__(self, handler: DeadLetterHandler | None, limit: int | None) -> None:
@@ -108,9 +109,9 @@ class BadRecords:
         self.count = 0
 
     def flush(self) -> None:
-        """Have what was handed over written.
+        """Make the handler write the dead letters it has received.
 
-        :raises StorageError: it cannot be.
+        :raises StorageError: they cannot be written.
         """
         flush = getattr(self._handler, "flush", None)
         if flush is not None:
@@ -119,21 +120,21 @@ class BadRecords:
     def deal_with(
         self, records: Sequence[bytes] | Mapping[int, bytes], bad: Sequence[BadRecord], before: int
     ) -> None:
-        """Hand bad records over, or raise.
+        """Pass bad records to the handler, or raise an error.
 
-        :param records: all that were parsed, or the bad ones by their index.
-        :param before: how many records of the transaction came before these.
-        :raises SerializationError: for the first of them, if nobody takes them.
-        :raises DeadLetterLimitExceeded: more than the limit.
+        :param records: all parsed records, or the bad ones by their index.
+        :param before: number of the transaction's records before these.
+        :raises SerializationError: a record is bad and no handler is set; the error names the first one.
+        :raises DeadLetterLimitExceeded: the bad records exceed the limit.
         """
         letters = [
             DeadLetter(
-                record=bytes(records[one.index]),
-                record_number=before + one.index + 1,
-                column=one.column,
-                reason=one.reason,
+                record=bytes(records[bad_record.index]),
+                record_number=before + bad_record.index + 1,
+                column=bad_record.column,
+                reason=bad_record.reason,
             )
-            for one in bad
+            for bad_record in bad
         ]
         if letters and self._handler is None:
             raise _refused(letters)
@@ -170,5 +171,5 @@ def _told(letter: DeadLetter) -> str:
     shown = letter.record[:_SHOWN_BYTES].decode("utf-8", "replace")
     cut = "…" if len(letter.record) > _SHOWN_BYTES else ""
     column = f", column {letter.column}" if letter.column else ""
-    place = f"Record {letter.record_number} of the transaction{column}"
-    return f"{place}: {letter.reason}. It begins {shown!r}{cut}."
+    label = f"Record {letter.record_number} of the transaction{column}"
+    return f"{label}: {letter.reason}. It begins {shown!r}{cut}."

@@ -1,14 +1,14 @@
-"""Files of a transaction batch: one for each bucket, readable after every commit while it still grows.
+"""Writes the ORC files of a transaction batch, one per bucket; each is readable after every commit.
 
-Each commit appends a stripe and a tail that describes all stripes so far, and then the file's length to
-``bucket_N_flush_length``, eight bytes. Readers of Hive look there how much of the file counts
-(``OrcAcidUtils.getLastFlushLength``). The side file goes when the batch is closed. A batch of one transaction
-needs none: until the commit nobody opens its directory.
+Each commit appends a stripe and a tail that describes all stripes so far, and then writes the file's length
+to ``bucket_N_flush_length`` as eight bytes. Hive's readers take from it how much of the file counts
+(``OrcAcidUtils.getLastFlushLength``). Closing the batch removes this side file. A batch of one transaction
+needs none, because no reader opens its directory before the commit.
 
-Until its first commit a file has a hidden name: a reader of earlier transactions of the batch would fail on
-one that it cannot read yet.
+Until its first commit a file has a hidden name, because a reader of earlier transactions of the batch would
+fail on a file that it cannot read yet.
 
-Stores without appending get a whole file at the commit; it serves one transaction then.
+Stores that cannot append get the whole file at the commit; such a file serves one transaction.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from airflow_hive_federation.tables.write.plan import TableLayout
 
 _ACID_TYPES = ("int", "bigint", "int", "bigint", "bigint")
 _INSERT = 0
-"""The operation of a row that is inserted (``OrcRecordUpdater.INSERT_OPERATION``)."""
+"""Marks an inserted row (``OrcRecordUpdater.INSERT_OPERATION``)."""
 _BUCKET_FLAG = 0x20000000
 """Begins a row id's bucket property: version 1 of Hive's ``BucketCodec``."""
 
 
 def acid_types(layout: TableLayout) -> list[bytes]:
-    """Describe the columns of a table's files to ORC."""
-    row = HiveType(name="struct", fields=tuple(Field(one.name, one.type) for one in layout.columns))
+    """Return the ORC type messages of the columns of a table's files."""
+    row = HiveType(name="struct", fields=tuple(Field(column.name, column.type) for column in layout.columns))
     types = [*(HiveType(name=name) for name in _ACID_TYPES), row]
     return type_messages(HiveType(name="struct", fields=tuple(map(Field, ACID_COLUMNS, types))))
 
@@ -56,11 +56,11 @@ def encoded(
     optimized: bool,
     filters: BloomFilters = NO_FILTERS,
 ) -> list[Stripe]:
-    """Encode rows of one bucket with their row ids; needs no interpreter lock for most of it.
+    """Encode rows of one bucket with their row ids, mostly without holding the interpreter lock.
 
-    :param optimized: for quick writing, without indexes, dictionaries and compression; a major compaction
-        makes up for it.
-    :param filters: Bloom filters, of files with indexes.
+    :param optimized: encode quickly, without indexes, dictionaries and compression; a major compaction adds
+        them later.
+    :param filters: Bloom filters of files with indexes.
     """
     if optimized:
         return [_acid_stripe(rows, bucket, write_id, first_row_id)]
@@ -94,12 +94,12 @@ def _acid_stripe(rows: pa.RecordBatch, bucket: int, write_id: int, first_row_id:
 
 
 class DeltaFile:
-    """The file of one bucket in one directory. Nothing is open between two calls.
+    """The file of one bucket in one delta directory; it is not open between two calls.
 
     :param directory: URI of the delta.
-    :param compression: that of the stripes.
-    :param indexed: whether its stripes have indexes.
-    :param side: whether there are commits while it grows.
+    :param compression: compression of the stripes.
+    :param indexed: the stripes have indexes.
+    :param side: several transactions commit to the file, so it needs a side file.
     """
 
     def __init__(
@@ -141,9 +141,11 @@ class DeltaFile:
         self._mark_keys = len(self._key_index)
 
     def append(self, write_id: int, stripes: Sequence[Stripe]) -> None:
-        """Write what :func:`encoded` made, from :attr:`next_row_id` on; nobody can read it yet.
+        """Append stripes of :func:`encoded` whose row ids begin at :attr:`next_row_id`.
 
-        :raises StorageError: it cannot be written.
+        Readers cannot see them before :meth:`flush`.
+
+        :raises StorageError: the stripes cannot be written.
         """
         for stripe in stripes:
             self._assembled.add(stripe)
@@ -153,9 +155,9 @@ class DeltaFile:
         self._store.append(self._pending.drained())
 
     def flush(self) -> int:
-        """Make what was written readable, once its transaction is committed; return the file's length.
+        """Publish the appended stripes, which the commit then makes visible; return the file's length.
 
-        :raises StorageError: it cannot be written.
+        :raises StorageError: the file cannot be written.
         """
         if self._is_flushed:
             return self._assembled.mark().offset
@@ -173,10 +175,10 @@ class DeltaFile:
         return length
 
     def rewind(self) -> None:
-        """Take out what the present transaction wrote.
+        """Cut off the stripes that the present transaction wrote.
 
-        After a commit that failed its rows stay, and are hidden by the aborted write id: readers may be told
-        already how long the file is.
+        After a failed commit the rows stay in the file, and the aborted write id hides them: readers may
+        already have read the file's new length.
 
         :raises StorageError: the file cannot be cut off.
         """
@@ -189,11 +191,11 @@ class DeltaFile:
         self.rows = self._assembled.rows
         self._store.cut(self._mark.offset)
         if not self.rows:
-            # Begin with the first byte again.
+            # The file begins with its first byte again.
             self._pending.write(b"ORC")
 
     def close(self) -> None:
-        """End the batch: the whole file counts, and one without commits goes.
+        """Remove the side file, so that the whole file counts; remove the file itself if it has no commit.
 
         :raises StorageError: the side file cannot be removed.
         """
@@ -201,7 +203,7 @@ class DeltaFile:
 
 
 class _Pending:
-    """What an assembled file takes for its file: pieces, to be appended later."""
+    """A writable that an assembled file uses as its file; it collects pieces to be appended later."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes | memoryview] = []
@@ -216,7 +218,7 @@ class _Pending:
 
 
 class _LocalStore:
-    """Appends to a file of this machine."""
+    """A store that appends to a file of this machine."""
 
     def __init__(self, directory: Path, uri: str, path: Path, *, side: bool) -> None:
         self._directory, self._uri, self._path = directory, uri, path
@@ -231,7 +233,8 @@ class _LocalStore:
                 file.writelines(pieces)
 
     def publish(self, length: int) -> None:
-        # Rows, then what says how many of them count, then the names: a crash leaves no promise of more.
+        # The rows are synced first, then the length that counts, then the name: so after a crash no length
+        # exceeds its file.
         with storage_errors(self._uri):
             durable.sync_file(self._present)
             if self._side is not None:
@@ -239,7 +242,7 @@ class _LocalStore:
                     file.write(length.to_bytes(8, "big"))
                     durable.sync_open_file(file)
         if not self._is_visible:
-            # Buckets of one directory are written side by side.
+            # Buckets of a directory are published in parallel, so the version file is written atomically.
             write_atomically(str(self._directory / VERSION_FILE), [b"2"])
             with storage_errors(self._uri):
                 durable.rename(self._hidden, self._path)
@@ -250,7 +253,7 @@ class _LocalStore:
             if self._is_visible:
                 with self._path.open("r+b") as file:
                     file.truncate(length)
-                    # The side file goes in the end: then the last bytes on the disk have to be a tail.
+                    # The side file is removed in the end; from then on the file has to end with a tail.
                     durable.sync_open_file(file)
             else:
                 self._hidden.unlink(missing_ok=True)
@@ -260,7 +263,7 @@ class _LocalStore:
             self._hidden.unlink(missing_ok=True)
             if self._side is not None:
                 self._side.unlink(missing_ok=True)
-            # Hive does not mind an empty directory, but it helps nobody.
+            # Hive ignores an empty directory, but no reader needs it.
             if self._directory.exists() and not any(self._directory.iterdir()):
                 self._directory.rmdir()
 
@@ -270,7 +273,7 @@ class _LocalStore:
 
 
 class _UploadingStore:
-    """Collects a file on this machine and stores it whole when it is to be readable."""
+    """A store that collects a file on this machine and uploads it whole when it is published."""
 
     def __init__(self, directory: str, uri: str, options: Any) -> None:
         self._directory, self._uri, self._options = directory, uri, options

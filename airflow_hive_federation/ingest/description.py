@@ -1,4 +1,4 @@
-"""The description of a streaming connection, and the checks that come before there is one."""
+"""Describes a streaming connection and checks the description before the connection is made."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BUFFER_BYTES = 128 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """What the builder was told."""
+    """The settings that the builder has collected for one connection."""
 
     database: str = ""
     table: str = ""
@@ -37,24 +37,24 @@ class Description:
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     lock_policy: PollPolicy = LOCK_POLICY
     at: Callable[[str], None] = lambda _step: None
-    #: Files are made for quick writing.
+    #: Files are written quickly: without compression, dictionaries and indexes.
     optimized: bool = True
 
 
 def check_description(said: Description) -> None:
-    """Make sure that nothing is missing.
+    """Check that no setting is missing.
 
-    :raises InvalidConnection: naming what is.
+    :raises InvalidConnection: a setting is missing; the error names the calls that set it.
     """
     missing = [
         name
-        for name, given in (
+        for name, value in (
             ("with_database", said.database),
             ("with_table", said.table),
             ("with_record_writer", said.writer),
             ("with_conf", said.settings),
         )
-        if not given
+        if not value
     ]
     if missing:
         raise InvalidConnection("The connection is not described.", remedy=f"Call {', '.join(missing)} too.")
@@ -63,10 +63,10 @@ def check_description(said: Description) -> None:
 
 
 def described_table(client: MetastoreClient, said: Description) -> tuple[Any, TableLayout]:
-    """Read the table and make sure that records can be streamed into it.
+    """Read the table and check that records can be streamed into it.
 
-    :raises InvalidTable: it does not exist, is a view, external, not transactional or not ORC.
-    :raises InvalidConnection: the static values do not fit it.
+    :raises InvalidTable: the table does not exist, is a view, external, not transactional or not ORC.
+    :raises InvalidConnection: the static values do not fit the table's partition keys.
     """
     name = f"{said.database}.{said.table}"
     with metastore_errors(InvalidTable, name, table=name):

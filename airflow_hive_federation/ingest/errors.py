@@ -1,24 +1,24 @@
-"""Errors of streaming ingest, named as Hive's ``org.apache.hive.streaming`` names them.
+"""Defines the errors of streaming ingest, with the names of Hive's ``org.apache.hive.streaming``.
 
 ::
 
     StreamingException
     ├── ConnectionError               no metastore behind the URIs                       (retryable)
-    │   └── InvalidConnection             the builder was used wrongly: fix the arguments
-    ├── InvalidTable                  the table is missing, or is none that can be streamed into
+    │   └── InvalidConnection             the builder got wrong arguments: correct them
+    ├── InvalidTable                  the table is missing, or cannot be streamed into
     │   └── InvalidColumn                 the records' columns are not the table's
     ├── InvalidTransactionState       a call that is illegal in the connection's present state
     ├── SerializationError            a record that cannot be parsed
     │   └── DeadLetterLimitExceeded       more bad records than the limit
-    ├── SourceError                   the database that is ingested from fails           (retryable)
+    ├── SourceError                   the source database fails                          (retryable)
     │   └── InvalidSource                 the rows are not in the order of their key
     ├── StreamingIOFailure            files or a partition could not be written          (retryable)
     │   └── PartitionCreationFailed
     └── TransactionError              a transaction that cannot be begun, committed or aborted  (retryable)
-        ├── HeartBeatFailure              the metastore has given the transaction up     (retryable)
-        └── CommitOutcomeUnknown          it may have been committed or not: read the position back
+        ├── HeartBeatFailure              the metastore has aborted the transaction      (retryable)
+        └── CommitOutcomeUnknown          the commit may have happened: read the position back
 
-Retryable means here: connect again and send the records of the transaction again.
+After a retryable error, connect again and send the records of the transaction again.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class StreamingException(HiveFederationError):  # noqa: N818
 
 
 class ConnectionError(StreamingException):  # noqa: A001
-    """No connection to the metastore."""
+    """No metastore can be reached."""
 
     retryable = True
 
 
 class InvalidConnection(ConnectionError):  # noqa: N818
-    """What the builder was given does not make a connection."""
+    """The builder's settings do not describe a connection."""
 
     retryable = False
 
@@ -66,24 +66,24 @@ class InvalidTransactionState(StreamingException):
 
 
 class SerializationError(StreamingException):
-    """A record that cannot be parsed; ``record_number`` and ``column`` say which and where.
+    """A record that cannot be parsed; ``record_number`` and ``column`` locate the error.
 
     The transaction stays open. The bad record is not part of it; all others are.
     """
 
 
 class DeadLetterLimitExceeded(SerializationError):  # noqa: N818
-    """More bad records than the limit that was set; ``limit`` is that limit."""
+    """The bad records exceed the limit of dead letters; ``limit`` is that limit."""
 
 
 class SourceError(StreamingException):
-    """The database that is ingested from refuses the query, or is gone."""
+    """The source database refuses the query or has disconnected."""
 
     retryable = True
 
 
 class InvalidSource(SourceError):  # noqa: N818
-    """The rows that are ingested from break the contract of their key."""
+    """The rows of the query break the contract of their key."""
 
     retryable = False
 
@@ -109,17 +109,18 @@ class HeartBeatFailure(TransactionError):  # noqa: N818
 
 
 class CommitOutcomeUnknown(TransactionError):  # noqa: N818
-    """The connection broke inside a commit, and the metastore does not tell what became of it."""
+    """The connection broke inside a commit, and the metastore does not report the outcome."""
 
     retryable = False
 
 
 @contextmanager
 def metastore_errors(kind: type[StreamingException], what: str, **facts: object) -> Iterator[None]:
-    """Translate what a metastore raises inside the block, once.
+    """Translate the errors that a metastore raises inside the block into streaming errors.
 
-    :param kind: for whatever the metastore refused; when it does not answer it is a ``ConnectionError``.
+    :param kind: error for a request that the metastore refused; a missing answer is a ``ConnectionError``.
     :param what: begins the message.
+    :param facts: become attributes of the error.
     """
     try:
         yield
@@ -135,7 +136,7 @@ def metastore_errors(kind: type[StreamingException], what: str, **facts: object)
 
 @contextmanager
 def io_errors(what: str, **facts: object) -> Iterator[None]:
-    """Translate what a file system, or the encoder of files, raises inside the block."""
+    """Translate the errors of a file system or of the file encoder inside the block."""
     try:
         yield
     except (StorageError, AcidFormatError) as error:

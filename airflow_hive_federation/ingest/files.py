@@ -1,4 +1,4 @@
-"""Ingest files: exactly once, from where the last run stopped, in transactions of a good size."""
+"""Ingests files exactly once, from the position of the last run, in transactions of limited size."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ Format = Literal["csv", "json", "regex", "parquet"]
 
 @dataclass(frozen=True, kw_only=True)
 class IngestRequest(IngestTarget):
-    """Which files to ingest into which table, and how.
+    """A request to ingest files into a table.
 
     :param inputs: URIs of files, of directories or prefixes, or with ``*`` in the last part.
-    :param file_format: ``csv`` (delimited, not quoted), ``json`` (an object a line), ``regex``, ``parquet``.
-    :param delimiter: of the fields of ``csv``.
+    :param file_format: ``csv`` (delimited, not quoted), ``json`` (one object per line), ``regex`` or
+        ``parquet``.
+    :param delimiter: delimiter of the fields of ``csv``.
     :param header: the first line of each ``csv`` file names its columns.
     :param regex: expression whose groups are the columns, for ``regex``.
-    :param malformed: ``raise``, or ``null`` to make nulls of what cannot be read, as Hive's SerDes do.
+    :param malformed: ``raise``, or ``null`` to replace unreadable values by null, as Hive's SerDes do.
     :param max_record_bytes: bytes that a record of a text file may have, 128 MiB by default.
     """
 
@@ -56,10 +57,10 @@ class IngestRequest(IngestTarget):
 
 @dataclass(frozen=True, kw_only=True)
 class IngestProgress:
-    """How far a run is.
+    """The progress of a run.
 
-    :param done_bytes: of the files, as they lie in their store.
-    :param committed: records that can be read.
+    :param done_bytes: bytes of the files, as they lie in their store, that were read.
+    :param committed: number of committed records.
     """
 
     done_bytes: int
@@ -77,13 +78,13 @@ def ingest_files(
 ) -> IngestReport:
     """Ingest files that no earlier run of the same name has ingested.
 
-    Files are taken in the order of their URIs, and one that appears later has to come later in it: names that
-    begin with a time do. A file must not change once it is there.
+    Files are ingested in the order of their URIs, so a new file needs a URI after those of the earlier files:
+    names that begin with a time have this order. An existing file must not change.
 
-    :raises ConfigurationError: the request does not make sense.
-    :raises StreamingException: see :mod:`~airflow_hive_federation.ingest.errors`. What was committed stays;
-        the next run goes on behind it.
-    :raises SerializationError: a bad record; ``uri`` and ``line`` say where it is.
+    :raises ConfigurationError: the request contradicts itself or lacks a setting.
+    :raises StreamingException: see :mod:`~airflow_hive_federation.ingest.errors`. Committed records
+        stay; the next run continues after them.
+    :raises SerializationError: a record is bad; ``uri`` and ``line`` locate it.
     """
     _check(request)
     began = time.monotonic()
@@ -93,18 +94,18 @@ def ingest_files(
     writer.max_record_bytes = request.max_record_bytes
     builder = request.connection(settings, writer, storage_options)
     if request.dead_letters is not None:
-        takes = _Located(origins, DeadLetterFile(request.dead_letters, storage_options))
-        builder = builder.with_dead_letters(takes, limit=request.dead_letter_limit)
+        handler = _Located(origins, DeadLetterFile(request.dead_letters, storage_options))
+        builder = builder.with_dead_letters(handler, limit=request.dead_letter_limit)
     with builder.connect() as connection:
         start = Position.of(connection.committed_position)
         run = IngestRun(connection, request, told=origins.told, on_begin=origins.begin)
         progress = _Progress(files, start, on_progress)
-        left = remaining(files, start)
-        for file, position in left:
+        unread = remaining(files, start)
+        for file, position in unread:
             _ingest(run, file, _read(request, position, storage_options), origins, progress)
         run.finish()
         progress.done(run.committed)
-        return run.report(began, files=len(left))
+        return run.report(began, files=len(unread))
 
 
 def _ingest(
@@ -114,7 +115,7 @@ def _ingest(
     origins: _Origins,
     progress: _Progress,
 ) -> None:
-    """Write a file's records, and commit as often as it is time to."""
+    """Write a file's records, and commit whenever the run is due for a commit."""
     for records, position in pieces:
         run.begin()
         if isinstance(records, list):
@@ -128,9 +129,10 @@ def _ingest(
 
 
 class _Progress:
-    """Tells how far a run is.
+    """A reporter that passes the progress of a run to a callback.
 
-    :param start: where it begins.
+    :param start: position at which the run begins.
+    :param tell: receives the progress.
     """
 
     def __init__(
@@ -146,18 +148,18 @@ class _Progress:
         self._files = 0
 
     def inside(self, file: InputFile, position: Position | None, committed: int) -> None:
-        """Tell of a position inside a file."""
+        """Report a position inside a file."""
         offset = 0 if position is None else position.offset or 0
         self._told(self._before_bytes + min(offset, file.size_bytes), committed)
 
     def behind(self, file: InputFile, committed: int) -> None:
-        """Tell of a file that is done."""
+        """Report a file that was read to its end."""
         self._before_bytes += file.size_bytes
         self._files += 1
         self._told(self._before_bytes, committed)
 
     def done(self, committed: int) -> None:
-        """Tell of the end, when everything is committed."""
+        """Report the end of the run, after the last commit."""
         self._told(self._before_bytes, committed)
 
     def _told(self, done_bytes: int, committed: int) -> None:
@@ -169,7 +171,7 @@ class _Progress:
 
 
 class _Origins:
-    """Which line of which file a record of the transaction is."""
+    """The origins of a transaction's records: the file and the line of each."""
 
     def __init__(self) -> None:
         self._firsts: list[int] = []
@@ -180,18 +182,18 @@ class _Origins:
         self._firsts, self._places, self._count = [], [], 0
 
     def add(self, behind: Position, count: int) -> None:
-        """Note records that end before a position."""
+        """Add records that end before a position."""
         self._firsts.append(self._count + 1)
         self._places.append((behind.uri, behind.line - count + 1))
         self._count += count
 
     @property
     def known(self) -> bool:
-        """Whether records come from lines (those of Parquet do not)."""
+        """Return true if the records come from lines (those of Parquet do not)."""
         return bool(self._places)
 
     def of(self, record_number: int) -> tuple[str, int]:
-        """Return file and line of a record of the transaction."""
+        """Return the file and the line of a record of the transaction."""
         place = bisect.bisect_right(self._firsts, record_number) - 1
         uri, line = self._places[place]
         return uri, line + record_number - self._firsts[place]
@@ -201,7 +203,7 @@ class _Origins:
 
 
 class _Located:
-    """Lets dead letters say where they come from."""
+    """A handler that adds the file and the line to dead letters."""
 
     def __init__(self, origins: _Origins, file: DeadLetterFile) -> None:
         self._origins, self._file = origins, file
@@ -213,7 +215,7 @@ class _Located:
 
 
 class _Told:
-    """Lets an error about a record say where it comes from."""
+    """A context that adds the file and the line of the record to an error."""
 
     def __init__(self, origins: _Origins) -> None:
         self._origins = origins

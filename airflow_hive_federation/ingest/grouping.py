@@ -1,4 +1,4 @@
-"""Which rows go where: their partition and their bucket, for many rows at once. Pure."""
+"""Divides many rows at once into groups per partition and bucket, without any I/O."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Group:
     """Rows of one bucket of one partition.
 
     :param values: value texts of the partition; empty for a table without partitions.
-    :param source: the table's columns, as they are stored, of rows of all groups.
-    :param places: where this group's rows are among them; ``None`` if all are.
+    :param source: rows of all groups, with the table's columns as they are stored.
+    :param places: positions of this group's rows in ``source``; ``None`` for all rows.
     """
 
     values: Values
@@ -36,19 +36,19 @@ class Group:
 
     @property
     def row_count(self) -> int:
-        """How many rows it has."""
+        """Return the number of rows in the group."""
         return self.source.num_rows if self.places is None else len(self.places)
 
     def rows(self) -> pa.RecordBatch:
-        """Take the group's rows out of all, each time anew."""
+        """Copy the group's rows out of ``source``; each call makes a new copy."""
         return self.source if self.places is None else self.source.take(self.places)
 
 
 def grouped(layout: TableLayout, rows: pa.RecordBatch, static: Values | None) -> Iterator[Group]:
-    """Cut rows into groups; within a group they keep their order.
+    """Divide rows into groups; the rows of a group keep their order.
 
     :param rows: the table's columns, then the partition keys if their values come from the rows.
-    :param static: the values of the one partition, where they do not; ``()`` for a table without partitions.
+    :param static: values of the one partition, if the rows have none; ``()`` for a table without partitions.
     """
     width = len(layout.columns)
     arrays = [
@@ -74,7 +74,7 @@ def grouped(layout: TableLayout, rows: pa.RecordBatch, static: Values | None) ->
 
 
 def value_texts(array: pa.Array, key: Column) -> pa.Array:
-    """Write partition values as Hive does; null and nothing at all are the default partition."""
+    """Write partition values as Hive does; null and the empty text become the default partition."""
     name = key.type.name
     if name in {"string", "varchar"}:
         texts = pc.utf8_slice_codeunits(array, 0, key.type.arguments[0]) if key.type.arguments else array
@@ -105,23 +105,23 @@ def _buckets(layout: TableLayout, rows: pa.RecordBatch) -> np.ndarray[Any, np.dt
 def _partitions(
     arrays: Sequence[pa.Array], keys: Sequence[Column]
 ) -> tuple[np.ndarray[Any, np.dtype[np.int64]], list[Values]]:
-    """Number the partitions of rows."""
+    """Return each row's partition number, and the values of the partitions."""
     codes = np.zeros(len(arrays[0]), np.int64)
-    found: list[tuple[list[str], np.ndarray[Any, Any]]] = []
+    columns: list[tuple[list[str], np.ndarray[Any, Any]]] = []
     for array, key in zip(arrays, keys, strict=True):
-        # Few different values as a rule: the text of each is made once.
+        # A partition key usually has few distinct values, and each is converted to text once.
         encoded = array.dictionary_encode(null_encoding="encode")
         texts = value_texts(encoded.dictionary, key).dictionary_encode()
         numbers = texts.indices.to_numpy()[encoded.indices.to_numpy()]
         codes = codes * len(texts.dictionary) + numbers
-        found.append((texts.dictionary.to_pylist(), numbers))
+        columns.append((texts.dictionary.to_pylist(), numbers))
     _, firsts, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    values = [tuple(texts[int(numbers[first])] for texts, numbers in found) for first in firsts]
+    values = [tuple(texts[int(numbers[first])] for texts, numbers in columns) for first in firsts]
     return inverse.astype(np.int64).reshape(-1), values
 
 
 def _runs(codes: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[Any, list[int], list[int]]:
-    """Return the order that brings equal codes together, where runs begin, and a row of each."""
+    """Return the order that groups equal codes, the start of each run, and one row of each run."""
     if not len(codes):
         return None, [], []
     if (codes == codes[0]).all():

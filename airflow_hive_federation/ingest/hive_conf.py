@@ -1,7 +1,7 @@
-"""Hive's own settings (``HiveConf``) as those of a client: where the metastore is, and how to reach it.
+"""Converts Hive's own settings (``HiveConf``) to the settings of a metastore client.
 
-Settings have two names, that of the metastore's own configuration and the older one of Hive's; the first one
-counts (``MetastoreConf.ConfVars``).
+A setting has two names: the one of the metastore's configuration and the older one of Hive's configuration.
+If both are set, the first one counts (``MetastoreConf.ConfVars``).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from airflow_hive_federation.metastore.grpc_settings import grpc_properties
 
 logger = logging.getLogger(__name__)
 
-#: Settings that a streaming connection overrides, whatever the caller's configuration has
-#: (``HiveStreamingConnection.overrideConfSettings``), and what takes their place here.
+#: A streaming connection overrides these settings, whatever value the caller's configuration gives them
+#: (``HiveStreamingConnection.overrideConfSettings``). Each has its fixed value and its replacement here.
 OVERRIDDEN: Mapping[str, tuple[str, str]] = {
     "hive.txn.manager": (
         "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager",
@@ -49,51 +49,53 @@ _DIRECTORY = "HIVE_CONF_DIR"
 
 
 def metastore_settings(conf: Mapping[str, str]) -> MetastoreSettings:
-    """Make the settings of a client.
+    """Convert Hive's settings to the settings of a metastore client.
 
-    URIs, Kerberos (the ticket is that of ``kinit``), TLS and the timeout of calls are taken over.
+    URIs, Kerberos (with the ticket of ``kinit``), TLS and the timeout of calls are converted.
 
-    :raises InvalidConnection: no metastore is named, or the settings do not go together.
+    :raises InvalidConnection: the settings name no metastore, or contradict each other.
     """
-    uris = [one.strip() for one in _uris(conf).split(",") if one.strip()]
+    uris = [uri.strip() for uri in _uris(conf).split(",") if uri.strip()]
     if not uris:
         raise InvalidConnection(
             "The configuration names no metastore.", remedy="Set metastore.thrift.uris to its URIs."
         )
-    taken: dict[str, Any] = {"uris": tuple(uris)}
-    taken |= grpc_properties(conf)
+    client_settings: dict[str, Any] = {"uris": tuple(uris)}
+    client_settings |= grpc_properties(conf)
     timeout = _value(conf, "client.socket.timeout")
     if timeout:
-        taken["call_timeout_s"] = _seconds(timeout)
+        client_settings["call_timeout_s"] = _seconds(timeout)
     try:
         if _is_true(conf, "sasl.enabled"):
             principal = _value(conf, "kerberos.principal")
-            taken["authentication"] = KerberosSettings(server_principal=principal)
+            client_settings["authentication"] = KerberosSettings(server_principal=principal)
         if _is_true(conf, "use.SSL"):
-            taken["tls"] = _tls(conf)
-        return MetastoreSettings(**taken)
+            client_settings["tls"] = _tls(conf)
+        return MetastoreSettings(**client_settings)
     except ConfigurationError as error:
         raise InvalidConnection(error.message, remedy=error.remedy) from error
 
 
 def warn_of_overridden(conf: Mapping[str, str]) -> None:
-    """Log each setting that a streaming connection does not heed because it has one value only."""
+    """Log each setting that a streaming connection ignores because its value is fixed."""
     for name, (value, instead) in OVERRIDDEN.items():
-        given = str(conf.get(name, value)).strip()
-        if given.lower() != value.lower():
+        configured = str(conf.get(name, value)).strip()
+        if configured.lower() != value.lower():
             logger.warning(
                 "%s=%s is not heeded: a streaming connection works as with %s; %s.",
                 name,
-                given,
+                configured,
                 value,
                 instead,
             )
 
 
 def site_settings() -> dict[str, str]:
-    """Read ``hive-site.xml`` of the directory that ``HIVE_CONF_DIR`` names, as Java has it by its class path.
+    """Read ``hive-site.xml`` from the directory that ``HIVE_CONF_DIR`` names.
 
-    :raises InvalidConnection: there is none, or it cannot be read.
+    Java finds the same file through its class path.
+
+    :raises InvalidConnection: the file does not exist or cannot be read.
     """
     directory = os.environ.get(_DIRECTORY, "")
     path = Path(directory) / _SITE
@@ -101,11 +103,11 @@ def site_settings() -> dict[str, str]:
     if not directory or not path.is_file():
         raise InvalidConnection(f"No configuration is given, and there is no {_SITE}.", remedy=remedy)
     try:
-        found = ElementTree.parse(path).getroot().iter("property")  # noqa: S314 - the administrator's own
+        properties = ElementTree.parse(path).getroot().iter("property")  # noqa: S314 - the administrator's own
     except ElementTree.ParseError as error:
         raise InvalidConnection(f"{path} is no XML: {error}.", remedy="Correct it.") from error
-    told = ((one.findtext("name"), one.findtext("value")) for one in found)
-    return {name.strip(): (value or "").strip() for name, value in told if name}
+    pairs = ((element.findtext("name"), element.findtext("value")) for element in properties)
+    return {name.strip(): (value or "").strip() for name, value in pairs if name}
 
 
 def _tls(conf: Mapping[str, str]) -> TlsSettings:
@@ -120,11 +122,11 @@ def _tls(conf: Mapping[str, str]) -> TlsSettings:
 
 def _value(conf: Mapping[str, str], name: str, older: str | None = None) -> str:
     names = (f"metastore.{name}", f"hive.metastore.{older or name}")
-    return next((str(conf[one]).strip() for one in names if conf.get(one)), "")
+    return next((str(conf[key]).strip() for key in names if conf.get(key)), "")
 
 
 def _uris(conf: Mapping[str, str]) -> str:
-    # The design of the gRPC metastore has it without a prefix.
+    # The design of the gRPC metastore names the setting without a prefix.
     return _value(conf, "thrift.uris", "uris") or _value(conf, "uris")
 
 

@@ -1,4 +1,4 @@
-"""Files to ingest: found, put in order, and read from any place in them."""
+"""Lists the files to ingest in order, and reads each from any position."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ROWS = 50_000
 class InputFile:
     """A file to ingest.
 
-    :param size_bytes: its length when it was listed.
+    :param size_bytes: length of the file when it was listed.
     """
 
     uri: str
@@ -36,11 +36,11 @@ class InputFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Position:
-    """How far an input was read: the files before ``uri`` whole, and so much of it.
+    """A position in the input: the files before ``uri`` were read whole, and ``uri`` up to ``offset``.
 
-    :param uri: the file.
-    :param offset: bytes of a text file, rows of a Parquet file; ``None`` for all of it.
-    :param line: lines of a text file before ``offset``.
+    :param uri: URI of the file.
+    :param offset: bytes of a text file, rows of a Parquet file; ``None`` for the whole file.
+    :param line: number of lines of a text file before ``offset``.
     """
 
     uri: str
@@ -48,14 +48,14 @@ class Position:
     line: int = 0
 
     def to_text(self) -> str:
-        """Write it as the value of a table parameter."""
+        """Return the position as the value of a table parameter."""
         return json.dumps({"uri": self.uri, "offset": self.offset, "line": self.line}, ensure_ascii=False)
 
     @classmethod
     def of(cls, text: str | None) -> Position | None:
-        """Read what :meth:`to_text` wrote.
+        """Parse a position that :meth:`to_text` wrote.
 
-        :raises ConfigurationError: somebody else has used the key.
+        :raises ConfigurationError: another program has used the key.
         """
         if not text:
             return None
@@ -69,22 +69,24 @@ class Position:
 
 
 def find_inputs(uris: Sequence[str], options: Mapping[str, Any] | None = None) -> list[InputFile]:
-    """Find files: named ones, those below directories or prefixes, and those that match ``*`` in a last part.
+    """List the input files that the URIs name.
 
-    Hidden files (``.x``, ``_x``) are left out, as Hive does. The order is that of the URIs' text, whatever
-    the order they are named in: it has to be the same in the next run.
+    A URI names a file, a directory or prefix of files, or a pattern with ``*`` in its last part.
 
-    :raises FileVanishedError: something that is named is not there.
+    Hidden files (``.x``, ``_x``) are left out, as in Hive. The files are sorted by URI, whatever the order of
+    the arguments, because the next run needs the same order.
+
+    :raises FileVanishedError: a named file or directory does not exist.
     """
-    found: dict[str, InputFile] = {}
+    files: dict[str, InputFile] = {}
     for uri in uris:
-        for one in _found(uri.rstrip("/") or uri, options):
-            found[one.uri] = one
-    return [found[uri] for uri in sorted(found)]
+        for file in _found(uri.rstrip("/") or uri, options):
+            files[file.uri] = file
+    return [files[uri] for uri in sorted(files)]
 
 
 def remaining(files: Sequence[InputFile], position: Position | None) -> list[tuple[InputFile, Position]]:
-    """Leave out what was ingested, and say where to begin in the others."""
+    """Return the files that were not ingested whole, each with the position to begin at."""
     rest = []
     for file in files:
         if position is None or file.uri > position.uri:
@@ -102,13 +104,13 @@ def text_records(
     options: Mapping[str, Any] | None = None,
     max_record_bytes: int = MAX_RECORD_BYTES,
 ) -> Iterator[tuple[list[bytes], Position]]:
-    """Read records of a text file, many at a time, with the position behind them.
+    """Read records of a text file, many at a time, with the position after them.
 
-    :param start: where to begin; offsets of a compressed file (``.gz``, ``.bz2``, ``.zst``, ``.lz4``) count
-        what it holds.
-    :param header: the first line is none.
+    :param start: position to begin at; in a compressed file (``.gz``, ``.bz2``, ``.zst``, ``.lz4``) its
+        offset counts decompressed bytes.
+    :param header: the first line is not a record.
     :param max_record_bytes: bytes that a record may have.
-    :raises SerializationError: a line goes on for longer than that.
+    :raises SerializationError: a line is longer than that.
     """
     end = delimiter or b"\n"
     offset, line, rest = start.offset or 0, start.line, b""
@@ -124,7 +126,7 @@ def text_records(
             if header and line == len(records) and records:
                 records = records[1:]
             if delimiter is None:
-                records = [one[:-1] if one.endswith(b"\r") else one for one in records]
+                records = [record[:-1] if record.endswith(b"\r") else record for record in records]
             yield records, Position(uri=start.uri, offset=offset, line=line)
             check_open_record((rest,), max_record_bytes, f"{start.uri}, line {line + 1}")
             if not chunk:
@@ -132,7 +134,7 @@ def text_records(
 
 
 def first_line(uri: str, delimiter: bytes | None, options: Mapping[str, Any] | None = None) -> str:
-    """Read a file's header."""
+    """Read the first line of a file."""
     with storage_errors(uri), _opened(uri, options) as file:
         head = bytes(file.read(_CHUNK_BYTES))
     return head.partition(delimiter or b"\n")[0].decode("utf-8-sig").rstrip("\r")
@@ -141,9 +143,9 @@ def first_line(uri: str, delimiter: bytes | None, options: Mapping[str, Any] | N
 def parquet_batches(
     start: Position, options: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[pa.RecordBatch, Position]]:
-    """Read rows of a Parquet file, many at a time, with the position behind them.
+    """Read rows of a Parquet file, many at a time, with the position after them.
 
-    :raises ConfigurationError: it is no Parquet file.
+    :raises ConfigurationError: the file is not a Parquet file.
     """
     import pyarrow.parquet as pq
 
@@ -153,8 +155,8 @@ def parquet_batches(
             for batch in pq.ParquetFile(file).iter_batches(_ROWS):
                 seen += batch.num_rows
                 if seen > begin:
-                    fresh = batch.slice(max(0, batch.num_rows - (seen - begin)))
-                    yield fresh, Position(uri=start.uri, offset=seen)
+                    unread = batch.slice(max(0, batch.num_rows - (seen - begin)))
+                    yield unread, Position(uri=start.uri, offset=seen)
         except pa.ArrowInvalid as error:
             raise ConfigurationError(f"{start.uri} cannot be read as Parquet: {error}.") from error
 

@@ -1,8 +1,8 @@
-"""Partitions under streaming: found or created, told to the transaction, and their statistics disclaimed.
+"""Prepares partitions for a transaction: creates and registers them and invalidates their statistics.
 
-All of it is done before the first byte of a partition is written in a transaction. What a transaction wrote
-stays invisible when it is aborted only if the metastore knows where it wrote ("components"): it forgets
-aborted transactions that wrote nowhere, and their write ids become valid.
+A transaction prepares a partition before it writes the first byte of it. The rows of an aborted transaction
+stay invisible only if the metastore knows the partitions that the transaction wrote to (its "components"):
+the metastore forgets aborted transactions without components, and their write ids become valid.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _NO_STATS_UPDATE = {"DO_NOT_UPDATE_STATS": "true"}
 
 
 class Partitions:
-    """The partitions of one table, as far as a connection has met them.
+    """The partitions of one table that a connection has prepared.
 
-    :param table: the metastore's table.
+    :param table: the table as the metastore describes it.
     :param dynamic: partition values come from the records.
     """
 
@@ -45,16 +45,16 @@ class Partitions:
 
     @property
     def met(self) -> int:
-        """How many partitions were written to."""
+        """Return the number of partitions that were written to."""
         return len(self._locations)
 
     @property
     def names(self) -> list[str] | None:
-        """Names of the partitions that were written to; ``None`` for a table without partitions."""
+        """Return the names of the written partitions; ``None`` for a table without partitions."""
         return partition_names(self._layout, sorted(self._locations)) if self._layout.partition_keys else None
 
     def location(self, values: Values) -> str:
-        """Where a partition that was prepared lies."""
+        """Return the location of a prepared partition."""
         return self._locations[values]
 
     def begin(self) -> None:
@@ -62,11 +62,11 @@ class Partitions:
         self._told.clear()
 
     def prepare(self, values: Iterable[Values], *, txn_id: int, write_id: int) -> None:
-        """Make partitions ready to be written to in a transaction.
+        """Prepare partitions so that a transaction may write to them.
 
-        :raises InvalidTable: one is not stored as the table is.
-        :raises PartitionCreationFailed: one cannot be created.
-        :raises TransactionError: the metastore does not take note of them.
+        :raises InvalidTable: a partition is not stored as the table is.
+        :raises PartitionCreationFailed: a partition cannot be created.
+        :raises TransactionError: the metastore does not register the partitions or their statistics.
         """
         fresh = sorted(set(values) - self._told)
         if not fresh:
@@ -85,31 +85,31 @@ class Partitions:
                 table: Any = client.get_table(layout.database, layout.table)
                 self._locations[()] = layout.location
                 return [table]
-            found = self._existing(values)
-            missing = [one for one in values if one not in found]
+            partitions = self._existing(values)
+            missing = [key for key in values if key not in partitions]
             if missing:
                 names = partition_names(layout, missing)
-                made = [
-                    new_partition(self._table, one, f"{layout.location}/{name}", write_id)
-                    for one, name in zip(missing, names, strict=True)
+                created = [
+                    new_partition(self._table, key, f"{layout.location}/{name}", write_id)
+                    for key, name in zip(missing, names, strict=True)
                 ]
-                client.add_partitions(made, environment=_NO_STATS_UPDATE)
+                client.add_partitions(created, environment=_NO_STATS_UPDATE)
                 self.created += len(missing)
-                # Somebody else may have been first, and elsewhere.
-                found |= self._existing(missing)
+                # Another writer may have created a partition first, in another location.
+                partitions |= self._existing(missing)
         try:
-            check_alike(layout, self._table, list(found.values()))
+            check_alike(layout, self._table, list(partitions.values()))
         except ConfigurationError as error:
             raise InvalidTable(error.message, remedy=error.remedy, table=layout.name) from error
-        self._locations |= {one: found[one].sd.location.rstrip("/") for one in values}
-        return [found[one] for one in values]
+        self._locations |= {key: partitions[key].sd.location.rstrip("/") for key in values}
+        return [partitions[key] for key in values]
 
     def _existing(self, values: Sequence[Values]) -> dict[Values, Any]:
         layout = self._layout
-        found: Any = self._client.iter_partitions(
+        partitions: Any = self._client.iter_partitions(
             layout.database, layout.table, names=partition_names(layout, values)
         )
-        return {tuple(one.values): one for one in found}
+        return {tuple(partition.values): partition for partition in partitions}
 
     def _disclaim(self, described: Sequence[Any], write_id: int) -> None:
         stale = claiming_accuracy(described)
@@ -127,7 +127,7 @@ class Partitions:
             except MetastoreServerError as error:
                 if expected is None or "has been modified" not in str(error):
                     raise
-            # Another stream has committed its position meanwhile, which we would have set back.
+            # Another stream has committed its position meanwhile; this change would have set it back.
             stale = claiming_accuracy([self._client.get_table(layout.database, layout.table)])
             if not stale:
                 return
@@ -149,7 +149,7 @@ _ATTEMPTS = 5
 
 
 def a_position(table: Any) -> tuple[str, str] | None:
-    """Return a committed position of the table's parameters, to compare with when they are replaced."""
+    """Return one committed position of a table, which must not change before its parameters are replaced."""
     return next(
         ((key, value) for key, value in sorted((table.parameters or {}).items()) if key.startswith("_meta")),
         None,
@@ -157,5 +157,5 @@ def a_position(table: Any) -> tuple[str, str] | None:
 
 
 def partition_values(name: str) -> Values:
-    """Take the values out of a partition's name (``Warehouse.getPartValuesFromPartName``)."""
+    """Parse the values of a partition's name (``Warehouse.getPartValuesFromPartName``)."""
     return tuple(unescape(part.partition("=")[2]) for part in name.split("/"))

@@ -1,11 +1,11 @@
-"""Positions of inputs, kept with the table and moved by the commit of the records themselves.
+"""Keeps the position of an input in a table parameter, which the commit of the records moves.
 
-The metastore sets one parameter of the written table in the same database transaction that commits
+The metastore sets one parameter of the written table in the database transaction of the commit
 (``CommitTxnKeyValue``). Its key has to begin with ``_meta``, and has to exist (Hive 4.2.1 only updates it).
 
-Two processes that go on from one position would write the same records. So a transaction that is going to
-move a position holds a lock of its own (:func:`fence`), looks at the position again when it has it, and who
-comes later aborts what an earlier process has left open (:func:`take_over`).
+Two processes that continue from one position would write the same records. So a transaction that is going to
+move a position takes a lock of its own (:func:`fence`) and then reads the position again. A later process
+aborts the transactions that an earlier process has left open (:func:`take_over`).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from airflow_hive_federation.waiting import PollPolicy, wait_until
 log = logging.getLogger(__name__)
 
 PREFIX = "_meta"
-"""Keys begin so (``TxnStore.TXN_KEY_START``)."""
+"""Begins every key (``TxnStore.TXN_KEY_START``)."""
 NOTHING_YET = ""
-"""The value of a position that was never committed."""
+"""Stands for a position that was never committed."""
 
 
 def check_key(key: str) -> str:
-    """Return the key.
+    """Check a key and return it.
 
-    :raises ConfigurationError: the metastore would refuse it.
+    :raises ConfigurationError: the metastore would refuse the key.
     """
     if not key.startswith(PREFIX):
         raise ConfigurationError(
@@ -41,15 +41,15 @@ def check_key(key: str) -> str:
 
 
 def committed_position(client: MetastoreClient, database: str, table: str, key: str) -> str | None:
-    """Read a position back; ``None`` if none was ever committed."""
+    """Return the committed position; ``None`` if none was ever committed."""
     described = client.get_table(database, table)
     return (described.parameters or {}).get(check_key(key)) or None
 
 
 def fence(database: str, table: str, key: str) -> types.LockComponent:
-    """Describe the lock that a transaction holds which is going to move a position.
+    """Return the lock that a transaction needs to move a position.
 
-    It is the lock of a table that does not exist, so that it concerns nobody but who moves this position.
+    It locks a table that does not exist, so that only processes that move this position wait for it.
     """
     return types.LockComponent(
         type=types.LockType.EXCLUSIVE,
@@ -62,12 +62,12 @@ def fence(database: str, table: str, key: str) -> types.LockComponent:
 
 
 def take_over(client: MetastoreClient, database: str, table: str, key: str) -> list[int]:
-    """Abort the transactions that are going to move a position, and return them.
+    """Abort the transactions that are going to move a position, and return their ids.
 
-    They are of a process that was killed, or that is believed to be: it can commit nothing any more.
+    They belong to a process that was killed, or that seems to have been killed: it cannot commit any more.
     """
     locks = client.show_locks(database=database, table=_fence_name(table, key))
-    holders = sorted({one.txnid for one in locks if one.txnid})
+    holders = sorted({lock.txnid for lock in locks if lock.txnid})
     if holders:
         log.warning("%s.%s: %s is taken over from transactions %s", database, table, key, holders)
         client.abort_txns(holders)
@@ -81,10 +81,11 @@ def _fence_name(table: str, key: str) -> str:
 def ensure_position(
     client: MetastoreClient, database: str, table: str, key: str, *, lock_policy: PollPolicy = LOCK_POLICY
 ) -> None:
-    """Make sure that a table has the parameter, so that commits can set it.
+    """Create the parameter of a table if it does not exist, so that commits can set it.
 
-    Replacing a table's parameters would set back the positions that others commit meanwhile, so this is done
-    once, under an exclusive lock, which waits for the transactions that write to the table.
+    Replacing a table's parameters would set back the positions that other processes commit meanwhile. So the
+    parameter is created once, under an exclusive lock, which waits for the transactions that write to the
+    table.
 
     :raises TransactionError: the lock is not granted within the policy's ``timeout_s``.
     """

@@ -1,13 +1,13 @@
-"""Ingest what a database's query answers: exactly once, in the order of its key, from where the last run was.
+"""Ingests the rows of a database query exactly once, in the order of their key, from the last run's position.
 
-The contract of the key (``order_by``), of which everything that can be checked is:
+The key (``order_by``) has a contract, which a run checks as far as it can:
 
-- no row has null in it, and no two rows have the same key;
-- rows that come later have a greater key than all rows before them;
-- the database returns, compares and takes its values exactly: whole numbers, decimals, dates, timestamps of
-  microseconds, or texts in the order of their code points.
+- no row has null in its key, and no two rows have the same key;
+- new rows have a greater key than all earlier rows;
+- the database returns, compares and accepts the key's values exactly: whole numbers, decimals, dates,
+  timestamps of microseconds, or texts in the order of their code points.
 
-So ``WHERE key > last ORDER BY key`` gives each row in exactly one run.
+So ``WHERE key > last ORDER BY key`` returns each row in exactly one run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.types import Column
 
 _FIRST_FETCH_ROWS, _MOST_FETCH_ROWS = 100, 10_000
-# What is held of the answer; its rows take several times as much on their way.
+# This limits the buffered part of the result; its rows need several times as much memory on their way.
 _FETCH_BYTES = 8 << 20
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*\Z")
 _TABLE = re.compile(r"[^\s();]+\Z")
@@ -45,11 +45,11 @@ _TABLE = re.compile(r"[^\s();]+\Z")
 
 @dataclass(frozen=True, kw_only=True)
 class QueryRequest(IngestTarget):
-    """Which rows to ingest into which table.
+    """A request to ingest the rows of a query into a table.
 
     :param sql: a query, or the name of a table of the database.
-    :param order_by: columns of the answer, the key; see the contract above. Those that are no columns of the
-        Hive table are read and not written.
+    :param order_by: columns of the result that form the key; see the contract above. Key columns that the
+        Hive table does not have are read and not written.
     """
 
     sql: str
@@ -59,38 +59,38 @@ class QueryRequest(IngestTarget):
 
 @dataclass(frozen=True, kw_only=True)
 class KeyPosition:
-    """The key of the last row that was read."""
+    """A position in the rows of a query: the key of the last row that was read."""
 
     columns: tuple[str, ...]
     values: tuple[Any, ...]
 
     def to_text(self) -> str:
-        """Write it as the value of a table parameter."""
+        """Return the position as the value of a table parameter."""
         values = [[_kind(value), str(value)] for value in self.values]
         return json.dumps({"order_by": self.columns, "values": values}, ensure_ascii=False)
 
     @classmethod
     def of(cls, text: str | None, columns: Sequence[str]) -> KeyPosition | None:
-        """Read what :meth:`to_text` wrote.
+        """Parse a position that :meth:`to_text` wrote.
 
-        :raises ConfigurationError: it is the position of something else.
+        :raises ConfigurationError: the text is not a position of rows with these key columns.
         """
         if not text:
             return None
         try:
             fields = bounded_json.loads(text)
             values = tuple(_KEY_KINDS[kind](value) for kind, value in fields["values"])
-            found = cls(columns=tuple(fields["order_by"]), values=values)
+            key = cls(columns=tuple(fields["order_by"]), values=values)
         except (ValueError, LookupError, TypeError, ArithmeticError) as error:
             raise ConfigurationError(
                 f"The committed position is none of a query: {text!r}.", remedy="Use another name."
             ) from error
-        if found.columns != tuple(columns):
+        if key.columns != tuple(columns):
             raise ConfigurationError(
-                f"The committed position is one of {', '.join(found.columns)}, not of {', '.join(columns)}.",
+                f"The committed position is one of {', '.join(key.columns)}, not of {', '.join(columns)}.",
                 remedy="Order by the same columns, or use another name.",
             )
-        return found
+        return key
 
 
 def ingest_query(
@@ -103,15 +103,15 @@ def ingest_query(
 ) -> IngestReport:
     """Ingest the rows that no earlier run of the same name has ingested.
 
-    :param connect: makes a connection of the database (PEP 249). The answer is fetched in batches, and in
-        those whose cursors otherwise hold it whole (PostgreSQL's, MySQL's) by cursors of the server.
-    :param placeholder: of a parameter in this database's SQL.
-    :raises ConfigurationError: the request does not make sense.
-    :raises InvalidSource: the answer breaks the contract of the key.
-    :raises InvalidColumn: its columns are not the table's.
-    :raises SourceError: the database refuses the query, or is gone.
-    :raises StreamingException: see :mod:`~airflow_hive_federation.ingest.errors`. What was committed stays;
-        the next run goes on behind it.
+    :param connect: makes a connection to the database (PEP 249). The result is fetched in batches. PostgreSQL
+        and MySQL, whose default cursors buffer the whole result, use cursors of the server.
+    :param placeholder: placeholder of a parameter in this database's SQL.
+    :raises ConfigurationError: the request contradicts itself or lacks a setting.
+    :raises InvalidSource: the result breaks the contract of the key.
+    :raises InvalidColumn: the columns of the result are not the table's.
+    :raises SourceError: the database refuses the query or has disconnected.
+    :raises StreamingException: see :mod:`~airflow_hive_federation.ingest.errors`. Committed records
+        stay; the next run continues after them.
     """
     _check(request)
     began = time.monotonic()
@@ -119,7 +119,7 @@ def ingest_query(
     letters = None
     if request.dead_letters is not None:
         letters = DeadLetterFile(request.dead_letters, storage_options)
-        # The connection has them written before each commit.
+        # The connection flushes the file of dead letters before each commit.
         builder = builder.with_dead_letters(letters)
     bad = BadRecords(letters, request.dead_letter_limit)
     with builder.connect() as connection:
@@ -127,8 +127,8 @@ def ingest_query(
         rows = _Rows(connection, request, bad, position)
         query, parameters = keyset_query(request.sql, request.order_by, position, placeholder)
         with closing(connect()) as database, _database_errors(database, query):
-            for names, some in _fetched(database, query, parameters, request, connection.record_columns):
-                rows.write(names, some)
+            for names, batch in _fetched(database, query, parameters, request, connection.record_columns):
+                rows.write(names, batch)
         rows.run.finish()
         return rows.run.report(began, dead_letters=bad.count)
 
@@ -136,9 +136,9 @@ def ingest_query(
 def keyset_query(
     sql: str, order_by: Sequence[str], position: KeyPosition | None, placeholder: str
 ) -> tuple[str, list[Any]]:
-    """Write the query of the rows behind a position, and its parameters.
+    """Return the query for the rows after a position, and its parameters.
 
-    Rows with a null in their key are asked for too, so that they are noticed.
+    The query also selects rows with a null in their key, so that the run can refuse them.
     """
     inner = sql.strip().rstrip(";").strip()
     source = inner if _TABLE.match(inner) else f"({inner}) ingested"
@@ -146,24 +146,24 @@ def keyset_query(
     if position is None:
         return f"SELECT * FROM {source} ORDER BY {order}", []  # noqa: S608 - the caller's own query
     if "%" in placeholder:
-        # Such drivers format the statement, as soon as there are parameters.
+        # Drivers with such placeholders format the statement if it has parameters.
         source = source.replace("%", "%%")
     conditions: list[str] = []
     parameters: list[Any] = []
     for place, column in enumerate(order_by):
-        equal = [f"{one} = {placeholder} AND " for one in order_by[:place]]
+        equal = [f"{name} = {placeholder} AND " for name in order_by[:place]]
         conditions.append(f"{''.join(equal)}{column} > {placeholder}")
         parameters += position.values[: place + 1]
     conditions += [f"{column} IS NULL" for column in order_by]
-    where = " OR ".join(f"({one})" for one in conditions)
+    where = " OR ".join(f"({condition})" for condition in conditions)
     return f"SELECT * FROM {source} WHERE {where} ORDER BY {order}", parameters  # noqa: S608
 
 
 def checked_key(values: Row, last: KeyPosition | None, columns: Sequence[str]) -> KeyPosition:
-    """Return a row's key.
+    """Check a row's key and return it.
 
-    :raises InvalidSource: it breaks the contract: a null, a value that is not exact, or no greater than the
-        last one.
+    :raises InvalidSource: the key breaks the contract: it has a null or a value of an inexact type, or it is
+        not greater than the last key.
     """
     key = KeyPosition(columns=tuple(columns), values=tuple(values))
     for column, value in zip(columns, key.values, strict=True):
@@ -193,9 +193,9 @@ def checked_key(values: Row, last: KeyPosition | None, columns: Sequence[str]) -
 
 
 class _Rows:
-    """Writes rows, and knows the last one's key.
+    """A writer of rows that keeps the key of the last row.
 
-    :param last: the key behind which the run goes on.
+    :param last: the key after which the run continues.
     """
 
     def __init__(
@@ -210,9 +210,9 @@ class _Rows:
         self.run = IngestRun(connection, request)
 
     def write(self, names: Sequence[str], rows: Sequence[Row]) -> None:
-        """Write rows, and commit if it is time to.
+        """Write rows, and commit if the run is due for a commit.
 
-        :param names: of the answer's columns, in lower case.
+        :param names: names of the result's columns, in lower case.
         """
         places = {name: place for place, name in enumerate(names)}
         order_by = self._request.order_by
@@ -224,7 +224,7 @@ class _Rows:
         self._last = last
         parsed = rows_parsed(rows, [places[column.name] for column in self._columns], self._columns)
         self.run.begin()
-        texts = {one.index: row_text(names, rows[one.index]) for one in parsed.bad}
+        texts = {record.index: row_text(names, rows[record.index]) for record in parsed.bad}
         self._bad.deal_with(texts, parsed.bad, self.run.pending)
         self.run.write(parsed.rows, last.to_text(), count=len(rows))
         if self.run.is_due():
@@ -252,16 +252,16 @@ def _check(request: QueryRequest) -> None:
 def _fetched(
     database: Any, query: str, parameters: Sequence[Any], request: QueryRequest, columns: Sequence[Column]
 ) -> Iterator[tuple[Sequence[str], Sequence[Row]]]:
-    """Run the query, and return its rows in batches, with the lower-case names of its columns."""
+    """Run the query and yield its rows in batches, with the lower-case names of its columns."""
     names: list[str] | None = None
     with closing(_cursor(database)) as cursor:
         cursor.execute(query, tuple(parameters)) if parameters else cursor.execute(query)
         size = _FIRST_FETCH_ROWS
         while True:
             rows = cursor.fetchmany(min(size, request.commit_records))
-            # Cursors of PostgreSQL's servers have a description only now.
+            # Server cursors of PostgreSQL have a description only after the first fetch.
             if names is None and cursor.description:
-                names = [str(one[0]).lower() for one in cursor.description]
+                names = [str(column[0]).lower() for column in cursor.description]
                 _check_columns(names, request.order_by, columns)
             if not rows or names is None:
                 return
@@ -270,7 +270,7 @@ def _fetched(
 
 
 def _next_fetch_rows(rows: Sequence[Row]) -> int:
-    """How many rows like these are not too many to be held."""
+    """Return the number of rows of this size that fit into the buffer."""
     values = (value for row in rows for value in row)
     held = sum(len(value) for value in values if isinstance(value, str | bytes | memoryview))
     return max(1, min(_MOST_FETCH_ROWS, _FETCH_BYTES * len(rows) // max(held, 1)))
@@ -278,11 +278,11 @@ def _next_fetch_rows(rows: Sequence[Row]) -> int:
 
 def _check_columns(names: Sequence[str], order_by: Sequence[str], columns: Sequence[Column]) -> None:
     wanted, keys = {column.name for column in columns}, {column.lower() for column in order_by}
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice or not keys <= set(names):
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    if duplicates or not keys <= set(names):
         raise InvalidSource(
-            f"The answer has {', '.join(twice)} twice."
-            if twice
+            f"The answer has {', '.join(duplicates)} twice."
+            if duplicates
             else f"The answer lacks {', '.join(sorted(keys - set(names)))}, by which it is to be ordered.",
             remedy="Name the columns in the query (AS).",
         )
@@ -291,7 +291,7 @@ def _check_columns(names: Sequence[str], order_by: Sequence[str], columns: Seque
 
 
 def _cursor(database: Any) -> Any:
-    """Make a cursor that does not fetch the whole answer at once."""
+    """Make a cursor that does not fetch the whole result at once."""
     driver = _driver(database)
     if driver in {"psycopg", "psycopg2"}:
         return database.cursor(name="hive_ingest")
@@ -302,9 +302,9 @@ def _cursor(database: Any) -> Any:
 
 @contextmanager
 def _database_errors(database: Any, query: str) -> Iterator[None]:
-    """Translate what the database's driver raises, whose errors have no class in common with others'."""
-    found = getattr(database, "Error", None) or getattr(sys.modules.get(_driver(database)), "Error", None)
-    errors: tuple[type[Exception], ...] = (found,) if found else ()
+    """Translate the errors of the database's driver, whose base class differs per driver."""
+    base = getattr(database, "Error", None) or getattr(sys.modules.get(_driver(database)), "Error", None)
+    errors: tuple[type[Exception], ...] = (base,) if base else ()
     try:
         yield
     except errors as error:

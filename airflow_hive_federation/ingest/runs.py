@@ -1,4 +1,4 @@
-"""Ingest runs: a source read from where the last run stopped, in transactions of a good size."""
+"""Writes the records of a source from the last run's position on, in transactions of limited size."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}\Z")
 
 @dataclass(frozen=True, kw_only=True)
 class IngestTarget:
-    """Which table to ingest into, and in transactions of what size.
+    """The table that a run ingests into, and the size of its transactions.
 
     :param table: ``database.table``.
     :param name: names the position that is kept with the table. Two inputs of one table need two names.
-    :param partition: values of the one partition to write to; without, they are the records' last fields.
-    :param commit_records: commit after so many records,
-    :param commit_bytes: or so many bytes of input,
-    :param commit_seconds: or so many seconds, whatever comes first.
-    :param dead_letters: URI of a file that takes bad records; without, the first one fails the run.
-    :param dead_letter_limit: bad records at most in a run.
-    :param compaction: the compaction to ask for, in the end, of what was written to; ``None`` leaves that to
-        the metastore's initiator.
+    :param partition: values of the one partition to write to; if empty, the records' last fields name it.
+    :param commit_records: a commit follows this many records,
+    :param commit_bytes: or this many bytes of input,
+    :param commit_seconds: or this many seconds, whichever comes first.
+    :param dead_letters: URI of a file for bad records; without it the first bad record fails the run.
+    :param dead_letter_limit: the most bad records per run.
+    :param compaction: kind of the compaction that the run requests in the end for the partitions it wrote to;
+        ``None`` leaves that to the metastore's initiator.
     """
 
     table: str
@@ -51,13 +51,13 @@ class IngestTarget:
 
     @property
     def position_key(self) -> str:
-        """The table parameter that keeps the position."""
+        """Return the key of the table parameter that keeps the position."""
         return f"_meta.ingest.{self.name}"
 
     def check(self) -> None:
-        """Make sure that it names a table and a position, and that its bounds can be kept.
+        """Check the names of the table and the position, and the bounds of a transaction.
 
-        :raises ConfigurationError: it does not, or they cannot.
+        :raises ConfigurationError: a name is invalid, or a bound is not above zero.
         """
         database, dot, table = self.table.partition(".")
         if not (database and dot and table):
@@ -77,7 +77,7 @@ class IngestTarget:
         writer: AbstractRecordWriter,
         storage_options: Mapping[str, Any] | None,
     ) -> StreamingConnectionBuilder:
-        """Describe the connection of a run."""
+        """Return the builder of a run's connection."""
         database, _, table = self.table.partition(".")
         return (
             HiveStreamingConnection.new_builder()
@@ -95,11 +95,11 @@ class IngestTarget:
 
 @dataclass(frozen=True, kw_only=True)
 class IngestReport:
-    """What a run did.
+    """The result of a run.
 
-    :param files: files that were finished.
-    :param records: records that were committed.
-    :param position: the position that was committed last, in any run.
+    :param files: number of files that were read to their end.
+    :param records: number of committed records.
+    :param position: the last committed position of any run.
     """
 
     table: str
@@ -112,17 +112,17 @@ class IngestReport:
     seconds: float = field(default=0.0, compare=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Make it fit for XCom and JSON."""
+        """Return the report as a dictionary for XCom and JSON."""
         return asdict(self)
 
 
 class IngestRun:
-    """Writes what a source gives, and commits it with the source's position.
+    """A run that writes the records of a source and commits them with the source's position.
 
-    ``pending`` and ``committed`` count the records given by the source, bad ones included.
+    ``pending`` and ``committed`` count the records of the source, bad ones included.
 
-    :param told: what errors about records are raised through.
-    :param on_begin: called when a transaction has begun.
+    :param told: makes a context through which errors about records are raised.
+    :param on_begin: is called after a transaction has begun.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class IngestRun:
         self.pending = self.committed = 0
 
     def begin(self) -> None:
-        """Begin a transaction, if there is none."""
+        """Begin a transaction if none is open."""
         if self._connection.state is not ConnectionState.OPEN:
             self._connection.begin_transaction()
             self._on_begin()
@@ -152,27 +152,27 @@ class IngestRun:
     ) -> None:
         """Write records.
 
-        :param position: the one behind them.
-        :param count: how many the source gave, bad ones included, if that is not how many there are.
+        :param position: position of the source after the records.
+        :param count: number of the source's records, bad ones included; by default the number of ``records``.
         """
         self.begin()
         with self._told():
             if isinstance(records, list):
                 self._connection.write_records(records)
-                found, size_bytes = len(records), sum(map(len, records))
+                record_count, size_bytes = len(records), sum(map(len, records))
             else:
                 self._connection.write_batch(records)
-                found, size_bytes = records.num_rows, records.nbytes
-        self.pending += found if count is None else count
+                record_count, size_bytes = records.num_rows, records.nbytes
+        self.pending += record_count if count is None else count
         self._pending_bytes += size_bytes
         self._position = position
 
     def advance(self, position: str) -> None:
-        """Move the position without a record; the next commit keeps it."""
+        """Move the position without a record; the next commit stores it."""
         self._position = position
 
     def is_due(self) -> bool:
-        """Whether it is time to commit."""
+        """Return true if the open transaction has reached one of its bounds."""
         target = self._target
         return self._connection.state is ConnectionState.OPEN and (
             self.pending >= target.commit_records
@@ -181,7 +181,7 @@ class IngestRun:
         )
 
     def commit(self) -> None:
-        """Commit what was written, and the position with it."""
+        """Commit the written records together with the position."""
         if self._position == self._connection.committed_position and not self.pending:
             return
         self.begin()
@@ -191,19 +191,19 @@ class IngestRun:
         self.pending = self._pending_bytes = 0
 
     def finish(self) -> None:
-        """Commit what is left, and ask for the compaction of what was written to.
+        """Commit the remaining records and request the compaction of the partitions that were written to.
 
-        :raises TransactionError: the metastore refuses; what was committed stays.
+        :raises TransactionError: the metastore refuses; committed records stay.
         """
         self.commit()
         if self._target.compaction is not None:
             self._connection.request_compaction(CompactionKind(self._target.compaction))
 
     def report(self, began: float, *, files: int = 0, dead_letters: int = 0) -> IngestReport:
-        """Say what was done.
+        """Return the report of the run.
 
-        :param dead_letters: bad records that the connection knows nothing of.
-        :param began: ``time.monotonic()`` of the run's begin.
+        :param dead_letters: number of bad records that the connection did not count.
+        :param began: ``time.monotonic()`` at the beginning of the run.
         """
         stats = self._connection.stats
         return IngestReport(

@@ -1,4 +1,4 @@
-"""What a streaming connection may be asked when: pure.
+"""Defines the states of a streaming connection and the legal calls of each state, without any I/O.
 
 ::
 
@@ -10,10 +10,10 @@
                       FAILED ──abort──▶ FAILED
     (any) ──close──▶ CLOSED ──close──▶ CLOSED
 
-As in Hive's ``HiveStreamingConnection``, a batch that failed cannot be written to any more, since its files
-may end in the middle of a row; ``abort_transaction`` is then a call without effect, so that a caller's
-clean-up does not hide the first error. One thing is stricter: Hive's ``beginTransaction`` inside an open
-transaction drops that transaction's records silently; here it is refused.
+As in Hive's ``HiveStreamingConnection``, a batch that failed accepts no more records, since its files may
+end in the middle of a row; ``abort_transaction`` then has no effect, so that a caller's clean-up does not
+hide the first error. One rule is stricter: Hive's ``beginTransaction`` inside an open transaction drops that
+transaction's records silently; here it is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from airflow_hive_federation.ingest.errors import InvalidTransactionState
 
 
 class ConnectionState(StrEnum):
-    """Where a connection stands (Hive's ``TxnState`` is INACTIVE, OPEN, COMMITTED or ABORTED)."""
+    """The state of a connection (Hive's ``TxnState`` is INACTIVE, OPEN, COMMITTED or ABORTED)."""
 
     READY = "ready"
     OPEN = "open"
@@ -35,7 +35,7 @@ class ConnectionState(StrEnum):
 
 
 class Call(StrEnum):
-    """What a connection is asked."""
+    """A call of a streaming connection."""
 
     BEGIN = "begin_transaction"
     WRITE = "write"

@@ -1,4 +1,4 @@
-"""What a connection has done so far."""
+"""Counts the records, transactions and partitions of a streaming connection."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ConnectionStats:
-    """Counters of a connection, those of Hive's ``ConnectionStats`` and a few more.
+    """Counters of a connection: those of Hive's ``ConnectionStats`` and a few more.
 
-    :param records_written: rows given to the files, those of aborted transactions included.
-    :param records_size_bytes: bytes of the records as they came.
+    :param records_written: rows passed to the files, those of aborted transactions included.
+    :param records_size_bytes: bytes of the records before they were parsed.
     :param created_partitions: partitions that did not exist before.
-    :param total_partitions: partitions written to.
-    :param auto_flush_count: how often rows were written before a commit, for want of room.
-    :param dead_letters: bad records put aside.
+    :param total_partitions: partitions that were written to.
+    :param auto_flush_count: number of times that a full buffer was written before a commit.
+    :param dead_letters: bad records that were put aside.
     """
 
     records_written: int = 0

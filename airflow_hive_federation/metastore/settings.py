@@ -43,6 +43,10 @@ CAPABILITIES = (
 )
 
 _PLAIN, _TLS = ("thrift", "http", "grpc"), ("thrift+tls", "https", "grpc+tls")
+# A field name and a field value of HTTP (RFC 9110, 5.1 and 5.5), the latter in the letters that Hive decodes.
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
+_HTTP_PATH = re.compile(r"[\x21-\x7e]*")
 _PORTS = {"http": 80, "https": 443, "grpc": DEFAULT_GRPC_PORT, "grpc+tls": DEFAULT_GRPC_PORT}
 
 
@@ -266,6 +270,18 @@ class MetastoreSettings:
                 f"The HTTP headers, a bearer token perhaps, would travel to {exposed[0]} unencrypted.",
                 remedy="Use https:// URIs, or an SSH route.",
             )
+        for name, value in self.http_headers.items():
+            # A line break would begin another header, or another request. The value may be a secret.
+            if not (_HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(value)):
+                raise ConfigurationError(
+                    f"The HTTP header {name!r} holds characters that no header may have.",
+                    remedy="Remove line breaks and control characters, a line break at its end, too.",
+                )
+        if any(endpoint.is_http for endpoint in endpoints) and not _HEADER_VALUE.fullmatch(self.user or ""):
+            raise ConfigurationError(
+                f"The user {self.user!r} cannot be sent over HTTP: its header has letters of Latin-1 only.",
+                remedy="Use another user for this metastore, or a thrift:// URI.",
+            )
 
     def _check_authentication(self, endpoints: tuple[Endpoint, ...]) -> None:
         if self.authentication is None:
@@ -340,4 +356,9 @@ def _parse(uri: str) -> Endpoint:
     is_http = parts.scheme in {"http", "https"}
     default = _PORTS.get(parts.scheme, DEFAULT_PORT)
     path = (parts.path or DEFAULT_HTTP_PATH) if is_http else ""
+    if not _HTTP_PATH.fullmatch(path):
+        raise ConfigurationError(
+            f"The path of {uri!r} has characters that no URI may have.",
+            remedy="Write them as percent-encoded bytes: a space is %20.",
+        )
     return Endpoint(scheme=parts.scheme, host=parts.hostname, port=port or default, path=path)

@@ -23,6 +23,7 @@ USER_HEADER = (
     "x-actor-username"  # org.apache.hadoop.hive.metastore.utils.MetaStoreUtils.USER_NAME_HTTP_HEADER
 )
 
+_MEDIA_TYPE = "application/x-thrift"
 
 #: Tells who finds an answer too long for its bound where the bound is set.
 BOUND = "max_answer_bytes of the connection or the settings may allow more"
@@ -174,17 +175,11 @@ class HttpChannel:
 
     def send(self, request: bytes, deadline: Deadline) -> None:
         """See :meth:`Channel.send`."""
-        head = [
-            f"POST {self._endpoint.path} HTTP/1.1",
-            f"Host: {self._endpoint.host}:{self._endpoint.port}",
-            "Content-Type: application/x-thrift",
-            "Accept: application/x-thrift",
-            f"Content-Length: {len(request)}",
-            *(f"{name}: {value}" for name, value in self._headers.items()),
-        ]
-        message = "\r\n".join([*head, "", ""]).encode("latin-1") + request
+        message = http.client.HTTPConnection(self._endpoint.host, self._endpoint.port)
+        message.sock = _DeadlineWriter(self._sock, deadline)
+        headers = {"Content-Type": _MEDIA_TYPE, "Accept": _MEDIA_TYPE, **self._headers}
         try:
-            _send_all(self._sock, message, deadline)
+            message.request("POST", self._endpoint.path, body=request, headers=headers)
         except ConnectionError as error:
             raise NotSent(*error.args) from error
         self._body = io.BytesIO()
@@ -232,6 +227,17 @@ class HttpChannel:
         if file.has_more:
             raise ForeignProtocol("something follows the answer")
         return body
+
+
+class _DeadlineWriter:
+    """The socket that http.client writes a request to, each wait cut at the deadline."""
+
+    def __init__(self, sock: socket.socket | Wire, deadline: Deadline) -> None:
+        self._sock = sock
+        self._deadline = deadline
+
+    def sendall(self, data: bytes) -> None:
+        _send_all(self._sock, data, self._deadline)
 
 
 class _DeadlineFile(io.RawIOBase):

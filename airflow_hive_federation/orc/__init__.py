@@ -1,1 +1,1 @@
-"""ORC files as Hive has them: what pyarrow's reader and writer leave to be done."""
+"""Reads and writes ORC files as Hive does, where pyarrow's reader and writer do not suffice."""

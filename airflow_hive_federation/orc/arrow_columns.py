@@ -1,4 +1,4 @@
-"""Hive's types as Arrow's, and columns of older files made those of the table."""
+"""Maps Hive types to Arrow types, and converts columns of older files to the table's types."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _PRIMITIVES: dict[str, pa.DataType] = {
     "binary": pa.binary(),
     "date": pa.date32(),
 }
-#: A unit of timestamps: that of :mod:`.orc.exact_times`.
+#: A unit of timestamps that stands for the type of :mod:`.orc.exact_times`.
 EXACTLY = "exact"
 _ZONES = {"timestamp": None, "timestamp with local time zone": "UTC"}
 
 
 def in_one_piece(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array, which is a copy only if there are several chunks."""
+    """Return a column as one array, which is a copy only if the column has several chunks."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def arrow_type(hive: HiveType, time_unit: str = "us") -> pa.DataType:
     """Map a Hive type to the Arrow type that pyarrow reads from, and writes to, ORC.
 
-    :param time_unit: of timestamps, as Arrow names it; or :data:`EXACTLY`. Spark has microseconds, ORC files
-        nanoseconds.
-    :raises KeyError: pyarrow cannot write it to ORC (unions, intervals).
+    :param time_unit: Arrow's name of the unit of timestamps, or :data:`EXACTLY`. Spark has microseconds, ORC
+        files nanoseconds.
+    :raises KeyError: if pyarrow cannot write the type to ORC (unions, intervals).
     """
     if hive.name == "decimal":
         return pa.decimal128(*hive.arguments)
@@ -54,18 +54,17 @@ def arrow_type(hive: HiveType, time_unit: str = "us") -> pa.DataType:
 
 
 def conforming(array: pa.Array, wanted: pa.DataType, *, by_position: bool = False) -> pa.Array:
-    """Give a column the table's type: missing fields null, numbers widened.
+    """Convert a column to the table's type: missing fields become null, numbers are widened.
 
-    Fields are matched by name, but a row's columns by position, as ORC's reader matches both
-    (``SchemaEvolution``).
+    Fields are matched by name, but columns of a row by position, as in ORC's reader (``SchemaEvolution``).
 
-    :param by_position: it is a row.
-    :raises AcidFormatError: the types differ otherwise, or a value does not fit.
+    :param by_position: the column is a row.
+    :raises AcidFormatError: if the types differ in another way, or a value does not fit.
     """
     if array.type.equals(wanted):
         return array
     if pa.types.is_struct(wanted) and pa.types.is_struct(array.type):
-        # Unlike field(), flatten() would also mask children; the mask is put on again below.
+        # Unlike field(), flatten() would also mask the children; the new struct gets the mask below.
         children = [
             pa.nulls(len(array), field.type) if place is None else conforming(array.field(place), field.type)
             for field, place in zip(wanted, _places(array.type, wanted, by_position), strict=True)
@@ -87,7 +86,7 @@ def conforming(array: pa.Array, wanted: pa.DataType, *, by_position: bool = Fals
 
 
 def conforms(have: pa.DataType, wanted: pa.DataType, *, by_position: bool = False) -> bool:
-    """Whether :func:`conforming` may succeed, by types alone."""
+    """Return whether the types alone permit :func:`conforming` to succeed."""
     if have.equals(wanted):
         return True
     if pa.types.is_struct(wanted) and pa.types.is_struct(have):
@@ -103,7 +102,7 @@ def conforms(have: pa.DataType, wanted: pa.DataType, *, by_position: bool = Fals
 
 
 def _places(have: pa.StructType, wanted: pa.StructType, by_position: bool) -> list[int | None]:
-    """Find each wanted field among those there are; ``None`` where it is missing."""
+    """Return the place of each wanted field in the existing type; ``None`` for a missing field."""
     if by_position:
         return [place if place < have.num_fields else None for place in range(wanted.num_fields)]
     places = {field.name.lower(): place for place, field in enumerate(have)}
@@ -121,7 +120,7 @@ def _widens(have: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_float32(have):
         return bool(pa.types.is_float64(wanted))
     if pa.types.is_decimal(have):
-        # A scale that shrinks would round.
+        # A smaller scale would round values.
         return bool(pa.types.is_decimal(wanted) and wanted.scale >= have.scale)
     if wanted == EXACT:
         return bool(pa.types.is_timestamp(have))
@@ -129,9 +128,9 @@ def _widens(have: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def orc_width(kind: pa.DataType) -> int:
-    """Count the columns that a type has in an ORC file: itself, and what is below it."""
+    """Count the columns of a type in an ORC file: the type itself and all types below it."""
     if pa.types.is_map(kind):
-        # Arrow has a struct between a map and its keys and values, ORC none.
+        # Arrow has a struct between a map and its keys and values; ORC has none.
         return 1 + orc_width(kind.key_type) + orc_width(kind.item_type)
     if pa.types.is_run_end_encoded(kind):
         return orc_width(kind.value_type)

@@ -1,7 +1,7 @@
-"""ORC files put together from stripes that were encoded apart, side by side.
+"""Assembles ORC files from stripes that were encoded separately and in parallel.
 
-A stripe holds nothing that depends on where it lies in a file, so that it can be encoded as a small file of
-its own, in any thread, compressed, and moved. What a file says about its stripes (positions, statistics,
+The content of a stripe does not depend on its place in the file. A stripe can therefore be encoded as a small
+file of its own, in any thread, compressed, and moved. A file's data about its stripes (positions, statistics,
 Hive's key index) is written last. pyarrow's writer alone uses one core, deflates slowly, and sets neither
 user metadata nor char and varchar types.
 """
@@ -37,32 +37,33 @@ from airflow_hive_federation.orc.row_groups import Encoded
 from airflow_hive_federation.orc.streams import Streams
 from airflow_hive_federation.orc.tail import locate_footer
 
-#: ORC's ``CalendarKind`` of dates and timestamps: Julian before 1582, or Gregorian for all times, as Arrow's.
+#: ORC's ``CalendarKind`` of dates and timestamps: Julian before 1582, or Gregorian at all times as in Arrow.
 HYBRID, PROLEPTIC = 1, 2
 
-#: Rows of a row group, which an index tells the beginning of.
+#: Rows of a row group, for which an index has an entry.
 ROW_INDEX_STRIDE = 10_000
 
 _MAGIC = b"ORC"
-# So that what is encoded together stays one stripe.
+# Large enough to keep rows that are encoded together in one stripe.
 _STRIPE_BYTES = 1 << 40
-# Where dictionaries pay (hive.exec.orc.dictionary.key.size.threshold).
+# The share of distinct texts up to which dictionaries pay (hive.exec.orc.dictionary.key.size.threshold).
 _DICTIONARY_THRESHOLD = 0.8
-# Fields of Footer and PostScript that are taken over from the stripes' writer.
+# Fields of Footer and PostScript that are copied from the stripes' writer.
 _WRITER, _SOFTWARE = 9, 12
 _VERSION, _WRITER_VERSION = 4, 6
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stripe:
-    """A stripe, encoded.
+    """An encoded stripe.
 
     :param body: index, data and footer.
     :param lengths: bytes of index, data and footer.
-    :param rows: how many rows it has.
-    :param statistics: its ``StripeStatistics``.
-    :param columns: a ``ColumnStatistics`` a column.
-    :param writer: fields of footer and postscript that say which software wrote it.
+    :param rows: the number of rows.
+    :param statistics: serialized ``StripeStatistics``.
+    :param columns: one serialized ``ColumnStatistics`` per column.
+    :param writer: fields of the footer that identify the software that wrote the stripe.
+    :param postscript: fields of the postscript that do so.
     """
 
     body: memoryview
@@ -81,24 +82,24 @@ def encode(
     dictionaries: bool = True,
     filters: BloomFilters = NO_FILTERS,
 ) -> list[Stripe]:
-    """Encode rows as one stripe (pyarrow may make more of very many); other threads run meanwhile.
+    """Encode rows as one stripe, or as several if they are very many; other threads run meanwhile.
 
-    Of no rows at all a stripe without content is made, which says who wrote the file.
+    An empty table becomes a stripe without content, which only identifies the writer of the file.
 
-    :param compression: of :data:`.compression.COMPRESSIONS`.
-    :param dictionaries: whether texts that repeat are worth the time to find them.
+    :param compression: a name of :data:`.compression.COMPRESSIONS`.
+    :param dictionaries: make dictionaries of repeated texts, which takes time.
     :param filters: Bloom filters to make.
-    :raises AcidFormatError: some timestamp cannot be stored; see :mod:`.early_timestamps`.
+    :raises AcidFormatError: if a timestamp cannot be stored; see :mod:`.early_timestamps`.
     """
     filtered = filtered_columns(filters, rows)
     rows, columns = taken_out(rows, texts=not dictionaries)
     rows, nanoseconds = storable(whole_nested(rows))
     rows, bounds = without_long_texts(rows)
-    # malloc keeps freed pages for the next stripe; pyarrow's own pool gives them back to the kernel.
+    # malloc keeps freed pages for the next stripe; pyarrow's own pool returns them to the kernel.
     sink = pa.BufferOutputStream(pa.system_memory_pool())
     with orc.ORCWriter(
         sink,
-        # Which layouts of streams there are is the version's.
+        # The version determines the layouts of streams.
         file_version="0.12",
         compression="uncompressed",
         stripe_size=_STRIPE_BYTES,
@@ -114,22 +115,22 @@ def encode(
     made, at = [], 0
     for stripe, early in zip(stripes, split(nanoseconds, counts), strict=True):
         streams = with_nanoseconds(Streams.of(stripe.body, stripe.lengths), early)
-        some = {
+        made_columns = {
             number: column.part(at, at + stripe.rows).encoded(number, ROW_INDEX_STRIDE)
             for number, column in columns.items()
         }
-        streams = put_in(streams, some)
+        streams = put_in(streams, made_columns)
         end = at + stripe.rows
         streams = with_filters(streams, filtered, at, end, fpp=filters.fpp, stride=ROW_INDEX_STRIDE)
         body, lengths = compressed(streams, kinds, compression)
-        told = _with_made(_with_bounds(_without_bounds(stripe, early), bounds), some)
-        made.append(replace(told, body=body, lengths=lengths))
+        changed = _with_made(_with_bounds(_without_bounds(stripe, early), bounds), made_columns)
+        made.append(replace(changed, body=body, lengths=lengths))
         at += stripe.rows
     return made
 
 
 class Mark(NamedTuple):
-    """What a file in the making held at some moment."""
+    """A state of an unfinished file, to which it can be rewound."""
 
     offset: int
     stripes: int
@@ -140,13 +141,13 @@ class Mark(NamedTuple):
 
 
 class AssembledFile:
-    """An ORC file in the making.
+    """An unfinished ORC file, to which stripes are added.
 
-    :param file: where it goes, open for writing.
+    :param file: the output, open for writing.
     :param types: serialized ``Type`` messages, see :func:`type_messages`.
-    :param compression: that of the stripes.
+    :param compression: compression of the stripes.
     :param calendar: number of the ``CalendarKind`` of dates and timestamps.
-    :param indexed: whether its stripes have indexes.
+    :param indexed: the stripes have indexes.
     """
 
     def __init__(
@@ -166,14 +167,14 @@ class AssembledFile:
         self._offset = len(_MAGIC)
         self._stripes: list[bytes] = []
         self._statistics: list[bytes] = []
-        # Column statistics of parts of the file.
+        # Column statistics of the parts of the file.
         self._parts: list[Sequence[bytes]] = []
         self._last: Stripe | None = None
         self.rows = 0
         file.write(_MAGIC)
 
     def add(self, stripe: Stripe) -> None:
-        """Append a stripe; of one without rows the file takes only what it says of its writer."""
+        """Append a stripe; a stripe without rows only identifies the writer of the file."""
         if stripe.rows:
             index, data, footer = stripe.lengths
             fields = ((1, self._offset), (2, index), (3, data), (4, footer), (5, stripe.rows))
@@ -183,17 +184,19 @@ class AssembledFile:
         self._file.write(stripe.body)
         self._offset += len(stripe.body)
         self.rows += stripe.rows
-        # Of many files in the making none may hold its last stripe.
+        # Many files may be unfinished at once, so none keeps the content of its last stripe in memory.
         self._last = replace(stripe, body=memoryview(b""))
 
     def finish(self, user_metadata: Mapping[str, bytes]) -> int:
-        """Write the tail and return the file's length in bytes. The file stays open.
+        """Write the tail and return the file's length in bytes; the file stays open.
 
-        :raises ValueError: no stripe was added (an empty one will do).
+        :raises ValueError: if no stripe was added (an empty one is enough).
         """
         if self._last is None:
             raise ValueError("a file needs a stripe")
-        metadata = self._framed(message_of([(1, BYTES, one) for one in self._statistics]))
+        metadata = self._framed(
+            message_of([(1, BYTES, stripe_statistics) for stripe_statistics in self._statistics])
+        )
         footer = self._framed(self._footer(self._last, user_metadata))
         postscript = message_of(
             [
@@ -210,21 +213,21 @@ class AssembledFile:
         return self._offset + len(metadata) + len(footer) + len(postscript) + 1
 
     def flush(self, user_metadata: Mapping[str, bytes]) -> int:
-        """Write a tail behind which more stripes may follow, and return the file's length so far.
+        """Write a tail, after which more stripes may follow, and return the file's present length.
 
-        Who reads only so many bytes reads a whole file: Hive's readers do, by its ``_flush_length``.
+        These bytes are a complete file. Hive's readers read only them, according to ``_flush_length``.
         """
         self._offset = self.finish(user_metadata)
         return self._offset
 
     def mark(self) -> Mark:
-        """Remember what there is, to :meth:`rewind` to it."""
+        """Return the present state of the file, for :meth:`rewind`."""
         return Mark(
             self._offset, len(self._stripes), len(self._statistics), self._columns(), self._last, self.rows
         )
 
     def rewind(self, mark: Mark) -> None:
-        """Forget what was added since; cutting the file off at ``mark.offset`` is the caller's."""
+        """Forget the stripes added since a mark; the caller truncates the file at ``mark.offset``."""
         del self._stripes[mark.stripes :], self._statistics[mark.statistics :]
         self._offset, self._last, self.rows = mark.offset, mark.last, mark.rows
         self._parts = [mark.columns] if mark.columns else []
@@ -238,14 +241,14 @@ class AssembledFile:
         fields: list[tuple[int, int, int | bytes]] = [
             (1, VARINT, len(_MAGIC)),
             (2, VARINT, self._offset - len(_MAGIC)),
-            *((3, BYTES, one) for one in self._stripes),
-            *((4, BYTES, one) for one in self._types),
+            *((3, BYTES, stripe) for stripe in self._stripes),
+            *((4, BYTES, type_message) for type_message in self._types),
             *(
                 (5, BYTES, message_of([(1, BYTES, key.encode()), (2, BYTES, value)]))
                 for key, value in user_metadata.items()
             ),
             (6, VARINT, self.rows),
-            *((7, BYTES, one) for one in self._columns()),
+            *((7, BYTES, statistics) for statistics in self._columns()),
             (8, VARINT, self._row_index_stride),
             *(field for field in last.writer if field[0] == _WRITER),
         ]
@@ -258,17 +261,17 @@ class AssembledFile:
 
 
 def taken_apart(content: memoryview, name: str = "stripe") -> tuple[list[Stripe], list[int]]:
-    """Take a file apart: its stripes, and ``Type.Kind`` of each column.
+    """Return the stripes of a file, and the ``Type.Kind`` of each column.
 
-    :param name: the file's, for error messages.
-    :raises AcidFormatError: it is no ORC file, or is truncated.
+    :param name: the file's name for error messages.
+    :raises AcidFormatError: if it is not an ORC file, or is truncated.
     """
     start, postscript, footer = locate_footer(pa.BufferReader(content), name)
     metadata = bytes(content[start - number_of(postscript, 5) : start])
     metadata_fields = fields_of(decompressed(metadata, number_of(postscript, 2)))
     statistics = all_of(metadata_fields, 1)
     columns = tuple(all_of(footer, 7))
-    # The file's, which are those of all its stripes: counted once.
+    # The model of all stripes, and the result for a file without any; its statistics are the whole file's.
     nothing = Stripe(
         body=memoryview(b""),
         lengths=(0, 0, 0),
@@ -278,9 +281,9 @@ def taken_apart(content: memoryview, name: str = "stripe") -> tuple[list[Stripe]
         writer=tuple(field for field in footer if field[0] in {_WRITER, _SOFTWARE}),
         postscript=tuple(field for field in postscript if field[0] in {_VERSION, _WRITER_VERSION}),
     )
-    found = [fields_of(one) for one in all_of(footer, 3)]
+    informations = [fields_of(message) for message in all_of(footer, 3)]
     stripes = []
-    for number, information in enumerate(found):
+    for number, information in enumerate(informations):
         offset, index, data, length, rows = (number_of(information, field) for field in range(1, 6))
         stripes.append(
             replace(
@@ -289,38 +292,51 @@ def taken_apart(content: memoryview, name: str = "stripe") -> tuple[list[Stripe]
                 lengths=(index, data, length),
                 rows=rows,
                 statistics=(statistics[number],),
-                columns=columns if len(found) == 1 else tuple(all_of(fields_of(statistics[number]), 1)),
+                columns=columns
+                if len(informations) == 1
+                else tuple(all_of(fields_of(statistics[number]), 1)),
             )
         )
-    return stripes or [nothing], [number_of(fields_of(one), 1) for one in all_of(footer, 4)]
+    return stripes or [nothing], [number_of(fields_of(message), 1) for message in all_of(footer, 4)]
 
 
 def _with_made(stripe: Stripe, columns: Mapping[int, Encoded]) -> Stripe:
-    told = {number: column.statistics for number, column in columns.items()}
+    made_statistics = {number: column.statistics for number, column in columns.items()}
     (statistics,) = stripe.statistics
-    fields = [(1, BYTES, one) for one in together(all_of(fields_of(statistics), 1), told)]
-    return replace(stripe, statistics=(message_of(fields),), columns=tuple(together(stripe.columns, told)))
+    fields = [
+        (1, BYTES, column_statistics)
+        for column_statistics in together(all_of(fields_of(statistics), 1), made_statistics)
+    ]
+    return replace(
+        stripe, statistics=(message_of(fields),), columns=tuple(together(stripe.columns, made_statistics))
+    )
 
 
 def _without_bounds(stripe: Stripe, found: Mapping[int, Nanoseconds]) -> Stripe:
     (statistics,) = stripe.statistics
-    told = enumerate(all_of(fields_of(statistics), 1))
-    fields = [(1, BYTES, without_bounds(one) if number in found else one) for number, one in told]
+    numbered = enumerate(all_of(fields_of(statistics), 1))
+    fields = [
+        (1, BYTES, without_bounds(column_statistics) if number in found else column_statistics)
+        for number, column_statistics in numbered
+    ]
     columns = enumerate(stripe.columns)
     return replace(
         stripe,
         statistics=(message_of(fields),),
-        columns=tuple(without_bounds(one) if number in found else one for number, one in columns),
+        columns=tuple(
+            without_bounds(column_statistics) if number in found else column_statistics
+            for number, column_statistics in columns
+        ),
     )
 
 
 def _with_bounds(stripe: Stripe, bounds: Mapping[int, Bounds]) -> Stripe:
     return replace(
         stripe,
-        statistics=tuple(stripe_with_bounds(one, bounds) for one in stripe.statistics),
+        statistics=tuple(stripe_with_bounds(statistics, bounds) for statistics in stripe.statistics),
         columns=tuple(
-            with_bounds(one, bounds[number]) if number in bounds else one
-            for number, one in enumerate(stripe.columns)
+            with_bounds(statistics, bounds[number]) if number in bounds else statistics
+            for number, statistics in enumerate(stripe.columns)
         ),
     )
 
@@ -349,9 +365,9 @@ _KINDS = {
 
 
 def type_messages(root: HiveType) -> list[bytes]:
-    """Serialize a type and those below it, in column order.
+    """Serialize a type and the types below it, in column order.
 
-    :raises KeyError: ORC has no such type (intervals), or it cannot be written (unions).
+    :raises KeyError: if ORC has no such type (intervals), or the type cannot be written (unions).
     """
     out: list[bytes] = []
     _add_type(root, out)

@@ -1,8 +1,8 @@
-"""ORC files read in batches of bounded size.
+"""Reads ORC files in batches of bounded size.
 
 pyarrow's ``ORCFile`` reads whole stripes, and a stripe of rows that compress well, such as delete events, may
-hold millions of them. Its dataset scanner reads files batch by batch, a bounded number of them ahead, in a
-thread of its own.
+hold millions of rows. pyarrow's dataset scanner reads files batch by batch in a thread of its own, a bounded
+number of batches ahead.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from airflow_hive_federation.orc.nested import with_leaves
 from airflow_hive_federation.orc.protobuf import fields_of, number_of
 from airflow_hive_federation.orc.tail import INSTANT_KIND, OrcTail, end_with_types
 
-# Arrow decodes up to 32 batches ahead (kDefaultBackgroundMaxQ), so these are small.
+# Arrow decodes up to 32 batches ahead (kDefaultBackgroundMaxQ), so batches are small.
 _BATCH_ROWS = 16_384
 _SMALLEST_BATCH_ROWS = 128
 _BATCH_BYTES = 512 * 1024
 
 
 class OrcBatches:
-    """One file.
+    """The batches of one ORC file.
 
-    :param file: its path, or the file open for reading and seeking.
-    :param name: its name for error messages.
-    :param tail: its tail.
-    :param size_bytes: its length in bytes; long rows make smaller batches.
-    :param exactly: timestamps that nanoseconds do not reach are :data:`.exact_times.EXACT`; else they are
-        microseconds.
-    :param proleptic: dates and timestamps before 15 October 1582 are made proleptic ones.
+    :param file: path of the file, or the file open for reading and seeking.
+    :param name: the file's name for error messages.
+    :param tail: the file's tail.
+    :param size_bytes: the file's length in bytes; long rows make smaller batches.
+    :param exactly: timestamps outside the range of nanoseconds have the type :data:`.exact_times.EXACT`;
+        otherwise they are microseconds.
+    :param proleptic: dates and timestamps before 15 October 1582 are converted to the proleptic calendar.
     """
 
     def __init__(
@@ -61,30 +61,30 @@ class OrcBatches:
         self._tail = tail
         self._far = far_columns(tail)
         self._exactly = exactly
-        # A file that does not say its calendar goes by the Julian one (OrcConf.PROLEPTIC_GREGORIAN_DEFAULT).
+        # A file without a calendar in its tail has the Julian one (OrcConf.PROLEPTIC_GREGORIAN_DEFAULT).
         self._from_julian = proleptic and tail.calendar != PROLEPTIC
         fitting = _BATCH_BYTES * tail.row_count // max(1, size_bytes)
         self._batch_rows = min(_BATCH_ROWS, max(_SMALLEST_BATCH_ROWS, fitting))
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """Its columns.
+        """Return the schema of the file's columns.
 
-        :raises pyarrow.ArrowException: it is no ORC file, or has types that pyarrow does not know.
+        :raises pyarrow.ArrowException: if it is not an ORC file, or has types that pyarrow does not know.
         """
         schema = self._fragment.physical_schema
         if not self._far:
             return schema
         pairs = zip(schema, self._numbers.values(), strict=True)
         made = [with_leaves(pa.array([], field.type), self._nothing, number) for field, number in pairs]
-        return pa.schema([field.with_type(one.type) for field, one in zip(schema, made, strict=True)])
+        return pa.schema([field.with_type(array.type) for field, array in zip(schema, made, strict=True)])
 
     def batches(self, columns: Sequence[str] | None = None) -> Generator[pa.RecordBatch, None, None]:
-        """Yield its rows in order; a batch does not reach over the end of a stripe.
+        """Yield the file's rows in order; a batch does not extend over the end of a stripe.
 
-        :param columns: names of the columns wanted; ``None`` means all.
-        :raises pyarrow.ArrowException: it is damaged.
-        :raises AcidFormatError: its timestamps are, or are not of a kind that can be read.
+        :param columns: names of the columns to read; ``None`` means all.
+        :raises pyarrow.ArrowException: if the file is damaged.
+        :raises AcidFormatError: if its timestamps are damaged, or of an unsupported kind.
         """
         schema = self._fragment.physical_schema
         names = schema.names if columns is None else columns
@@ -121,14 +121,14 @@ class OrcBatches:
             if isinstance(file, str):
                 file = opened.enter_context(Path(file).open("rb"))
             start, end = end_with_types(file, self._name, types_as_numbers(self._tail, far))
-            # The scanner's thread reads the same file.
+            # The scanner's thread reads the same file, hence the lock.
             lock = Lock()
-            as_numbers, stripes = (io.BufferedReader(Head(file, start, some, lock)) for some in (end, b""))
+            as_numbers, stripes = (io.BufferedReader(Head(file, start, rest, lock)) for rest in (end, b""))
             times = FarColumns(stripes, self._tail, far, numbers)
             yield from times.put_together(self._scanned(_fragment(as_numbers), columns))
 
     def _scanned(self, fragment: dataset.Fragment, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
-        # No fragments and batches beside those of the background thread.
+        # Only the background thread reads ahead.
         yield from fragment.scanner(
             columns=None if columns is None else list(columns),
             batch_size=self._batch_rows,
@@ -159,12 +159,12 @@ def _fragment(file: str | BinaryIO) -> dataset.Fragment:
 
 
 class Head(io.RawIOBase):
-    """The first bytes of a file that is longer.
+    """A reader of the first bytes of a longer file.
 
     :param file: the whole file.
-    :param length: how many bytes count.
-    :param end: bytes to come after them.
-    :param lock: held while the file is read.
+    :param length: the number of bytes that count.
+    :param end: bytes that follow them.
+    :param lock: lock to hold while the file is read.
     """
 
     def __init__(
@@ -177,22 +177,22 @@ class Head(io.RawIOBase):
         self._at = 0
 
     def readable(self) -> bool:
-        """Yes."""
+        """Return true: the head can be read."""
         return True
 
     def seekable(self) -> bool:
-        """Yes."""
+        """Return true: the head can be read from any place."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a place; the end is that of the head and what comes after it."""
+        """Move to a place; the end includes the bytes that follow the head."""
         end = self._length + len(self._end)
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: end}[whence]
         self._at = max(0, start + offset)
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        """Read what fits, at most to the head's end, or from there on."""
+        """Fill the buffer from the head, at most to its end, or from the bytes that follow it."""
         if self._at >= self._length:
             at = self._at - self._length
             content = self._end[at : at + len(buffer)]

@@ -1,7 +1,7 @@
-"""Bloom filters of ORC files, by which readers leave out row groups that lack a value.
+"""Adds Bloom filters to ORC stripes, by which readers leave out row groups that lack a value.
 
-pyarrow's ORC writer computes them, with the hash functions of the ORC specification ("Bloom Filter Index").
-It writes the columns concerned once more, into a small file of which nothing but the filters is taken.
+pyarrow's ORC writer computes the filters, with the hash functions of the ORC specification ("Bloom Filter
+Index"). It writes the filtered columns once more, into a small file from which only the filters are taken.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from airflow_hive_federation.orc.streams import BLOOM_FILTER, ROW_INDEX, Stream,
 from airflow_hive_federation.orc.tail import locate_footer
 
 _ACID_COLUMNS = ["operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row"]
-# ColumnEncoding: how the filters are made (``BloomFilterIO.Encoding``, UTF8_UTC).
+# The field of ColumnEncoding with the form of the filters (``BloomFilterIO.Encoding``), and UTF8_UTC.
 _BLOOM_ENCODING, _UTF8_UTC = 3, 1
-# So that what is written together stays one stripe.
+# Large enough to keep rows that are written together in one stripe.
 _STRIPE_BYTES = 1 << 40
 
 
 def filtered_columns(filters: BloomFilters, rows: pa.Table) -> Mapping[int, pa.ChunkedArray]:
-    """Columns that get filters, by the number that each has in an ORC file.
+    """Return the columns that get filters, by their numbers in the ORC file.
 
     :param rows: the user's columns, or the six of ACID files; delete events have no filters.
     """
@@ -39,41 +39,41 @@ def filtered_columns(filters: BloomFilters, rows: pa.Table) -> Mapping[int, pa.C
             return {}
         number += len(columns)
         names, columns = row.type.names, row.flatten()
-    found = {}
+    filtered = {}
     for name, column in zip(names, columns, strict=True):
         if name.lower() in filters.columns:
-            found[number] = column
+            filtered[number] = column
         number += orc_width(column.type)
-    return found
+    return filtered
 
 
 def with_filters(
     streams: Streams, columns: Mapping[int, pa.ChunkedArray], start: int, end: int, *, fpp: float, stride: int
 ) -> Streams:
-    """Add the filters of some rows to their stripe.
+    """Add Bloom filters to a stripe.
 
-    :param columns: see :func:`filtered_columns`.
+    :param columns: result of :func:`filtered_columns`.
     :param start: the stripe's first row.
-    :param end: the row after its last.
-    :param fpp: see :class:`.properties.BloomFilters`.
-    :param stride: rows of a row group.
+    :param end: the row after its last row.
+    :param fpp: false positive share, see :class:`.properties.BloomFilters`.
+    :param stride: number of rows of a row group.
     """
     if not columns:
         return streams
-    some = [column.slice(start, end - start) for column in columns.values()]
-    made = dict(zip(columns, _made(some, fpp, stride), strict=True))
-    found: list[Stream] = []
-    for one in streams.streams:
-        found.append(one)
-        if one.kind == ROW_INDEX and one.column in made:
-            found.append(Stream(BLOOM_FILTER, one.column, made[one.column]))
+    slices = [column.slice(start, end - start) for column in columns.values()]
+    made = dict(zip(columns, _made(slices, fpp, stride), strict=True))
+    with_blooms: list[Stream] = []
+    for stream in streams.streams:
+        with_blooms.append(stream)
+        if stream.kind == ROW_INDEX and stream.column in made:
+            with_blooms.append(Stream(BLOOM_FILTER, stream.column, made[stream.column]))
     encoding = message_of([(_BLOOM_ENCODING, VARINT, _UTF8_UTC)])
-    encodings = [one + encoding if number in made else one for number, one in enumerate(streams.encodings)]
-    return Streams(found, encodings, streams.others)
+    encodings = [own + encoding if number in made else own for number, own in enumerate(streams.encodings)]
+    return Streams(with_blooms, encodings, streams.others)
 
 
 def _made(columns: Sequence[pa.ChunkedArray], fpp: float, stride: int) -> list[bytes]:
-    """A stream of each column: a filter for each row group."""
+    """Return one stream per column, with one filter per row group."""
     sink = pa.BufferOutputStream()
     with orc.ORCWriter(
         sink,
@@ -86,18 +86,18 @@ def _made(columns: Sequence[pa.ChunkedArray], fpp: float, stride: int) -> list[b
     ) as writer:
         writer.write(pa.table(list(columns), names=[f"c{index}" for index in range(len(columns))]))
     content = memoryview(sink.getvalue())
-    found = [b""] * len(columns)
+    blooms = [b""] * len(columns)
     _, _, footer = locate_footer(pa.BufferReader(content), "filters")
     for stripe in all_of(footer, 3):
         offset, *lengths = (number_of(fields_of(stripe), field) for field in range(1, 5))
         body = content[offset : offset + sum(lengths)]
-        for one in Streams.of(body, (lengths[0], lengths[1], lengths[2])).streams:
-            if one.kind == BLOOM_FILTER:
-                found[one.column - 1] += bytes(one.content)
+        for stream in Streams.of(body, (lengths[0], lengths[1], lengths[2])).streams:
+            if stream.kind == BLOOM_FILTER:
+                blooms[stream.column - 1] += bytes(stream.content)
     groups = -(-len(columns[0]) // stride)
-    if any(len(all_of(fields_of(one), 1)) != groups for one in found):
+    if any(len(all_of(fields_of(bloom), 1)) != groups for bloom in blooms):
         raise AcidFormatError(
             "pyarrow made other Bloom filters than one for each row group.",
             remedy="Use a version of pyarrow that this package is tested with.",
         )
-    return found
+    return blooms

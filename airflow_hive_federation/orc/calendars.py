@@ -1,6 +1,7 @@
-"""The two calendars of dates before 15 October 1582: the Julian one, and the Gregorian one for all times.
+"""Converts day numbers before 15 October 1582 between the Julian and the proleptic Gregorian calendar.
 
-A date is what its calendar calls a day: files that go by the Julian calendar have another number for it.
+A date is the name of a day in a calendar. Files in the Julian calendar therefore store another day number for
+the same date.
 """
 
 from __future__ import annotations
@@ -16,28 +17,28 @@ _GREGORIAN_START_DAY = -141_427  # 15 October 1582, as days since 1970
 
 
 def julian_shift(days: _Numbers) -> _Numbers:
-    """Return how many days later the Julian calendar has the dates of proleptic days since 1970."""
+    """Return the days to add to proleptic days since 1970 for the Julian day numbers of the same dates."""
     return np.where(days < _GREGORIAN_START_DAY, _shift(_march_year(days)), 0)
 
 
 def julian_days(days: _Numbers) -> _Numbers:
-    """Give proleptic days since 1970 the numbers that the Julian calendar has for these dates before 1582."""
+    """Convert proleptic days since 1970 to the Julian calendar's days of the same dates before 1582."""
     return days + julian_shift(days)
 
 
 def proleptic_days(days: _Numbers) -> _Numbers:
-    """Give days of a file that goes by the Julian calendar before 1582 the numbers of proleptic days.
+    """Convert days of a file in the Julian calendar before 1582 to proleptic days of the same dates.
 
-    29 February of 1500 and the like, which the Gregorian calendar has not, becomes 1 March, as in Hive
+    29 February 1500 and other dates that the Gregorian calendar does not have become 1 March, as in Hive
     (``CalendarUtils.convertDateToProleptic``) and Spark (``RebaseDateTime``).
     """
-    # Days since 1 March of the Julian year 0: four years have 1,461 of them, the leap day last.
+    # Days are counted from 1 March of the Julian year 0: four years have 1,461 of them, the leap day last.
     march_year = (4 * (days + 719_470) + 3) // 1_461
     return np.where(days < _GREGORIAN_START_DAY, days - _shift(march_year), days)
 
 
 def proleptic_dates(dates: pa.Array) -> pa.Array:
-    """Do so with dates; see :func:`proleptic_days`."""
+    """Convert dates of the Julian calendar to proleptic dates; see :func:`proleptic_days`."""
     days = pc.fill_null(dates.cast(pa.int32()), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     if not (days < _GREGORIAN_START_DAY).any():
         return dates
@@ -46,7 +47,7 @@ def proleptic_dates(dates: pa.Array) -> pa.Array:
 
 
 def _shift(march_year: _Numbers) -> _Numbers:
-    # Both calendars agree in the third century; from then on the Julian has more leap years.
+    # Both calendars agree in the third century; from then on the Julian calendar has more leap years.
     return march_year // 100 - march_year // 400 - 2
 
 

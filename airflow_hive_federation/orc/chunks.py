@@ -1,4 +1,4 @@
-"""Streams and footers of ORC files lie in chunks, compressed or not (ORC Specification v1, "Compression")."""
+"""Decompresses the chunks of ORC streams and footers (ORC Specification v1, "Compression")."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from airflow_hive_federation.orc.protobuf import read_varint
 
 #: Numbers of codecs in a postscript.
 UNCOMPRESSED, _ZLIB, _SNAPPY, _LZ4, _ZSTD = 0, 1, 2, 4, 5
-#: pyarrow's names of them.
+#: pyarrow's names of the codecs.
 CODECS = {UNCOMPRESSED: "uncompressed", _ZLIB: "zlib", _SNAPPY: "snappy", _LZ4: "lz4", _ZSTD: "zstd"}
 
 
-#: Bytes that a chunk holds at most: lengths of chunks have 23 bits (Java's writer refuses longer ones).
+#: Most bytes of a chunk: lengths of chunks have 23 bits (Java's writer refuses longer chunks).
 MAX_CHUNK_BYTES = 1 << 23
 
 
 def inflated(body: bytes, compression: str) -> bytes:
-    """Decompress a stream's chunks.
+    """Decompress the chunks of a stream, with a codec by name.
 
     :param compression: pyarrow's name of the codec.
-    :raises ValueError: for a codec that is not known here.
+    :raises ValueError: if the codec is unknown.
     """
     codec = next((number for number, name in CODECS.items() if name == compression), -1)
     return decompressed(body, codec)
 
 
 def decompressed(body: bytes, codec: int, *, limit: int | None = None) -> bytes:
-    """Decompress a stream's chunks.
+    """Decompress the chunks of a stream, with a codec by number.
 
-    :param codec: its number in a postscript.
-    :param limit: bytes that may come out; by default, as many as the chunks may hold.
-    :raises ValueError: for a codec that is not known here, a chunk that is broken, or more bytes than may be.
+    :param codec: the codec's number in a postscript.
+    :param limit: most bytes of the result; without it, the chunks' sizes are the only limit.
+    :raises ValueError: if the codec is unknown, a chunk is broken, or the result exceeds the limit.
     """
     if codec == UNCOMPRESSED:
         return body
@@ -51,16 +51,16 @@ def decompressed(body: bytes, codec: int, *, limit: int | None = None) -> bytes:
 
 
 def _inflate(chunk: bytes, codec: int) -> bytes:
-    """Decompress a chunk, whose length is looked at before there is memory for it."""
+    """Decompress a chunk, without allocating memory for more bytes than a chunk may hold."""
     if codec == _ZLIB:
         made = zlib.decompressobj(wbits=-15)
-        found = made.decompress(chunk, MAX_CHUNK_BYTES + 1)
-        if not made.eof and len(found) <= MAX_CHUNK_BYTES:
+        content = made.decompress(chunk, MAX_CHUNK_BYTES + 1)
+        if not made.eof and len(content) <= MAX_CHUNK_BYTES:
             raise ValueError("a chunk ends too soon")
-        return found[: _checked(len(found))]
+        return content[: _checked(len(content))]
     if codec == _ZSTD:
-        found = bytes(pa.input_stream(pa.py_buffer(chunk), compression="zstd").read(MAX_CHUNK_BYTES + 1))
-        return found[: _checked(len(found))]
+        content = bytes(pa.input_stream(pa.py_buffer(chunk), compression="zstd").read(MAX_CHUNK_BYTES + 1))
+        return content[: _checked(len(content))]
     if codec == _SNAPPY:
         size = _checked(read_varint(chunk, 0)[0])
         return bytes(pa.Codec("snappy").decompress(chunk, decompressed_size=size, asbytes=True))
@@ -77,7 +77,7 @@ def _checked(size: int) -> int:
 
 
 def _lz4_size(block: bytes) -> int:
-    """Count what a block holds, which says so nowhere (LZ4 Block Format Description)."""
+    """Compute the decompressed size of a block, which LZ4 does not store (LZ4 Block Format Description)."""
     size = at = 0
     while True:
         token = block[at]
@@ -102,9 +102,9 @@ def _lz4_length(block: bytes, at: int, length: int) -> tuple[int, int]:
 
 
 def uncompressed_chunks(body: bytes, block: int) -> bytes:
-    """Lay bytes in chunks, as they are.
+    """Divide bytes into chunks without compression.
 
-    :param block: bytes that a chunk has at most.
+    :param block: most bytes of a chunk.
     """
     pieces = (body[at : at + block] for at in range(0, len(body), block))
     return b"".join((len(piece) << 1 | 1).to_bytes(3, "little") + piece for piece in pieces)

@@ -1,7 +1,7 @@
-"""Column statistics of ORC files, merged: several stripes' into one file's.
+"""Merges the column statistics of several stripes into those of an ORC file.
 
-Messages are ``ColumnStatistics`` of ``orc_proto.proto``. What cannot be merged safely (a bound that one part
-lacks, a sum that overflowed) is left out, which readers take for unknown.
+Messages are ``ColumnStatistics`` of ``orc_proto.proto``. Values that cannot be merged safely (a bound that
+one part lacks, a sum that overflowed) are left out; to readers they are then unknown.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from airflow_hive_federation.orc.protobuf import (
 
 _COUNT, _HAS_NULL, _BYTES_ON_DISK = 1, 10, 11
 _MAX_SUM = 2**63 - 1
-# Of Hive's decimals, and enough for a sum of as many as there may be.
+# Digits of Hive's decimals, and digits that suffice for the sum of any number of them.
 _MAX_DIGITS, _EXACT_DIGITS = 38, 80
 
 
 def merged_statistics(parts: Sequence[Sequence[bytes]]) -> list[bytes]:
     """Merge the statistics of several parts of a file.
 
-    :param parts: for each part, a serialized ``ColumnStatistics`` a column.
+    :param parts: for each part, one serialized ``ColumnStatistics`` per column.
     """
-    return [_merged([fields_of(one) for one in column]) for column in zip(*parts, strict=True)]
+    return [_merged([fields_of(message) for message in column]) for column in zip(*parts, strict=True)]
 
 
 def _merged(columns: Sequence[Sequence[Field]]) -> bytes:
-    out: list[Field] = [(_COUNT, VARINT, sum(number_of(one, _COUNT) for one in columns))]
-    # A part without values says nothing of those of the others.
-    telling = [one for one in columns if number_of(one, _COUNT)] or columns
+    out: list[Field] = [(_COUNT, VARINT, sum(number_of(part, _COUNT) for part in columns))]
+    # A part without values has no bounds and sums to merge.
+    with_values = [part for part in columns if number_of(part, _COUNT)] or columns
     for number, merge in _KINDS.items():
-        found = [fields_of(message) for one in telling for message in all_of(one, number)]
-        if found and len(found) == len(telling):
-            out.append((number, BYTES, message_of(merge(found))))
-    out.append((_HAS_NULL, VARINT, int(any(number_of(one, _HAS_NULL, 1) for one in columns))))
-    on_disk = sum(number_of(one, _BYTES_ON_DISK) for one in columns)
+        details = [fields_of(message) for part in with_values for message in all_of(part, number)]
+        if details and len(details) == len(with_values):
+            out.append((number, BYTES, message_of(merge(details))))
+    out.append((_HAS_NULL, VARINT, int(any(number_of(part, _HAS_NULL, 1) for part in columns))))
+    on_disk = sum(number_of(part, _BYTES_ON_DISK) for part in columns)
     if on_disk:
         out.append((_BYTES_ON_DISK, VARINT, on_disk))
     return message_of(out)
@@ -71,14 +71,14 @@ def _doubles(parts: _Parts) -> list[Field]:
 
 
 def _strings(parts: _Parts) -> list[Field]:
-    # Long strings have lower and upper bounds instead of values; then no bounds are known here.
+    # Long strings have lower and upper bounds instead of a minimum and maximum; the merge then has no bounds.
     cut = any(_values(part, 4) or _values(part, 5) for part in parts)
     bounds = [] if cut else _bounds(parts, 1, 2, _same, BYTES)
     return [*bounds, *_sum(parts, 3)]
 
 
 def _buckets(parts: _Parts) -> list[Field]:
-    # Of a boolean column: how often it is true, packed.
+    # The statistics of a boolean column hold the count of true, packed.
     total = 0
     for part in parts:
         for value in _values(part, 1):
@@ -106,7 +106,8 @@ def _binaries(parts: _Parts) -> list[Field]:
 
 
 def _timestamps(parts: _Parts) -> list[Field]:
-    # Milliseconds of the wall clock (1, 2) and in UTC (3, 4), and the nanoseconds below them (5, 6) plus one.
+    # Fields 1 and 2 are milliseconds of the wall clock, 3 and 4 milliseconds in UTC, and 5 and 6 the
+    # nanoseconds below them plus one.
     if not all(_values(part, 3) and _values(part, 4) for part in parts):
         return []
     low = min(parts, key=lambda part: (_signed(_values(part, 3)[0]), number_of(part, 5, 1)))
@@ -150,7 +151,7 @@ def _bounds(parts: _Parts, low: int, high: int, key: Callable[[Any], Any], wire:
 
 def _sum(parts: _Parts, number: int) -> list[Field]:
     sums = [optional_number(part, number) for part in parts]
-    # A part without values has no sum, and needs none; one with values and no sum has overflowed.
+    # A part without values has no sum, and needs none; a part with values has none if it overflowed.
     if any(value is None for value, part in zip(sums, parts, strict=True) if part):
         return []
     total = sum(unzigzag(value) for value in sums if value is not None)
@@ -199,5 +200,5 @@ def _varint_of(value: bytes) -> int:
 
 
 def _varint_text(value: int) -> bytes:
-    # A message of one field without its key.
+    # This is a message of one field without the key.
     return message_of([(1, VARINT, value)])[1:]

@@ -1,21 +1,21 @@
-"""ORC stripes compressed after they were encoded, by what is quick at it.
+"""Compresses encoded ORC stripes with faster codecs than those of pyarrow's writer.
 
-pyarrow's ORC writer deflates with zlib, which takes longer than all else that it does. ISA-L's deflate takes
-a sixth of that time, and its streams are no longer than Spark's or Hive's. So pyarrow writes stripes
-uncompressed, and their streams are cut into chunks and compressed here. A row index tells where the rows of a
-row group begin in each stream: by a byte of an uncompressed stream, by a chunk and a byte of what that holds
-in a compressed one. These places are translated; which numbers of an index belong to which stream follows
-from a column's type and encoding (ORC Specification v1, "Row Index"; Java's ``TreeReaderFactory`` reads them
-so).
+pyarrow's ORC writer deflates with zlib, which takes longer than the rest of its work. ISA-L's deflate takes a
+sixth of that time, and its streams are no longer than Spark's or Hive's. pyarrow therefore writes
+uncompressed stripes, and this module divides their streams into chunks and compresses these. A row index
+holds the place at which a row group begins in each stream: a byte offset in an uncompressed stream, or a
+chunk's offset and a byte offset in its content in a compressed stream. The module translates these places.
+The type and encoding of a column determine which numbers of its index belong to which stream (ORC
+Specification v1, "Row Index"; Java's ``TreeReaderFactory`` reads them in this way).
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 
 import pyarrow as pa
-from isal import isal_zlib
 
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.orc.chunks import CODECS
@@ -39,21 +39,22 @@ from airflow_hive_federation.orc.streams import (
     Streams,
 )
 
-#: Compressions that are written, and their numbers in a postscript; zstd may be unreadable for Hive 3.
+#: Supported compressions, and their numbers in a postscript; Hive 3 may be unable to read zstd.
 COMPRESSIONS = {name: number for number, name in CODECS.items()}
 
-#: Bytes of a stream that are compressed together.
+#: Bytes of a stream that are compressed together as one chunk.
 BLOCK_BYTES = 262_144
 
-# Level 0 makes much longer streams; 2 and 3 take longer for two percent at most (docs/benchmarks.md).
+# Level 0 makes much longer streams; levels 2 and 3 take longer and save at most two percent
+# (docs/benchmarks.md).
 _DEFLATE_LEVEL = 1
 _RAW_DEFLATE = -15
-# What ORC's own writer sets when it is to be quick, as it is by default (``CompressionStrategy_SPEED``).
+# The level that ORC's own writer uses for speed, its default strategy (``CompressionStrategy_SPEED``).
 _ZSTD_LEVEL = 1
 _DICTIONARIES = {1, 3}
 
-# Streams that have places in an index, each with how many numbers follow its place: values of a run that are
-# to be skipped, and bits of a byte.
+# The streams that have places in an index, each with the count of numbers that follow its place: values to
+# skip in a run, and bits to skip in a byte.
 _Layout = tuple[tuple[int, int], ...]
 _PRESENCE: _Layout = ((PRESENT, 2),)
 _BITS: _Layout = ((DATA, 2),)
@@ -63,8 +64,8 @@ _TEXTS: _Layout = ((DATA, 0), (LENGTH, 1))
 _TIMESTAMPS: _Layout = ((DATA, 1), (SECONDARY, 1))
 _DECIMALS: _Layout = ((DATA, 0), (SECONDARY, 1))
 _COLLECTIONS: _Layout = ((LENGTH, 1),)
-#: By ``Type.Kind``: boolean, byte, short, int, long, float, double, string, binary, timestamp, list, map,
-#: struct, union, decimal, date, varchar, char, timestamp with local time zone.
+#: Layouts by ``Type.Kind``: boolean, byte, short, int, long, float, double, string, binary, timestamp, list,
+#: map, struct, union, decimal, date, varchar, char, timestamp with local time zone.
 _LAYOUTS: tuple[_Layout, ...] = (
     *(_BITS, _RUNS, _RUNS, _RUNS, _RUNS, _FLOATS, _FLOATS, _TEXTS, _TEXTS, _TIMESTAMPS, _COLLECTIONS),
     *(_COLLECTIONS, (), _RUNS, _DECIMALS, _RUNS, _TEXTS, _TEXTS, _TIMESTAMPS),
@@ -72,21 +73,21 @@ _LAYOUTS: tuple[_Layout, ...] = (
 
 
 def compressed(streams: Streams, kinds: Sequence[int], compression: str) -> tuple[memoryview, Lengths]:
-    """Compress the streams of a stripe, and its footer; other threads run meanwhile.
+    """Compress the streams and the footer of a stripe; other threads run meanwhile.
 
     :param kinds: ``Type.Kind`` of each column.
-    :param compression: of :data:`COMPRESSIONS`.
-    :return: body and lengths of the stripe made.
-    :raises AcidFormatError: its index is not laid out as the specification says.
+    :param compression: a name of :data:`COMPRESSIONS`.
+    :return: body and lengths of the compressed stripe.
+    :raises AcidFormatError: if the layout of the stripe's index differs from the specification.
     """
     if compression == "uncompressed":
         return streams.joined()
     compress = _compressor(compression)
-    encodings = [number_of(fields_of(one), 1) for one in streams.encodings]
+    encodings = [number_of(fields_of(message), 1) for message in streams.encodings]
     made = {
-        (one.kind, one.column): CompressedStream(one.content, compress)
-        for one in streams.streams
-        if one.kind != ROW_INDEX
+        (stream.kind, stream.column): CompressedStream(stream.content, compress)
+        for stream in streams.streams
+        if stream.kind != ROW_INDEX
     }
     pieces = []
     for kind, column, content in streams.streams:
@@ -94,25 +95,25 @@ def compressed(streams: Streams, kinds: Sequence[int], compression: str) -> tupl
             pieces.append(made[kind, column].pieces)
             continue
         layout = _layout(kinds[column], encodings[column], has_nulls=(PRESENT, column) in made)
-        places = [(made.get((one, column), _EMPTY), count) for one, count in layout]
+        places = [(made.get((placed, column), _EMPTY), count) for placed, count in layout]
         pieces.append(CompressedStream(_translated(bytes(content), places), compress).pieces)
     return streams.framed(pieces, lambda footer: CompressedStream(footer, compress).pieces)
 
 
 def framed(streams: Streams, compression: str) -> tuple[memoryview, Lengths]:
-    """Put streams together that are compressed already; the footer is compressed here."""
+    """Join compressed streams to a stripe, and compress its footer."""
     if compression == "uncompressed":
         return streams.joined()
     compress = _compressor(compression)
-    pieces = [[one.content] for one in streams.streams]
+    pieces = [[stream.content] for stream in streams.streams]
     return streams.framed(pieces, lambda footer: CompressedStream(footer, compress).pieces)
 
 
 class CompressedStream:
     """A stream in compressed chunks.
 
-    :param content: uncompressed.
-    :param compress: compresses a chunk.
+    :param content: the uncompressed content.
+    :param compress: function that compresses a chunk.
     """
 
     def __init__(self, content: Content, compress: Callable[[Content], bytes]) -> None:
@@ -129,9 +130,10 @@ class CompressedStream:
             self.length += 3 + len(piece)
 
     def place(self, offset: int) -> tuple[int, int]:
-        """Where a byte of the content is: the beginning of its chunk, and its place in what that holds.
+        """Return the place of a byte of the content: its chunk's offset, and its offset in that chunk.
 
-        Of the last chunk the end counts as a place in it.
+        The second offset refers to the chunk's uncompressed content. The end of the last chunk counts as a
+        place in that chunk.
         """
         if not self._starts:
             return 0, 0
@@ -145,12 +147,21 @@ _EMPTY = CompressedStream(b"", bytes)
 @cache
 def _compressor(compression: str) -> Callable[[Content], bytes]:
     if compression == "zlib":
-        return lambda chunk: isal_zlib.compress(chunk, _DEFLATE_LEVEL, _RAW_DEFLATE)
+        return _deflate()
     if compression == "zstd":
         codec = pa.Codec("zstd", compression_level=_ZSTD_LEVEL)
     else:
         codec = pa.Codec("lz4_raw" if compression == "lz4" else compression)
     return lambda chunk: codec.compress(chunk, asbytes=True)
+
+
+def _deflate() -> Callable[[Content], bytes]:
+    """Return ISA-L's deflate, or zlib's on an executor that lacks the package ``isal``."""
+    try:
+        from isal import isal_zlib
+    except ImportError:
+        return lambda chunk: zlib.compress(chunk, _DEFLATE_LEVEL, _RAW_DEFLATE)
+    return lambda chunk: isal_zlib.compress(chunk, _DEFLATE_LEVEL, _RAW_DEFLATE)
 
 
 def _layout(kind: int, encoding: int, *, has_nulls: bool) -> _Layout:
@@ -159,7 +170,7 @@ def _layout(kind: int, encoding: int, *, has_nulls: bool) -> _Layout:
 
 
 def _translated(index: bytes, streams: Sequence[tuple[CompressedStream, int]]) -> bytes:
-    """Translate the places in a ``RowIndex``."""
+    """Translate the places in a ``RowIndex`` from uncompressed to compressed streams."""
     entries: list[tuple[int, int, int | bytes]] = []
     for entry in all_of(fields_of(index), 1):
         fields = fields_of(entry)

@@ -1,4 +1,4 @@
-"""Columns of a stripe that count, in equal steps, made without an encoder: row ids, and many a key."""
+"""Encodes columns of numbers with equal steps, such as row ids and many keys, without pyarrow's encoder."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _TYPES = (pa.int32(), pa.int64())
 
 @dataclass(frozen=True)
 class CountedNumbers:
-    """A column without nulls.
+    """A column of whole numbers with equal steps and without nulls.
 
-    :param first: its first number.
-    :param step: from each number to the next.
-    :param rows: how many rows there are.
+    :param first: the first number.
+    :param step: the difference from each number to the next.
+    :param rows: the number of rows.
     """
 
     first: int
@@ -32,26 +32,26 @@ class CountedNumbers:
 
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> CountedNumbers | None:
-        """Look whether the column is such; ``None`` if not."""
+        """Return a column in this form; ``None`` if its steps differ, or its type does not fit."""
         if column.type not in _TYPES or column.null_count or len(column) < 2:
             return None
         head = column.slice(0, 2).to_pylist()
         made = cls(head[0], head[1] - head[0], len(column))
-        # Equal steps that go over the end of the type do not end there.
+        # Steps that overflow the type are equal, but do not lead to the last number.
         if column[-1].as_py() != made.number(made.rows - 1):
             return None
         return made if (np.diff(column.to_numpy()) == made.step).all() else None
 
     def number(self, row: int) -> int:
-        """Count up to a row."""
+        """Return the number of a row."""
         return self.first + self.step * row
 
     def part(self, start: int, end: int) -> CountedNumbers:
-        """The column of some of the rows."""
+        """Return the column of a range of rows."""
         return CountedNumbers(self.number(start), self.step, end - start)
 
     def encoded(self, number: int, stride: int) -> Encoded:
-        """Make streams and statistics; see :class:`.made_columns.MadeColumn`."""
+        """Encode streams and statistics; see :class:`.made_columns.MadeColumn`."""
         starts = range(0, self.rows, RUN)
         runs = [steps(self.number(at), self.step, min(RUN, self.rows - at)) for at in starts]
         begins = [0, *accumulate(map(len, runs))]
@@ -63,7 +63,7 @@ class CountedNumbers:
         return Encoded(streams, self.statistics())
 
     def statistics(self) -> bytes:
-        """Make its ``ColumnStatistics``."""
+        """Return the column's serialized ``ColumnStatistics``."""
         last = self.number(self.rows - 1)
         low, high = sorted((self.first, last))
         return integer_statistics(low, high, (self.first + last) * self.rows // 2, self.rows)

@@ -1,8 +1,8 @@
-"""Columns of decimals of at most 18 digits, made without an encoder.
+"""Encodes columns of decimals of at most 18 digits without pyarrow's encoder.
 
-pyarrow's encoder looks at each alone, and takes four times as long as for a column of numbers. Streams and
-statistics are those of the ORC specification, version 1: values without their point, the sign in the last
-bit, in seven bits a byte; and their scale, which is the same for all.
+pyarrow's encoder handles each value alone, and takes four times as long as for a column of numbers. Streams
+and statistics follow the ORC specification, version 1. One stream holds the values without their point, the
+sign in the last bit, in seven bits per byte; the other holds their scale, which is the same for all values.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class Decimals:
-    """A column.
+    """A column of decimals.
 
-    :param values: those that are not null, without their point.
-    :param presence: which rows they are of.
-    :param scale: digits behind the point.
+    :param values: the values that are not null, without their point.
+    :param presence: the rows that have a value.
+    :param scale: number of digits behind the point.
     """
 
     values: _Numbers
@@ -41,7 +41,7 @@ class Decimals:
 
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> Decimals | None:
-        """Take a column's values; ``None`` if it is no such column, or has none."""
+        """Return a column in this form; ``None`` if its type does not fit, or all values are null."""
         kind = column.type
         if not pa.types.is_decimal128(kind) or kind.precision > _MAX_DIGITS or kind.scale < 0:
             return None
@@ -51,19 +51,19 @@ class Decimals:
         return cls(values, Presence.of(column), kind.scale)
 
     def part(self, start: int, end: int) -> Decimals:
-        """The column of some of the rows."""
+        """Return the column of a range of rows."""
         first, last = map(self.presence.values_before, (start, end))
         return Decimals(self.values[first:last], self.presence.part(start, end), self.scale)
 
     def encoded(self, number: int, stride: int) -> Encoded:
-        """Make streams and statistics; see :class:`.made_columns.MadeColumn`."""
+        """Encode streams and statistics; see :class:`.made_columns.MadeColumn`."""
         pieces: list[bytes] = []
         entries = []
         offset = 0
         for start, end in self.presence.groups(stride):
             first, last = map(self.presence.values_before, (start, end))
             run, inside = divmod(first, RUN)
-            # Runs of one number are of one length, whatever they count.
+            # All runs of one number have the same length in bytes, whatever their count.
             scales = run * len(steps(self.scale, 0, 1))
             places = (*self.presence.place(start), offset, scales, inside)
             values = self.values[first:last]
@@ -81,29 +81,29 @@ class Decimals:
     def _statistics(self, values: _Numbers, rows: int) -> bytes:
         total = exact_sum(values)
         bounds = [(1, int(values.min())), (2, int(values.max()))] if len(values) else []
-        told = message_of([(field, BYTES, self._text(value)) for field, value in [*bounds, (3, total)]])
+        details = message_of([(field, BYTES, self._text(value)) for field, value in [*bounds, (3, total)]])
         has_null = int(len(values) < rows)
         return message_of(
-            [(_COUNT, VARINT, len(values)), (_DECIMALS, BYTES, told), (_HAS_NULL, VARINT, has_null)]
+            [(_COUNT, VARINT, len(values)), (_DECIMALS, BYTES, details), (_HAS_NULL, VARINT, has_null)]
         )
 
     def _text(self, value: int) -> bytes:
-        """Write a value as a decimal, as short as can be."""
+        """Return the shortest text of a value as a decimal."""
         whole, fraction = divmod(abs(value), 10**self.scale)
         digits = f"{fraction:0{self.scale}}".rstrip("0")
         return f"{'-' * (value < 0)}{whole}{'.' * bool(digits)}{digits}".encode()
 
 
 def _unscaled(array: pa.Array) -> _Numbers:
-    there = array.drop_null() if array.null_count else array
-    _, content = there.buffers()
-    # So many digits need the lower half only of what Arrow has.
-    halves = np.frombuffer(content, np.int64) if len(there) else np.empty(0, np.int64)
-    return halves[2 * there.offset : 2 * (there.offset + len(there)) : 2]
+    values = array.drop_null() if array.null_count else array
+    _, content = values.buffers()
+    # 18 digits need only the lower half of Arrow's 128 bits.
+    halves = np.frombuffer(content, np.int64) if len(values) else np.empty(0, np.int64)
+    return halves[2 * values.offset : 2 * (values.offset + len(values)) : 2]
 
 
 def _varints(values: _Numbers) -> bytes:
-    """Encode numbers by seven bits a byte, the sign in the last bit, lower bits first."""
+    """Encode numbers in seven bits per byte, the sign in the last bit, lower bits first."""
     if not len(values):
         return b""
     rest = ((values << 1) ^ (values >> 63)).view(np.uint64)
@@ -115,6 +115,6 @@ def _varints(values: _Numbers) -> bytes:
         is_there[place] = rest != 0
         rest >>= 7
     is_there[0] = True
-    # All but the last byte say that another follows.
+    # The highest bit of every byte but the last marks that another byte follows.
     octets[:-1] |= is_there[1:].view(np.uint8) << 7
     return octets.T[is_there.T].tobytes()

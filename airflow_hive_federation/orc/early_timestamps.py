@@ -1,12 +1,12 @@
-"""Timestamps that pyarrow's ORC writer stores wrongly, or does not know.
+"""Encodes timestamps that pyarrow's ORC writer stores wrongly or does not know.
 
-Of an instant before 1970 with a fraction of a second it stores nanoseconds below zero; and those of
-:mod:`.exact_times` are bytes to it. So it is handed whole seconds instead, rounded as ORC
-rounds them, and the streams of nanoseconds are made here: a stripe is taken apart, and put together with
-them. What its statistics say of the bounds of these columns is left out.
+pyarrow's writer stores negative nanoseconds for an instant before 1970 with a fraction of a second, and takes
+the values of :mod:`.exact_times` for bytes. It therefore receives whole seconds instead, rounded as in ORC.
+This module encodes the streams of nanoseconds, and replaces them in the encoded stripe. The bounds of these
+columns are removed from the stripe's statistics.
 
-The second before 1970 itself is not storable: the sign of its seconds is lost
-(``TimestampTreeReader`` tells an early instant by seconds below zero).
+The last second before 1970 cannot be stored: the sign of its seconds is lost (``TimestampTreeReader``
+recognizes an early instant by negative seconds).
 """
 
 from __future__ import annotations
@@ -37,23 +37,24 @@ from airflow_hive_federation.orc.streams import ROW_INDEX, SECONDARY, Stream, St
 from airflow_hive_federation.orc.timestamps import has_unstorable_timestamp
 
 Nanoseconds = np.ndarray[Any, np.dtype[np.int64]]
-# Below it, seconds are rounded down instead of towards zero (TimestampTreeReader, TimestampColumnWriter).
+# Up to this many nanoseconds, seconds are rounded down instead of towards zero (TimestampTreeReader,
+# TimestampColumnWriter).
 _ROUNDED_NANOSECONDS = 999_999
 _TIMESTAMP_STATISTICS = 9
 
 
 def storable(rows: pa.Table) -> tuple[pa.Table, Mapping[int, Nanoseconds]]:
-    """Make rows that pyarrow stores rightly.
+    """Convert rows to a form that pyarrow stores correctly.
 
-    :return: the rows, and what streams of nanoseconds have to hold, by the columns' numbers in an ORC file.
-    :raises AcidFormatError: an instant lies in the last second before 1970.
+    :return: the rows, and the stored nanoseconds by the columns' numbers in an ORC file.
+    :raises AcidFormatError: if an instant lies in the last second before 1970.
     """
-    found: dict[int, Nanoseconds] = {}
+    nanoseconds: dict[int, Nanoseconds] = {}
 
     def whole_seconds(array: pa.Array, number: int) -> pa.Array:
         if not has_unstorable_timestamp(array):
             return array
-        made, found[number] = _whole_seconds(array)
+        made, nanoseconds[number] = _whole_seconds(array)
         return made
 
     columns, number = [], 1
@@ -64,7 +65,7 @@ def storable(rows: pa.Table) -> tuple[pa.Table, Mapping[int, Nanoseconds]]:
         else:
             columns.append(column)
         number += orc_width(column.type)
-    return (pa.table(columns, names=rows.column_names) if found else rows), found
+    return (pa.table(columns, names=rows.column_names) if nanoseconds else rows), nanoseconds
 
 
 def _whole_seconds(array: pa.Array) -> tuple[pa.Array, Nanoseconds]:
@@ -83,9 +84,9 @@ def _whole_seconds(array: pa.Array) -> tuple[pa.Array, Nanoseconds]:
 
 
 def with_nanoseconds(streams: Streams, found: Mapping[int, Nanoseconds]) -> Streams:
-    """Put streams of nanoseconds into a stripe.
+    """Replace the streams of nanoseconds in a stripe.
 
-    :param found: of each column, as many as it has values that are not null.
+    :param found: stored nanoseconds by column number, one per value that is not null.
     """
     made = {column: runs_of(values, signed=False) for column, values in found.items()}
 
@@ -96,23 +97,23 @@ def with_nanoseconds(streams: Streams, found: Mapping[int, Nanoseconds]) -> Stre
             return stream._replace(content=_index(bytes(stream.content), made[stream.column]))
         return stream
 
-    return replace(streams, streams=[changed(one) for one in streams.streams])
+    return replace(streams, streams=[changed(stream_to_change) for stream_to_change in streams.streams])
 
 
 def without_bounds(statistics: bytes) -> bytes:
-    """Leave out of a ``ColumnStatistics`` which timestamps are the first and the last."""
+    """Remove the bounds of timestamps from a ``ColumnStatistics``."""
     return message_of([field for field in fields_of(statistics) if field[0] != _TIMESTAMP_STATISTICS])
 
 
 def value_counts(stripe_statistics: bytes) -> list[int]:
-    """Count the values of each column that are not null, by a ``StripeStatistics``."""
-    return [number_of(fields_of(one), 1) for one in all_of(fields_of(stripe_statistics), 1)]
+    """Return the number of values of each column that are not null, from a ``StripeStatistics``."""
+    return [number_of(fields_of(message), 1) for message in all_of(fields_of(stripe_statistics), 1)]
 
 
 def _index(message: bytes, runs: Runs) -> bytes:
-    """Change the positions of the stream, which is the column's last, in a ``RowIndex``.
+    """Replace the positions of the column's last stream in a ``RowIndex``.
 
-    :param runs: the stream.
+    :param runs: content of the stream.
     """
     entries: list[tuple[int, int, int | bytes]] = []
     values = 0
@@ -128,10 +129,13 @@ def _index(message: bytes, runs: Runs) -> bytes:
 
 
 def split(found: Mapping[int, Nanoseconds], counts: Sequence[Sequence[int]]) -> list[dict[int, Nanoseconds]]:
-    """Share out values among the stripes they are in.
+    """Divide values among the stripes that hold them.
 
-    :param counts: values of each column, stripe by stripe.
+    :param counts: number of values of each column, stripe by stripe.
     """
-    ends = {column: np.cumsum([one[column] for one in counts])[:-1] for column in found}
+    ends = {column: np.cumsum([in_stripe[column] for in_stripe in counts])[:-1] for column in found}
     parts = {column: np.split(values, ends[column]) for column, values in found.items()}
-    return [{column: some[index] for column, some in parts.items()} for index in range(len(counts))]
+    return [
+        {column: stripe_values[index] for column, stripe_values in parts.items()}
+        for index in range(len(counts))
+    ]

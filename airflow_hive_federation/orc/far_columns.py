@@ -1,7 +1,8 @@
-"""Timestamps of ORC files that no count of nanoseconds reaches; pyarrow's reader refuses them.
+"""Reads timestamps of ORC files outside the range of nanoseconds, which pyarrow's reader refuses.
 
-Such a column has a stream of seconds and one of nanoseconds. pyarrow is told that the former is a column of
-whole numbers, which is laid out alike, and finds out which rows have values; the latter is decoded here.
+Such a column has a stream of seconds and a stream of nanoseconds. pyarrow reads the former as a column of
+whole numbers, which has the same layout, and thereby finds the rows that have values. This module decodes the
+latter.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from airflow_hive_federation.orc.run_lengths import unsigned_numbers
 from airflow_hive_federation.orc.streams import SECONDARY
 from airflow_hive_federation.orc.tail import OrcTail, StripePlace
 
-# A day less than nanoseconds reach: bounds may go by the clock of another zone, and pyarrow before 25 reads
-# what lies beyond as other timestamps.
+# The range of nanoseconds less a day: bounds may follow the clock of another zone, and pyarrow before 25
+# reads timestamps outside the range as other ones.
 _DAY_MILLIS = 86_400_000
 _NANOSECOND_MILLIS = (-(2**63) // 10**6 + _DAY_MILLIS, 2**63 // 10**6 - _DAY_MILLIS)
 _LONG_TYPE = message_of([(1, VARINT, 4)])
@@ -33,14 +34,14 @@ _LONG_TYPE = message_of([(1, VARINT, 4)])
 _STREAMS, _ENCODINGS, _ZONE = 1, 2, 3
 _DIRECT_V2 = 2
 _UTC = {b"UTC", b"GMT"}
-# Seconds from 1970 to 2015, from which ORC counts.
+# Seconds from 1970 to 2015, the origin of ORC's count.
 _BASE_S = 1_420_070_400
-# Of early instants with more of them, the seconds are rounded up (TimestampTreeReader).
+# The seconds of an early instant with more nanoseconds are rounded up (TimestampTreeReader).
 _ROUNDED_NANOSECONDS = 999_999
 
 
 def far_columns(tail: OrcTail) -> frozenset[int]:
-    """Return the numbers of columns with timestamps outside the years 1677 to 2262, or that may have some."""
+    """Return the numbers of columns that have or may have timestamps outside the years 1677 to 2262."""
     low, high = _NANOSECOND_MILLIS
     return frozenset(
         number
@@ -50,17 +51,17 @@ def far_columns(tail: OrcTail) -> frozenset[int]:
 
 
 def types_as_numbers(tail: OrcTail, far: frozenset[int]) -> list[bytes]:
-    """Return the ``Type`` messages of a file, of which some columns are whole numbers."""
-    return [_LONG_TYPE if number in far else one for number, one in enumerate(tail.types)]
+    """Return the ``Type`` messages of a file, with whole numbers in place of the far columns."""
+    return [_LONG_TYPE if number in far else message for number, message in enumerate(tail.types)]
 
 
 class FarColumns:
-    """Puts seconds and nanoseconds together, batch after batch.
+    """A reader that combines the seconds and nanoseconds of far columns, batch by batch.
 
-    :param file: the file, open; read under the reader's lock if they share it.
-    :param tail: its tail.
-    :param far: numbers of such columns.
-    :param wanted: those of the batches' columns.
+    :param file: the open file; it is read under the reader's lock if the two share it.
+    :param tail: the file's tail.
+    :param far: numbers of the far columns.
+    :param wanted: numbers of the batches' columns.
     """
 
     def __init__(self, file: BinaryIO, tail: OrcTail, far: frozenset[int], wanted: Sequence[int]) -> None:
@@ -73,10 +74,10 @@ class FarColumns:
         self._stored: dict[int, Numbers] = {}
 
     def put_together(self, batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
-        """Yield batches with :data:`.exact_times.EXACT` in these columns.
+        """Yield batches with :data:`.exact_times.EXACT` in the far columns.
 
-        :param batches: all of the file in their order; none reaches over the end of a stripe.
-        :raises AcidFormatError: a stripe is damaged, or written by clocks of another zone than UTC.
+        :param batches: all batches of the file in order; none extends over the end of a stripe.
+        :raises AcidFormatError: if a stripe is damaged, or was written by the clock of a zone other than UTC.
         """
         for batch in batches:
             while not self._rows_left and batch.num_rows:
@@ -105,8 +106,10 @@ class FarColumns:
         footer = fields_of(inflated(self._file.read(stripe.footer_bytes), self._tail.compression))
         zones = all_of(footer, _ZONE)
         if not _UTC.issuperset(zones):
-            told = b", ".join(zones).decode()
-            raise ValueError(f"those outside the years 1677 to 2262 are read by UTC's clock only, not {told}")
+            zone_names = b", ".join(zones).decode()
+            raise ValueError(
+                f"those outside the years 1677 to 2262 are read by UTC's clock only, not {zone_names}"
+            )
         encodings = all_of(footer, _ENCODINGS)
         at = stripe.offset
         for stream in map(fields_of, all_of(footer, _STREAMS)):
@@ -122,20 +125,20 @@ class FarColumns:
     def _times(self, array: pa.Array, number: int) -> pa.Array:
         if number not in self._far:
             return array
-        there = array.is_valid().to_numpy(zero_copy_only=False)
-        count = int(np.count_nonzero(there))
+        has_value = array.is_valid().to_numpy(zero_copy_only=False)
+        count = int(np.count_nonzero(has_value))
         stored = self._stored[number]
         if count > len(stored):
             raise AcidFormatError(f"timestamps have {len(stored)} fractions left in place of {count}")
         self._stored[number] = stored[count:]
         seconds, nanoseconds = np.zeros((2, len(array)), np.int64)
-        seconds[there] = array.drop_null().to_numpy() + _BASE_S
-        nanoseconds[there] = stored[:count]
+        seconds[has_value] = array.drop_null().to_numpy() + _BASE_S
+        nanoseconds[has_value] = stored[:count]
         seconds -= (seconds < 0) & (nanoseconds > _ROUNDED_NANOSECONDS)
         return exact_times(seconds, nanoseconds, pc.is_null(array) if array.null_count else None)
 
 
 def _lengthened(stored: Numbers) -> Numbers:
-    """Make nanoseconds of what ORC stores; the last three bits tell how many zeros, less one, are missing."""
+    """Decode ORC's stored nanoseconds, whose last three bits are the number of missing zeros less one."""
     zeros = stored & 7
     return (stored >> 3) * np.where(zeros > 0, 10 ** (zeros + 1), 1)

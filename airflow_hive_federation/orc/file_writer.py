@@ -1,4 +1,4 @@
-"""ORC files written stripe by stripe, from batches of rows that come one after the other."""
+"""Writes an ORC file stripe by stripe, from a sequence of batches of rows."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pyarrow as pa
 from airflow_hive_federation.orc.assembly import PROLEPTIC, AssembledFile, Stripe, encode
 from airflow_hive_federation.orc.properties import NO_FILTERS, BloomFilters
 
-# Of rows as Arrow has them: Spark's workers then need some 130 MB for a file, whatever its length.
+# Arrow bytes of the rows of a stripe: with these, a Spark worker needs some 130 MB per file of any length.
 _STRIPE_BYTES = 32 * 1024 * 1024
 
 
 class OrcFileWriter:
-    """Writes a file; what it holds in memory is a stripe.
+    """A writer of one ORC file that holds one stripe in memory.
 
-    :param path: the file, which is made.
+    :param path: path of the new file.
     :param types: serialized ``Type`` messages.
-    :param compression: of :data:`.compression.COMPRESSIONS`.
-    :param filters: its Bloom filters.
+    :param compression: a name of :data:`.compression.COMPRESSIONS`.
+    :param filters: the file's Bloom filters.
     """
 
     def __init__(
@@ -34,9 +34,9 @@ class OrcFileWriter:
         self._made = AssembledFile(self._file, types, compression=compression, calendar=PROLEPTIC)
 
     def write(self, rows: pa.Table) -> None:
-        """Add rows.
+        """Add rows to the file.
 
-        :raises AcidFormatError: some timestamp cannot be stored.
+        :raises AcidFormatError: if a timestamp cannot be stored.
         """
         self._tables.append(rows)
         self._size_bytes += rows.nbytes
@@ -44,16 +44,16 @@ class OrcFileWriter:
             self._encode()
 
     def add(self, stripe: Stripe) -> None:
-        """Add encoded rows; they come before those that wait to be encoded."""
+        """Add a stripe of encoded rows; it precedes the rows that are not encoded yet."""
         self._made.add(stripe)
         if stripe.rows:
             self._stripe_rows.append(stripe.rows)
 
     def finish(self, user_metadata: Callable[[Sequence[int]], Mapping[str, bytes]] = lambda _: {}) -> None:
-        """Write the tail, and close the file.
+        """Write the tail and close the file.
 
-        :param user_metadata: makes it, told how many rows each stripe has.
-        :raises AcidFormatError: some timestamp cannot be stored.
+        :param user_metadata: function that makes the user metadata from the number of rows of each stripe.
+        :raises AcidFormatError: if a timestamp cannot be stored.
         """
         with self._file:
             if self._tables:
@@ -61,7 +61,7 @@ class OrcFileWriter:
             self._made.finish(user_metadata(self._stripe_rows))
 
     def close(self) -> None:
-        """Close the file; unless it is finished it is not a whole one."""
+        """Close the file; it is incomplete unless :meth:`finish` was called."""
         self._file.close()
 
     def _encode(self) -> None:

@@ -1,6 +1,6 @@
-"""Columns of floats and doubles, made without an encoder: ORC stores them as Arrow has them.
+"""Encodes columns of floats and doubles without pyarrow's encoder: ORC and Arrow store the same bytes.
 
-Streams and statistics are those of the ORC specification, version 1.
+Streams and statistics follow the ORC specification, version 1.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _Values = np.ndarray[Any, np.dtype[np.floating[Any]]]
 
 @dataclass(frozen=True)
 class Floats:
-    """A column.
+    """A column of floats or doubles.
 
-    :param values: those that are not null.
-    :param presence: which rows they are of.
-    :param kind: its ``Type.Kind``.
+    :param values: the values that are not null.
+    :param presence: the rows that have a value.
+    :param kind: the column's ``Type.Kind``.
     """
 
     values: _Values
@@ -39,24 +39,24 @@ class Floats:
 
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> Floats | None:
-        """Take a column's values; ``None`` if it is no such column, or has none, or some are not finite."""
+        """Return a column in this form; ``None`` for another type, only nulls, or a non-finite value."""
         kind = _KINDS.get(column.type)
         if kind is None or column.null_count == len(column):
             return None
-        there = column.drop_null() if column.null_count else column
-        values = there.to_numpy()
-        # Neither are their sums then.
+        present = column.drop_null() if column.null_count else column
+        values = present.to_numpy()
+        # The sum of the values must be finite as well.
         if not np.isfinite(max(-float(values.min()), float(values.max())) * len(values)):
             return None
         return cls(values, Presence.of(column), kind)
 
     def part(self, start: int, end: int) -> Floats:
-        """The column of some of the rows."""
+        """Return the column of a range of rows."""
         first, last = map(self.presence.values_before, (start, end))
         return Floats(self.values[first:last], self.presence.part(start, end), self.kind)
 
     def encoded(self, number: int, stride: int) -> Encoded:
-        """Make streams and statistics; see :class:`.made_columns.MadeColumn`."""
+        """Encode streams and statistics; see :class:`.made_columns.MadeColumn`."""
         entries = []
         for start, end in self.presence.groups(stride):
             first, last = map(self.presence.values_before, (start, end))
@@ -68,11 +68,11 @@ class Floats:
 
 
 def _statistics(values: _Values, rows: int) -> bytes:
-    told = [(3, float(values.sum(dtype=np.float64)))]
+    numbers = [(3, float(values.sum(dtype=np.float64)))]
     if len(values):
-        # Zeros of both signs are equal here, and are not where Java compares them.
-        told += [(1, -(0.0 - float(values.min()))), (2, float(values.max()) + 0.0)]
-    bounds = [(field, FIXED64, struct.pack("<d", value)) for field, value in sorted(told)]
+        # The two signs of zero are equal here, but not in Java's comparisons.
+        numbers += [(1, -(0.0 - float(values.min()))), (2, float(values.max()) + 0.0)]
+    bounds = [(field, FIXED64, struct.pack("<d", value)) for field, value in sorted(numbers)]
     has_null = int(len(values) < rows)
     return message_of(
         [(_COUNT, VARINT, len(values)), (_DOUBLES, BYTES, message_of(bounds)), (_HAS_NULL, VARINT, has_null)]

@@ -1,7 +1,8 @@
-"""Columns of timestamps from 1970 on, made without an encoder; earlier ones are :mod:`.early_timestamps`'.
+"""Encodes columns of timestamps from 1970 on without pyarrow's encoder.
 
-Streams and statistics are those of the ORC specification, version 1: seconds from 2015 on, and nanoseconds,
-whose last three bits say how many zeros were taken off, less one.
+:mod:`.early_timestamps` handles earlier timestamps. Streams and statistics follow the ORC specification,
+version 1: seconds counted from 2015, and nanoseconds, whose last three bits are the number of removed zeros
+less one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from airflow_hive_federation.orc.streams import DATA, SECONDARY, Stream
 # Fields of ColumnStatistics.
 _COUNT, _TIMESTAMPS, _HAS_NULL = 1, 9, 10
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-# Seconds from 1970 to 2015, from which ORC counts.
+# Seconds from 1970 to 2015, the origin of ORC's count.
 _BASE_S = 1_420_070_400
 _MOST_ZEROS = 7
 _NANOSECONDS_PER_MS = 10**6
@@ -29,13 +30,13 @@ _NANOSECONDS_PER_MS = 10**6
 
 @dataclass(frozen=True)
 class Instants:
-    """A column.
+    """A column of timestamps.
 
-    :param seconds: of those values that are not null, since 1970.
-    :param fractions: what they have beyond.
-    :param presence: which rows they are of.
-    :param per_second: so many of the units of fractions are a second.
-    :param kind: its ``Type.Kind``.
+    :param seconds: seconds since 1970 of the values that are not null.
+    :param fractions: fractions of these values, in units of which ``per_second`` are a second.
+    :param presence: the rows that have a value.
+    :param per_second: number of units of the fractions per second.
+    :param kind: the column's ``Type.Kind``.
     """
 
     seconds: Numbers
@@ -46,27 +47,27 @@ class Instants:
 
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> Instants | None:
-        """Take a column's values; ``None`` if it is no such column, has none, or has a shorter form."""
+        """Return a column in this form; ``None`` for another type, only nulls, or a shorter form of it."""
         is_exact = column.type == EXACT
         if not (is_exact or pa.types.is_timestamp(column.type)) or column.null_count == len(column):
             return None
-        there = column.drop_null() if column.null_count else column
+        present = column.drop_null() if column.null_count else column
         if is_exact:
             per_second = 10**9
-            seconds, fractions = parts(in_one_piece(there))
+            seconds, fractions = parts(in_one_piece(present))
         else:
             per_second = _PER_SECOND[column.type.unit]
-            values = there.cast(pa.int64()).to_numpy()
+            values = present.cast(pa.int64()).to_numpy()
             seconds = values // per_second
             fractions = values - seconds * per_second
-        # pyarrow's encoder would know no bounds of exact ones.
+        # Exact times stay here in any form, because pyarrow's encoder would write no bounds for them.
         if seconds.min() < 0 or (not is_exact and has_shorter_form(seconds - _BASE_S)):
             return None
         kind = 18 if not is_exact and column.type.tz else 9
         return cls(seconds, fractions, Presence.of(column), per_second, kind)
 
     def part(self, start: int, end: int) -> Instants:
-        """The column of some of the rows."""
+        """Return the column of a range of rows."""
         first, last = map(self.presence.values_before, (start, end))
         return replace(
             self,
@@ -76,7 +77,7 @@ class Instants:
         )
 
     def encoded(self, number: int, stride: int) -> Encoded:
-        """Make streams and statistics; see :class:`.made_columns.MadeColumn`."""
+        """Encode streams and statistics; see :class:`.made_columns.MadeColumn`."""
         seconds = runs_of(self.seconds - _BASE_S)
         nanoseconds = runs_of(shortened(self.fractions, self.per_second), signed=False)
         entries = []
@@ -104,30 +105,30 @@ class Instants:
             fields = [(3, VARINT, zigzag(low_ms)), (4, VARINT, zigzag(high_ms))]
             fields += [(5, VARINT, above_low + 1)] if above_low else []
             fields += [(6, VARINT, above_high + 1)] if above_high < _NANOSECONDS_PER_MS - 1 else []
-        told = (_TIMESTAMPS, BYTES, message_of(fields))
+        details = (_TIMESTAMPS, BYTES, message_of(fields))
         count = last - first
-        return message_of([(_COUNT, VARINT, count), told, (_HAS_NULL, VARINT, int(count < rows))])
+        return message_of([(_COUNT, VARINT, count), details, (_HAS_NULL, VARINT, int(count < rows))])
 
 
 def shortened(fractions: Numbers, per_second: int) -> Numbers:
-    """Make what ORC stores of fractions of seconds.
+    """Encode fractions of seconds in ORC's form.
 
-    :param fractions: in units of which so many are a second, from 0 on.
+    :param fractions: fractions from 0 on, in units of which ``per_second`` are a second.
     """
     values, zeros = fractions.copy(), np.zeros(len(fractions), np.int64)
     off = 10 - len(str(per_second))
-    some = np.flatnonzero(values)
+    nonzero = np.flatnonzero(values)
     if not off:
-        # One zero alone is not taken off.
-        some = some[values[some] % 100 == 0]
-        values[some] //= 100
+        # ORC does not remove a single zero.
+        nonzero = nonzero[values[nonzero] % 100 == 0]
+        values[nonzero] //= 100
         off = 2
-    zeros[some] = off - 1
-    while len(some) and off <= _MOST_ZEROS:
-        part = values[some]
+    zeros[nonzero] = off - 1
+    while len(nonzero) and off <= _MOST_ZEROS:
+        part = values[nonzero]
         is_longer = part % 10 == 0
-        some = some[is_longer]
-        values[some] = part[is_longer] // 10
-        zeros[some] = off
+        nonzero = nonzero[is_longer]
+        values[nonzero] = part[is_longer] // 10
+        zeros[nonzero] = off
         off += 1
     return values << 3 | zeros

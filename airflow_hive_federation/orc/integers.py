@@ -1,7 +1,7 @@
-"""Whole numbers in ORC files: runs of version 2 of the run length encoding, and statistics.
+"""Encodes whole numbers for ORC files in version 2 of the run length encoding, and their statistics.
 
-Of the encoding's forms two suffice here: DIRECT, and DELTA where numbers only rise or only fall. Each run has
-512 values, as many as there may be, and widths are those that pyarrow's and Hive's writers choose for speed
+The module uses two forms of the encoding: DELTA if the numbers only rise or only fall, and DIRECT otherwise.
+Each run has 512 values, the maximum. Widths are those that pyarrow's and Hive's writers choose for speed
 (``SerializationUtils.getClosestAlignedFixedBits``; ORC Specification v1, "Integer Run Length Encoding,
 version 2").
 """
@@ -19,43 +19,43 @@ import numpy as np
 
 from airflow_hive_federation.orc.protobuf import BYTES, VARINT, message_of, varint, zigzag
 
-#: Values of a run.
+#: Number of values of a run.
 RUN = 512
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
 # Fields of ColumnStatistics.
 _COUNT, _INTEGERS, _HAS_NULL = 1, 2, 10
 _DIRECT_RUN, _DELTA_RUN = 0x40, 0xC0
-# The number that stands for a width of so many bits.
+# The encoded number of each width in bits.
 _WIDTHS = {1: 0, 2: 1, 4: 3, 8: 7, 16: 15, 24: 23, 32: 27, 40: 28, 48: 29, 56: 30, 64: 31}
-# The width in which numbers of so many bits are stored.
-_ALIGNED = tuple(next(one for one in _WIDTHS if one >= bits) for bits in range(65))
-# Runs that are looked at to see what the values are like.
+# The stored width of numbers by their length in bits.
+_ALIGNED = tuple(next(width for width in _WIDTHS if width >= bits) for bits in range(65))
+# The number of runs in a sample of a column's values.
 _SAMPLE = 8
-# Most of the values, of which it counts how long they are.
+# The number of values of a run that count as most of them (95 %), whose width is compared with the maximum.
 _MOST = RUN * 95 // 100
 _MAX_SUM = 2**63 - 1
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Numbers, encoded.
+    """Encoded runs of numbers.
 
-    :param content: all runs.
-    :param begins: where each begins in it, and at last where the last ends.
+    :param content: the bytes of all runs.
+    :param begins: the offset of each run, followed by the end of the last run.
     """
 
     content: bytes
     begins: Sequence[int]
 
     def place(self, value: int) -> tuple[int, int]:
-        """Where a number is: byte of its run, and how many numbers come before it in that."""
+        """Return the place of a number: the offset of its run, and its position in the run."""
         run, inside = divmod(value, RUN)
         return self.begins[run], inside
 
 
 def exact_sum(numbers: Numbers) -> int:
-    """Sum up numbers, as large as they may be."""
+    """Return the sum of numbers without an overflow."""
     if numbers.itemsize < 8:
         return int(numbers.sum(dtype=np.int64))
     # The sum of halves cannot overflow.
@@ -63,10 +63,10 @@ def exact_sum(numbers: Numbers) -> int:
 
 
 def runs_of(numbers: Numbers, *, signed: bool = True) -> Runs:
-    """Encode whole numbers of 64 bits at most; unsigned ones have 63."""
+    """Encode whole numbers of at most 64 bits, or 63 bits if they are unsigned."""
     if len(numbers) and numbers.min() == numbers.max():
-        content, one = (steps(int(numbers[0]), 0, count, signed=signed) for count in (len(numbers), 1))
-        return Runs(content, [*range(0, len(content), len(one)), len(content)])
+        content, run = (steps(int(numbers[0]), 0, count, signed=signed) for count in (len(numbers), 1))
+        return Runs(content, [*range(0, len(content), len(run)), len(content)])
     wide = numbers.astype(np.int64, copy=False)
     whole = len(wide) // RUN * RUN
     made = [*_runs(wide[:whole].reshape(-1, RUN), signed), *_runs(wide[whole:].reshape(1, -1), signed)]
@@ -74,9 +74,10 @@ def runs_of(numbers: Numbers, *, signed: bool = True) -> Runs:
 
 
 def has_shorter_form(values: Numbers) -> bool:
-    """Look at some runs: whether pyarrow's encoder makes less of them.
+    """Return whether pyarrow's encoder probably makes shorter runs, according to a sample.
 
-    It does where numbers repeat, or few of them are longer than most, and of less than a run.
+    Its runs are shorter if numbers repeat, or if a few numbers are longer than most. The result is also true
+    for fewer values than a run has.
     """
     whole = len(values) // RUN
     if not whole:
@@ -87,53 +88,58 @@ def has_shorter_form(values: Numbers) -> bool:
     sizes = np.where(sample < 0, ~sample, sample)
     sizes.partition(_MOST, axis=1)
     lengths = [
-        sum(_ALIGNED[size.bit_length() + 1] for size in some.tolist())
-        for some in (sizes[:, _MOST], sizes.max(axis=1))
+        sum(_ALIGNED[size.bit_length() + 1] for size in longest.tolist())
+        for longest in (sizes[:, _MOST], sizes.max(axis=1))
     ]
     return repeats * 8 > changes.size or lengths[0] * 10 < lengths[1] * 9
 
 
 def _runs(numbers: Numbers, signed: bool) -> list[bytes]:
-    """Encode runs of one length.
+    """Encode runs of equal length.
 
-    :param numbers: a run in each row.
+    :param numbers: a matrix with one run per row.
     """
     if not numbers.size:
         return []
     changes = np.diff(numbers, axis=1) if numbers.shape[1] > 1 else np.zeros_like(numbers)
     forms: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-    extremes = [extreme.tolist() for one in (numbers, changes) for extreme in (one.min(1), one.max(1))]
-    for run, found in enumerate(zip(*extremes, changes[:, 0].tolist(), strict=True)):
-        forms[_form(*found, signed=signed)].append(run)
+    extremes = [
+        extreme.tolist() for values in (numbers, changes) for extreme in (values.min(1), values.max(1))
+    ]
+    for run, run_extremes in enumerate(zip(*extremes, changes[:, 0].tolist(), strict=True)):
+        forms[_form(*run_extremes, signed=signed)].append(run)
     made = [b""] * len(numbers)
-    for (kind, width), some in forms.items():
+    for (kind, width), places in forms.items():
         head = _header(kind | _WIDTHS.get(width, 0) << 1, numbers.shape[1])
         if kind == _DELTA_RUN:
-            starts = [head + one for one in _starts(numbers[some, 0], changes[some, 0], signed)]
-            packed = _packed(np.abs(changes[some, 1:]), width)
+            starts = [head + values for values in _starts(numbers[places, 0], changes[places, 0], signed)]
+            packed = _packed(np.abs(changes[places, 1:]), width)
         else:
-            starts = [head] * len(some)
-            packed = _packed(_folded(numbers[some]) if signed else numbers[some], width)
-        for run, start, content in zip(some, starts, packed, strict=True):
+            starts = [head] * len(places)
+            packed = _packed(_folded(numbers[places]) if signed else numbers[places], width)
+        for run, start, content in zip(places, starts, packed, strict=True):
             made[run] = start + content.tobytes()
     return made
 
 
 def _starts(firsts: Numbers, changes: Numbers, signed: bool) -> Iterator[bytes]:
-    """What DELTA runs begin with: the first number, and the change to the second."""
+    """Yield the beginning of each DELTA run: the first number, and the change to the second."""
     fold = zigzag if signed else int
     for first, change in zip(firsts.tolist(), changes.tolist(), strict=True):
         yield varint(fold(first)) + varint(zigzag(change))
 
 
 def _form(low: int, high: int, least: int, greatest: int, first: int, *, signed: bool) -> tuple[int, int]:
-    """Choose how a run is encoded, and its width in bits.
+    """Choose the form of a run, and its width in bits.
 
-    :param least: the least of the changes from number to number.
-    :param first: the first of them, which has the sign of all.
+    :param low: the least number.
+    :param high: the greatest number.
+    :param least: the least change from number to number.
+    :param greatest: the greatest change.
+    :param first: the first change, whose sign applies to all changes.
     """
     width = _ALIGNED[max(high, ~low).bit_length() + 1 if signed else high.bit_length()]
-    # Changes between numbers further apart have overflowed.
+    # Changes between numbers that are further apart have overflowed.
     if high - low < 2**63 and (least >= 0 or (greatest <= 0 and first < 0)):
         change_width = max(2, _ALIGNED[max(greatest, -least).bit_length()]) if least < greatest else 0
         if change_width < width:
@@ -142,15 +148,15 @@ def _form(low: int, high: int, least: int, greatest: int, first: int, *, signed:
 
 
 def _folded(numbers: Numbers) -> Numbers:
-    """Put the sign into the last bit."""
+    """Move the sign into the last bit."""
     doubled = numbers << 1
     return doubled if numbers.min() >= 0 else doubled ^ (numbers >> 63)
 
 
 def _packed(numbers: Numbers, width: int) -> Numbers:
-    """Pack the numbers of each row, the first in the highest bits.
+    """Pack the numbers of each row, the first number in the highest bits.
 
-    :param numbers: of 64 bits, of which so many count.
+    :param numbers: numbers of 64 bits, of which the lowest ``width`` bits count.
     """
     rows, count = numbers.shape
     if width >= 8:
@@ -172,7 +178,7 @@ def _packed(numbers: Numbers, width: int) -> Numbers:
 
 @lru_cache
 def steps(first: int, step: int, count: int, *, signed: bool = True) -> bytes:
-    """Encode numbers with equal steps between them."""
+    """Encode ``count`` numbers with equal steps between them."""
     fold = zigzag if signed else int
     end = varint(zigzag(step))
     if not step:
@@ -189,12 +195,12 @@ def steps(first: int, step: int, count: int, *, signed: bool = True) -> bytes:
 
 @lru_cache
 def integer_statistics(low: int, high: int, total: int, count: int) -> bytes:
-    """Make the ``ColumnStatistics`` of numbers of which none is null; a sum that may not fit is left out."""
+    """Return the ``ColumnStatistics`` of numbers without nulls; a sum that may not fit is left out."""
     bounds: list[tuple[int, int, int | bytes]] = [(1, VARINT, zigzag(low)), (2, VARINT, zigzag(high))]
     if ~_MAX_SUM <= total <= _MAX_SUM:
         bounds.append((3, VARINT, zigzag(total)))
-    told = (_INTEGERS, BYTES, message_of(bounds))
-    return message_of([(_COUNT, VARINT, count), told, (_HAS_NULL, VARINT, 0)])
+    details = (_INTEGERS, BYTES, message_of(bounds))
+    return message_of([(_COUNT, VARINT, count), details, (_HAS_NULL, VARINT, 0)])
 
 
 def _header(kind: int, count: int) -> bytes:

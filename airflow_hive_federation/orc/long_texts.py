@@ -1,9 +1,9 @@
-"""Columns with very long texts, written without their statistics' usual bounds.
+"""Writes columns with very long texts without the usual bounds in their statistics.
 
-pyarrow's ORC writer keeps the least and the greatest text of a column, whole, in each of its statistics, and
-copies them again and again: a text of 100 MB takes 3.3 GB of memory, and 700 MB of the file. Encoded as
-binary, which is stored alike, it takes neither. What is said of the column as a whole gets bounds of a
-kilobyte then, as Hive's own writer (``StringStatisticsImpl``) cuts them; entries of its row index have none.
+pyarrow's ORC writer keeps the complete least and greatest text of a column in each of its statistics, and
+copies them repeatedly: a text of 100 MB takes 3.3 GB of memory, and 700 MB of the file. The same text encoded
+as binary, which has the same stored form, takes neither. The statistics of the whole column then get bounds
+of a kilobyte, as Hive's own writer (``StringStatisticsImpl``) cuts them; entries of the row index have none.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from airflow_hive_federation.orc.arrow_columns import in_one_piece, orc_width
 from airflow_hive_federation.orc.protobuf import BYTES, VARINT, all_of, fields_of, message_of, number_of
 
 LONG_BYTES = 64 << 10
-"""Texts that are longer than this are long."""
+"""Length in bytes above which a text is long."""
 _BOUND_BYTES = 1024
 _STRINGS, _BINARIES = 4, 8
 """Fields of ``ColumnStatistics``."""
 _SUM_OF_STRINGS, _SUM_OF_BINARIES = 3, 1
 
 Bounds = tuple[bytes, bytes] | None
-"""``None`` where some text is not UTF-8, of which readers make what they like."""
+"""``None`` if a text is not UTF-8, because readers decode such texts differently."""
 
 
 def without_long_texts(rows: pa.Table) -> tuple[pa.Table, Mapping[int, Bounds]]:
-    """Make columns of long texts binary ones; of structs, too, but not of what is inside arrays and maps.
+    """Convert columns of long texts to binary, inside structs too, but not inside arrays and maps.
 
-    :return: the rows, and bounds of the columns that were changed, by their number in an ORC file.
+    :return: the rows, and the bounds of the converted columns by their number in an ORC file.
     """
     bounds: dict[int, Bounds] = {}
     columns, number = [], 1
@@ -45,16 +45,16 @@ def without_long_texts(rows: pa.Table) -> tuple[pa.Table, Mapping[int, Bounds]]:
 
 
 def with_bounds(statistics: bytes, bounds: Bounds) -> bytes:
-    """Make statistics of a binary column those of a text column.
+    """Convert the statistics of a binary column to those of a text column.
 
-    :param statistics: a ``ColumnStatistics``.
+    :param statistics: a serialized ``ColumnStatistics``.
     """
     out: list[tuple[int, int, int | bytes]] = []
     for field in fields_of(statistics):
         if field[0] != _BINARIES:
             out.append(field)
         elif bounds is not None:
-            # Without bounds there is nothing: texts without any are all null for Java's reader.
+            # Without bounds nothing is written: Java's reader takes texts without bounds for nulls only.
             total = number_of(fields_of(all_of([field], _BINARIES)[0]), _SUM_OF_BINARIES)
             texts = message_of(
                 [(1, BYTES, bounds[0]), (2, BYTES, bounds[1]), (_SUM_OF_STRINGS, VARINT, total)]
@@ -64,12 +64,16 @@ def with_bounds(statistics: bytes, bounds: Bounds) -> bytes:
 
 
 def stripe_with_bounds(statistics: bytes, bounds: Mapping[int, Bounds]) -> bytes:
-    """Do so for the columns of a ``StripeStatistics``."""
+    """Convert the statistics of such columns in a ``StripeStatistics``; see :func:`with_bounds`."""
     columns = all_of(fields_of(statistics), 1)
     return message_of(
         [
-            (1, BYTES, with_bounds(one, bounds[number]) if number in bounds else one)
-            for number, one in enumerate(columns)
+            (
+                1,
+                BYTES,
+                with_bounds(column_statistics, bounds[number]) if number in bounds else column_statistics,
+            )
+            for number, column_statistics in enumerate(columns)
         ]
     )
 
@@ -86,7 +90,7 @@ def _changed(array: pa.Array, number: int, bounds: dict[int, Bounds]) -> pa.Arra
         mask = pc.is_null(array) if array.null_count else None
         return pa.StructArray.from_arrays(children, names=names, mask=mask)
     binary = array.view(pa.binary())
-    # Nulls come last. Texts are not copied: they may be as long as memory allows.
+    # Nulls come last. Texts are not copied, because they may be as long as memory permits.
     order = pc.sort_indices(binary)
     first, last = (order[place].as_py() for place in (0, len(binary) - binary.null_count - 1))
     try:
@@ -123,7 +127,7 @@ def _high(text: pa.Buffer) -> bytes:
     head = _head(text)
     if text.size <= _BOUND_BYTES:
         return head.encode()
-    # The least text that is greater than all that begin so.
+    # The bound is the least text that is greater than all texts with this head.
     for place in range(len(head) - 1, -1, -1):
         code = ord(head[place])
         if code < 0x10FFFF:
@@ -133,7 +137,7 @@ def _high(text: pa.Buffer) -> bytes:
 
 
 def _head(text: pa.Buffer) -> str:
-    # Without what is left of a character that is cut.
+    # The incremental decoder drops the rest of a character at the cut.
     is_all = text.size <= _BOUND_BYTES
     return codecs.getincrementaldecoder("utf-8")().decode(
         bytes(text[: min(text.size, _BOUND_BYTES)]), final=is_all

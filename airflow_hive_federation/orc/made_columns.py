@@ -1,6 +1,7 @@
-"""Columns of a stripe that are made without pyarrow's encoder: taken out before it, and put in after it.
+"""Takes columns out of a table before pyarrow encodes it, and puts their encoding into the stripe after.
 
-The user's columns of ACID files are the children of the column ``row``, so that structs are looked into.
+The user's columns of ACID files are children of the column ``row``, so the columns inside structs are taken
+too.
 """
 
 from __future__ import annotations
@@ -26,36 +27,38 @@ _Any = TypeVar("_Any")
 
 
 class MadeColumn(Protocol):
-    """A column, of which all streams are made here."""
+    """A column that is encoded without pyarrow's encoder."""
 
     @property
     def kind(self) -> int:
-        """A ``Type.Kind`` whose streams are laid out as the column's."""
+        """Return a ``Type.Kind`` whose streams have the layout of the column's streams."""
 
     def part(self, start: int, end: int) -> MadeColumn:
-        """The column of some of the rows."""
+        """Return the column of a range of rows."""
 
     def encoded(self, number: int, stride: int) -> Encoded:
-        """Make streams, that of the index first, and statistics.
+        """Encode streams, the index first, and statistics.
 
-        :param number: the column's.
-        :param stride: rows of a row group.
+        :param number: the column's number.
+        :param stride: number of rows of a row group.
         """
 
 
 def taken_out(rows: pa.Table, *, texts: bool = False) -> tuple[pa.Table, dict[int, MadeColumn]]:
-    """Take such columns out of a table, and of structs without nulls; but leave at least one column.
+    """Take the columns that this package encodes itself out of a table, but leave at least one column.
 
-    :param rows: columns may be run-end encoded, in one chunk; they come out at once, or decoded.
-    :param texts: whether texts are among them, which then get no dictionaries.
-    :return: the table that is left, and those taken out by the number that each has in an ORC file.
+    The columns of structs without nulls are taken out too.
+
+    :param rows: a table whose columns may be run-end encoded in one chunk; the remaining columns are decoded.
+    :param texts: take columns of texts out too, which then get no dictionaries.
+    :return: the remaining table, and the columns taken out by their numbers in an ORC file.
     """
     makers = (*_MAKERS, Texts.of) if texts else _MAKERS
-    (names, columns), found = _taken_out((rows.column_names, rows.columns), 1, makers)
+    (names, columns), taken = _taken_out((rows.column_names, rows.columns), 1, makers)
     if not columns:
-        found.popitem()
+        taken.popitem()
         names, columns = rows.column_names[-1:], [_decoded(rows.columns[-1])]
-    return pa.table(columns, names=names), found
+    return pa.table(columns, names=names), taken
 
 
 _Maker = Callable[[pa.ChunkedArray], MadeColumn | None]
@@ -73,24 +76,24 @@ _Columns = tuple[list[str], list[pa.ChunkedArray]]
 def _taken_out(
     columns: _Columns, number: int, makers: Sequence[_Maker]
 ) -> tuple[_Columns, dict[int, MadeColumn]]:
-    """Take columns out.
+    """Take columns out of a list of columns.
 
-    :param columns: their names, and themselves.
-    :param number: the first column's.
+    :param columns: names of the columns, and the columns.
+    :param number: the first column's number.
     """
     left: _Columns = ([], [])
-    found: dict[int, MadeColumn] = {}
+    taken: dict[int, MadeColumn] = {}
     for name, column in zip(*columns, strict=True):
         made = next(filter(None, (make(column) for make in makers)), None)
         if made is None:
             rest, below = _without_made_children(column, number, makers)
             left[0].append(name)
             left[1].append(rest)
-            found |= below
+            taken |= below
         else:
-            found[number] = made
+            taken[number] = made
         number += orc_width(column.type)
-    return left, found
+    return left, taken
 
 
 def _without_made_children(
@@ -98,13 +101,13 @@ def _without_made_children(
 ) -> tuple[pa.ChunkedArray, dict[int, MadeColumn]]:
     if not pa.types.is_struct(column.type) or column.null_count or not len(column):
         return _decoded(column), {}
-    (names, children), found = _taken_out((column.type.names, column.flatten()), number + 1, makers)
-    if not found:
+    (names, children), taken = _taken_out((column.type.names, column.flatten()), number + 1, makers)
+    if not taken:
         return column, {}
     if not children:
         empty = pa.Array.from_buffers(pa.struct([]), len(column), [None])
-        return pa.chunked_array([empty]), found
-    return pc.make_struct(*children, field_names=names), found
+        return pa.chunked_array([empty]), taken
+    return pc.make_struct(*children, field_names=names), taken
 
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -112,23 +115,23 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def together(others: Sequence[_Any], columns: Mapping[int, _Any]) -> list[_Any]:
-    """Put what there is of each column in the order of their numbers."""
+    """Merge the items of remaining columns and of columns taken out, in the order of the columns' numbers."""
     rest = iter(others)
     count = len(others) + len(columns)
     return [columns[number] if number in columns else next(rest) for number in range(count)]
 
 
 def put_in(streams: Streams, columns: Mapping[int, Encoded]) -> Streams:
-    """Put columns that were taken out into a stripe.
+    """Put the columns that were taken out into a stripe.
 
-    :param columns: by the numbers they get.
+    :param columns: encoded columns by their numbers in the stripe.
     """
     count = len(streams.encodings) + len(columns)
-    numbers = [one for one in range(count) if one not in columns]
-    moved = [one._replace(column=numbers[one.column]) for one in streams.streams]
-    made = [one for column in columns.values() for one in column.streams]
+    numbers = [place for place in range(count) if place not in columns]
+    moved = [stream._replace(column=numbers[stream.column]) for stream in streams.streams]
+    made = [stream for column in columns.values() for stream in column.streams]
     return Streams(
-        sorted([*made, *moved], key=lambda one: one.kind != ROW_INDEX),
-        together(streams.encodings, {number: one.encoding for number, one in columns.items()}),
+        sorted([*made, *moved], key=lambda stream: stream.kind != ROW_INDEX),
+        together(streams.encodings, {number: encoded.encoding for number, encoded in columns.items()}),
         streams.others,
     )

@@ -1,9 +1,9 @@
-"""Nested columns as pyarrow's ORC writer needs them, and changes to what is inside of them.
+"""Prepares nested columns for pyarrow's ORC writer, and changes the columns inside them.
 
-Of a struct that is null it writes the children's values all the same, unless they are null too or the
-outermost one has nulls; where a sliced struct has nulls, it takes them for those of other rows. All later
-values of the column are then read in wrong rows. So children are made null where their struct is, and slices
-are copied.
+The writer writes the children's values of a null struct too, unless they are null as well or the outermost
+struct has nulls; in a sliced struct it assigns nulls to other rows. In both cases all later values of the
+column are read in wrong rows. This module therefore sets children to null if their struct is null, and copies
+slices.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airflow_hive_federation.orc.arrow_columns import orc_width
 
 
 def whole_nested(rows: pa.Table) -> pa.Table:
-    """Make nested columns such that pyarrow stores them rightly."""
+    """Convert nested columns to a form that pyarrow stores correctly."""
     columns = [
         pa.chunked_array([with_leaves(chunk, _whole) for chunk in column.chunks], column.type)
         if pa.types.is_nested(column.type)
@@ -29,11 +29,11 @@ def whole_nested(rows: pa.Table) -> pa.Table:
 
 
 def with_leaves(array: pa.Array, change: Callable[[pa.Array, int], pa.Array], number: int = 0) -> pa.Array:
-    """Change what is inside of a column that has nothing inside itself, or the column if it is so.
+    """Change the innermost columns of a column, or the column itself if it is not nested.
 
-    :param change: is given such an array, null where what is around it is null, and its column's number in an
-        ORC file; it may change types.
-    :param number: that of the column.
+    :param change: receives an innermost array, which is null if a column around it is null, and its column's
+        number in an ORC file; it may change types.
+    :param number: the column's number.
     """
     kind = array.type
     mask = array.is_null() if array.null_count else None
@@ -41,7 +41,7 @@ def with_leaves(array: pa.Array, change: Callable[[pa.Array, int], pa.Array], nu
         if not kind.num_fields:
             return array
         children = []
-        # flatten() has the struct's nulls in the children.
+        # flatten() applies the struct's nulls to the children.
         for child in array.flatten():
             children.append(with_leaves(child, change, number + 1))
             number += orc_width(child.type)
@@ -55,12 +55,14 @@ def with_leaves(array: pa.Array, change: Callable[[pa.Array, int], pa.Array], nu
     if pa.types.is_map(kind):
         offsets = array.offsets.to_numpy()
         lengths = np.diff(offsets)
-        keys, items = (one.slice(offsets[0], offsets[-1] - offsets[0]) for one in (array.keys, array.items))
+        keys, items = (
+            entries.slice(offsets[0], offsets[-1] - offsets[0]) for entries in (array.keys, array.items)
+        )
         if mask is not None:
-            # What a null map hides.
-            there = ~mask.to_numpy(zero_copy_only=False)
-            seen = pa.array(np.repeat(there, lengths))
-            keys, items, lengths = keys.filter(seen), items.filter(seen), lengths * there
+            # The entries of null maps are removed.
+            is_present = ~mask.to_numpy(zero_copy_only=False)
+            seen = pa.array(np.repeat(is_present, lengths))
+            keys, items, lengths = keys.filter(seen), items.filter(seen), lengths * is_present
         of_items = number + 1 + orc_width(kind.key_type)
         keys, items = with_leaves(keys, change, number + 1), with_leaves(items, change, of_items)
         made = pa.map_(kind.key_field.with_type(keys.type), kind.item_field.with_type(items.type))
@@ -69,7 +71,7 @@ def with_leaves(array: pa.Array, change: Callable[[pa.Array, int], pa.Array], nu
 
 
 def _whole(array: pa.Array, _number: int) -> pa.Array:
-    # A slice is copied only together with something.
+    # concat_arrays copies a slice only if it joins several arrays.
     return pa.concat_arrays([array, array.slice(0, 0)]) if array.offset else array
 
 

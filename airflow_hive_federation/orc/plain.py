@@ -1,12 +1,12 @@
-"""ORC stripes made quickly: without indexes, dictionaries and compression, as Hive's streaming makes them.
+"""Encodes ORC stripes fast: without indexes, dictionaries and compression, as Hive's streaming does.
 
 ``hive.exec.orc.delta.streaming.optimizations.enabled`` leaves all that to the next compaction. Whole numbers,
-dates and texts, most of what is streamed, are then hardly more than copied: numpy makes their streams a
-multiple quicker than an encoder that looks for the smallest form. Columns of other types, and columns of long
-texts, are encoded as stripes with indexes are, and their streams are taken over.
+dates and texts, the most frequent types of a stream, are then little more than copied: numpy makes their
+streams several times faster than an encoder that searches for the smallest form. Columns of other types, and
+columns of long texts, are encoded in the same way as in stripes with indexes, and their streams are copied.
 
-Streams, encodings and statistics are those of the ORC specification, version 1; whole numbers are as
-:mod:`.integers` says.
+Streams, encodings and statistics follow the ORC specification, version 1; :mod:`.integers` describes the form
+of whole numbers.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _MAX_SUM = 2**63 - 1
 
 @dataclass(frozen=True)
 class EncodedColumn:
-    """One column of a stripe.
+    """An encoded column of a stripe.
 
-    :param streams: kind and content of each.
-    :param encoding: its ``ColumnEncoding``.
-    :param statistics: its ``ColumnStatistics``.
+    :param streams: kind and content of each stream.
+    :param encoding: serialized ``ColumnEncoding``.
+    :param statistics: serialized ``ColumnStatistics``.
     """
 
     streams: tuple[_Stream, ...]
@@ -48,37 +48,37 @@ class EncodedColumn:
 
 
 def constant(value: int, count: int) -> EncodedColumn:
-    """Encode one whole number, so many times."""
+    """Encode a column that repeats one whole number ``count`` times."""
     return _numbers(steps(value, 0, count), value, value, value * count, count)
 
 
 def counting(first: int, count: int) -> EncodedColumn:
-    """Encode the whole numbers from ``first`` on."""
+    """Encode a column of ``count`` consecutive whole numbers from ``first`` on."""
     last = first + count - 1
     return _numbers(steps(first, 1, count), first, last, (first + last) * count // 2, count)
 
 
 def structs(count: int) -> EncodedColumn:
-    """Encode the structs, none of them null, whose fields are the columns that follow."""
+    """Encode a column of structs without nulls, whose fields are the columns that follow."""
     return EncodedColumn((), _DIRECT, message_of([(_COUNT, VARINT, count), (_HAS_NULL, VARINT, 0)]))
 
 
 def columns_of(rows: pa.RecordBatch) -> list[EncodedColumn]:
-    """Encode rows, each of their columns with those below it.
+    """Encode the columns of rows, each followed by the columns below it.
 
-    :raises AcidFormatError: some timestamp cannot be stored; see :mod:`.early_timestamps`.
+    :raises AcidFormatError: if a timestamp cannot be stored; see :mod:`.early_timestamps`.
     """
     made = [_plain(array) for array in rows.columns]
-    others = [place for place, one in enumerate(made) if one is None]
+    others = [place for place, encoded in enumerate(made) if encoded is None]
     taken = iter(_by_arrow([rows.column(place) for place in others]) if others else ())
-    return [column for one in made for column in ([one] if one is not None else next(taken))]
+    return [column for encoded in made for column in ([encoded] if encoded is not None else next(taken))]
 
 
 def plain_stripe(columns: Sequence[EncodedColumn], count: int) -> Stripe:
-    """Put a stripe together.
+    """Assemble a stripe from its columns.
 
-    :param columns: all of a file, the root included.
-    :param count: rows.
+    :param columns: all columns of the file, the root included.
+    :param count: number of rows.
     """
     model = _model()
     body, lengths = Streams(
@@ -96,14 +96,14 @@ def plain_stripe(columns: Sequence[EncodedColumn], count: int) -> Stripe:
         body=body,
         lengths=lengths,
         rows=count,
-        statistics=(message_of([(1, BYTES, one) for one in statistics]),),
+        statistics=(message_of([(1, BYTES, column_statistics) for column_statistics in statistics]),),
         columns=statistics,
     )
 
 
 @cache
 def _model() -> Stripe:
-    """Have a stripe of pyarrow's: it says which software wrote it, and by which time zone."""
+    """Return a stripe of pyarrow's, as the source of the fields for the software and the time zone."""
     (model,) = encode(pa.table({"model": pa.array([0], pa.int32())}), "uncompressed")
     return model
 
@@ -113,23 +113,23 @@ def _by_arrow(arrays: Sequence[pa.Array]) -> list[list[EncodedColumn]]:
     (made,) = encode(table, "uncompressed", dictionaries=False)
     taken = Streams.of(made.body, made.lengths)
     streams: list[list[_Stream]] = [[] for _ in made.columns]
-    for one in taken.streams:
-        if one.kind != ROW_INDEX:
-            streams[one.column].append((one.kind, one.content))
-    # The first is the root.
-    found = iter(list(map(EncodedColumn, map(tuple, streams), taken.encodings, made.columns))[1:])
-    return [[next(found) for _ in range(orc_width(array.type))] for array in arrays]
+    for stream in taken.streams:
+        if stream.kind != ROW_INDEX:
+            streams[stream.column].append((stream.kind, stream.content))
+    # The first column is the root.
+    columns = iter(list(map(EncodedColumn, map(tuple, streams), taken.encodings, made.columns))[1:])
+    return [[next(columns) for _ in range(orc_width(array.type))] for array in arrays]
 
 
 def _plain(array: pa.Array) -> EncodedColumn | None:
-    """Encode a column of a type for which that is simple."""
+    """Encode a column of whole numbers, dates or short texts; return ``None`` for other columns."""
     column = pa.chunked_array([array])
-    found = WholeNumbers.of_any(column) or Texts.of(column)
-    if found is None:
+    plain_column = WholeNumbers.of_any(column) or Texts.of(column)
+    if plain_column is None:
         return None
-    made = found.plain()
+    made = plain_column.plain()
     return EncodedColumn(
-        tuple((one.kind, one.content) for one in made.streams), made.encoding, made.statistics
+        tuple((stream.kind, stream.content) for stream in made.streams), made.encoding, made.statistics
     )
 
 

@@ -1,4 +1,4 @@
-"""Properties of a table that say how its ORC files are written (``OrcConf``)."""
+"""Reads the table properties that determine the form of ORC files (``OrcConf``)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _COMPRESSIONS = {
     "ZSTD": "zstd",
     "LZ4": "lz4",
 }
-#: Types whose values every writer and reader hashes alike. Not so texts of a ``char``, which are stored
-#: without the spaces that Hive looks for, and timestamps, which depend on a time zone.
+#: Types whose values all writers and readers hash to the same number. The texts of a ``char`` are missing,
+#: because files lack the spaces that Hive looks up, and timestamps, because they depend on a time zone.
 _FILTERED = {
     "tinyint",
     "smallint",
@@ -37,8 +37,8 @@ _REQUESTED = "tblprops."
 class BloomFilters:
     """The Bloom filters of a table's ORC files.
 
-    :param columns: names of the user's columns that have one.
-    :param fpp: share of values that a filter lets through although the row group lacks them.
+    :param columns: names of the user's columns that have a filter.
+    :param fpp: share of values that a filter reports as present although the row group lacks them.
     """
 
     columns: tuple[str, ...] = ()
@@ -49,16 +49,18 @@ NO_FILTERS = BloomFilters()
 
 
 def merged_properties(*several: Mapping[str, str] | None) -> dict[str, str]:
-    """Properties with names in lower case; the later ones count."""
-    return {key.lower(): value for some in several for key, value in (some or {}).items()}
+    """Merge properties, with names in lower case; later mappings take precedence."""
+    return {key.lower(): value for properties in several for key, value in (properties or {}).items()}
 
 
 def requested_properties(text: str | None) -> dict[str, str]:
-    """Table properties of a compaction's request (``TBLPROPERTIES ("tblprops.orc.compress"="ZSTD")``).
+    """Return the table properties in a compaction request.
 
-    :param text: as ``CompactionInfoStruct`` has them (``StringableMap``): their number, then keys and values,
-        each after its length.
-    :raises ConfigurationError: the text is none.
+    Such a request has ``TBLPROPERTIES ("tblprops.orc.compress"="ZSTD")``.
+
+    :param text: the properties as in ``CompactionInfoStruct`` (``StringableMap``): their number, then keys
+        and values, each after its length.
+    :raises ConfigurationError: if the text does not have this form.
     """
     if not text:
         return {}
@@ -74,19 +76,19 @@ def requested_properties(text: str | None) -> dict[str, str]:
     def word() -> str:
         nonlocal rest
         length = number()
-        found, rest = rest[:length], rest[length:]
-        return found
+        content, rest = rest[:length], rest[length:]
+        return content
 
     pairs = [(word(), word()) for _ in range(number())]
     return {key.removeprefix(_REQUESTED): value for key, value in pairs if key.startswith(_REQUESTED)}
 
 
 def orc_compression(table: str, properties: Mapping[str, str]) -> str:
-    """The codec of a table's files, by pyarrow's name.
+    """Return pyarrow's name of the codec of a table's files.
 
-    :param table: named by errors.
-    :param properties: see :func:`merged_properties`.
-    :raises ConfigurationError: ``orc.compress`` names one that is not written here.
+    :param table: name of the table for error messages.
+    :param properties: result of :func:`merged_properties`.
+    :raises ConfigurationError: if ``orc.compress`` names an unsupported codec.
     """
     text = properties.get("orc.compress", "ZLIB")
     if text.upper() not in _COMPRESSIONS:
@@ -100,20 +102,20 @@ def orc_compression(table: str, properties: Mapping[str, str]) -> str:
 def bloom_filters(
     table: str, properties: Mapping[str, str], columns: Iterable[tuple[str, str]]
 ) -> BloomFilters:
-    """The Bloom filters of a table's files.
+    """Return the Bloom filters of a table's files.
 
-    :param table: named by errors.
-    :param properties: see :func:`merged_properties`.
-    :param columns: names and Hive types of the table's columns. Filters are made for numbers, dates, strings
-        and varchars; other columns that are named get none.
-    :raises ConfigurationError: ``orc.bloom.filter.fpp`` is no number between 0 and 1.
+    :param table: name of the table for error messages.
+    :param properties: result of :func:`merged_properties`.
+    :param columns: names and Hive types of the table's columns. Numbers, dates, strings and varchars get
+        filters; columns of other types get none even if the property names them.
+    :raises ConfigurationError: if ``orc.bloom.filter.fpp`` is not a number between 0 and 1.
     """
     text = properties.get("orc.bloom.filter.columns", "")
-    asked = {name.strip().lower() for name in text.split(",")}
+    requested = {name.strip().lower() for name in text.split(",")}
     names = tuple(
         name.lower()
         for name, kind in columns
-        if ("*" in asked or name.lower() in asked) and _is_filtered(parse_type(kind))
+        if ("*" in requested or name.lower() in requested) and _is_filtered(parse_type(kind))
     )
     if not names:
         return NO_FILTERS

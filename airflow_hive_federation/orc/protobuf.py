@@ -1,6 +1,7 @@
-"""Protocol buffers of ORC files, as fields: what is not known here goes from one file into another unchanged.
+"""Parses and writes the protocol buffers of ORC files as lists of fields.
 
-Source: "Encoding" of the protocol buffers' documentation.
+Unknown fields can therefore be copied unchanged from one file into another. Source: "Encoding" in the
+documentation of protocol buffers.
 """
 
 from __future__ import annotations
@@ -10,24 +11,24 @@ from itertools import islice
 
 #: Wire types.
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-#: Number, wire type and value.
+#: Number, wire type and value of a field.
 Field = tuple[int, int, "int | bytes"]
-#: Fields that a message has at most: a table of 10,000 columns in 1,000 stripes needs a tenth of them.
+#: Most fields of a message: a table of 10,000 columns in 1,000 stripes needs a tenth of them.
 MAX_FIELDS = 1_000_000
 _VARINT_BITS = 63
 _SHORT = tuple(bytes([value]) for value in range(0x80))
 
 
 def fields_of(message: bytes) -> list[Field]:
-    """Take a message apart.
+    """Return the fields of a message.
 
-    :raises ValueError: it is not whole, or has more than :data:`MAX_FIELDS`.
-    :raises IndexError: it ends within a number.
+    :raises ValueError: if the message is incomplete, or has more than :data:`MAX_FIELDS` fields.
+    :raises IndexError: if it ends within a number.
     """
-    found = list(islice(_walk(message), MAX_FIELDS + 1))
-    if len(found) > MAX_FIELDS:
+    fields = list(islice(_walk(message), MAX_FIELDS + 1))
+    if len(fields) > MAX_FIELDS:
         raise ValueError(f"a message has more than {MAX_FIELDS} fields")
-    return found
+    return fields
 
 
 def _walk(message: bytes) -> Iterator[Field]:
@@ -52,10 +53,10 @@ def _walk(message: bytes) -> Iterator[Field]:
 
 
 def read_varint(message: bytes, at: int) -> tuple[int, int]:
-    """Read a number; return it, and where the next thing begins.
+    """Read a number, and return it with the offset after it.
 
-    :raises ValueError: it has more than 64 bits.
-    :raises IndexError: the message ends within it.
+    :raises ValueError: if the number has more than 64 bits.
+    :raises IndexError: if the message ends within the number.
     """
     if message[at] < 0x80:
         return message[at], at + 1
@@ -80,7 +81,7 @@ def read_varints(packed: bytes) -> Iterator[int]:
 
 
 def message_of(fields: Sequence[Field]) -> bytes:
-    """Put a message together."""
+    """Serialize fields to a message."""
     out = bytearray()
     for number, kind, value in fields:
         out += varint(number << 3 | kind)
@@ -92,8 +93,8 @@ def message_of(fields: Sequence[Field]) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """Write a number that is not negative."""
-    # Most are short: numbers of fields, and lengths.
+    """Encode a non-negative number."""
+    # Most numbers are short: field numbers and lengths.
     if value < 0x80:
         return _SHORT[value]
     out = bytearray()
@@ -110,21 +111,21 @@ def all_of(fields: Sequence[Field], number: int) -> list[bytes]:
 
 
 def number_of(fields: Sequence[Field], number: int, default: int = 0) -> int:
-    """Return the number of a field that may be missing."""
-    found = optional_number(fields, number)
-    return default if found is None else found
+    """Return the number in a field, or the default if the field is missing."""
+    value = optional_number(fields, number)
+    return default if value is None else value
 
 
 def optional_number(fields: Sequence[Field], number: int) -> int | None:
-    """Return the number of a field, or ``None`` where it is missing."""
+    """Return the number in a field, or ``None`` if the field is missing."""
     return next((value for field, _, value in fields if field == number and isinstance(value, int)), None)
 
 
 def unzigzag(value: int) -> int:
-    """Return the signed number that an unsigned one stands for."""
+    """Decode an unsigned number to the signed number that it stands for."""
     return (value >> 1) ^ -(value & 1)
 
 
 def zigzag(value: int) -> int:
-    """Return the unsigned number that stands for a signed one."""
+    """Encode a signed number as the unsigned number that stands for it."""
     return value << 1 if value >= 0 else (-value << 1) - 1

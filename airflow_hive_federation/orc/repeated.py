@@ -1,8 +1,8 @@
-"""Columns of a stripe that are one number for many rows on end, made without an encoder.
+"""Encodes columns that repeat each number for many consecutive rows, without pyarrow's encoder.
 
-Four of the six columns of ACID files are such: operation, write ids and bucket. pyarrow's encoder looks at
-each value, and takes as long for these four as for a number and a text of the user's. Here only their runs
-are encoded.
+Four of the six columns of ACID files are of this form: operation, write ids and bucket. pyarrow's encoder
+handles each value, and takes as long for these four as for a number and a text of the user's. This module
+encodes only their runs.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _TYPES = (pa.int32(), pa.int64())
 
 @dataclass(frozen=True)
 class RepeatedNumbers:
-    """A column without nulls.
+    """A column of repeated whole numbers without nulls.
 
-    :param values: its numbers, each once for all the rows on end that have it.
-    :param starts: the first row of each, and at last how many rows there are.
+    :param values: the numbers, each once per group of consecutive rows that have it.
+    :param starts: the first row of each group, followed by the number of rows.
     """
 
     values: tuple[int, ...]
@@ -35,13 +35,13 @@ class RepeatedNumbers:
 
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> RepeatedNumbers | None:
-        """Find the numbers; ``None`` if it is no such column, or they change so often that runs are short."""
+        """Return a column in this form; ``None`` if its type does not fit, or its runs are short."""
         runs = column.chunk(0) if pa.types.is_run_end_encoded(column.type) else None
         values = column if runs is None else runs.values
         if values.type not in _TYPES or values.null_count or not len(values):
             return None
         most = len(column) // RUN
-        # Of columns that change often it suffices to look at the beginning.
+        # The beginning of a column suffices to recognize frequent changes.
         if np.count_nonzero(_changes(values.slice(0, 2 * most + 2).to_numpy())) > most:
             return None
         numbers = values.to_numpy()
@@ -54,17 +54,17 @@ class RepeatedNumbers:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows of the column."""
         return self.starts[-1]
 
     def part(self, start: int, end: int) -> RepeatedNumbers:
-        """The column of some of the rows."""
-        found = list(self.pieces(start, end))
-        starts = [at - start for _, at, _ in found]
-        return RepeatedNumbers(tuple(self.values[place] for place, _, _ in found), (*starts, end - start))
+        """Return the column of a range of rows."""
+        groups = list(self.pieces(start, end))
+        starts = [at - start for _, at, _ in groups]
+        return RepeatedNumbers(tuple(self.values[place] for place, _, _ in groups), (*starts, end - start))
 
     def pieces(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """Yield the numbers of some rows: which of the numbers, and between which rows."""
+        """Yield the groups in a range of rows: the index of the number, the first row, and the end."""
         first = int(np.searchsorted(self.starts, start, side="right")) - 1
         for place in range(first, len(self.values)):
             if self.starts[place] >= end:
@@ -72,7 +72,7 @@ class RepeatedNumbers:
             yield place, max(start, self.starts[place]), min(end, self.starts[place + 1])
 
     def encoded(self, number: int, stride: int) -> Encoded:
-        """Make streams and statistics; see :class:`.made_columns.MadeColumn`."""
+        """Encode streams and statistics; see :class:`.made_columns.MadeColumn`."""
         content = bytearray()
         begins = []
         for place, start, end in self.pieces(0, self.rows):
@@ -82,7 +82,7 @@ class RepeatedNumbers:
         for start in range(0, self.rows, stride):
             place = next(self.pieces(start, start + 1))[0]
             run, inside = divmod(start - self.starts[place], RUN)
-            # Runs of one number are of one length, whatever they count.
+            # All runs of one number have the same length in bytes, whatever their count.
             offset = begins[place] + run * len(steps(self.values[place], 0, 1))
             entries.append(((offset, inside), self._statistics(start, min(start + stride, self.rows))))
         streams = [row_index(number, entries), Stream(DATA, number, bytes(content))]

@@ -1,6 +1,6 @@
-"""Row groups of columns that are made here: which rows have values, and where readers may begin to read.
+"""Encodes the row index and the presence stream of columns that pyarrow's encoder does not encode.
 
-Numbers of an index are those of the ORC Specification v1, "Row Index", for streams that are not compressed.
+The numbers of an index follow the ORC Specification v1, "Row Index", for uncompressed streams.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from airflow_hive_federation.orc.protobuf import BYTES, message_of, varint
 from airflow_hive_federation.orc.streams import PRESENT, ROW_INDEX, Stream
 
 _DIRECT_V2 = b"\x08\x02"
-# Literal bytes of a run of the byte run length encoding, as many as there may be.
+# Most literal bytes of a run in the byte run length encoding.
 _LITERALS = 128
 
 
 class Encoded(NamedTuple):
-    """A column, encoded: its streams, its ``ColumnStatistics``, and its ``ColumnEncoding``."""
+    """An encoded column: its streams, its ``ColumnStatistics``, and its ``ColumnEncoding``."""
 
     streams: Sequence[Stream]
     statistics: bytes
@@ -29,10 +29,10 @@ class Encoded(NamedTuple):
 
 
 def row_index(column: int, entries: Iterable[tuple[Sequence[int], bytes]]) -> Stream:
-    """Make a column's index.
+    """Encode a column's row index.
 
-    :param column: its number.
-    :param entries: of each row group where it begins in the column's streams, and its ``ColumnStatistics``.
+    :param column: the column's number.
+    :param entries: for each row group, its beginning in the column's streams, and its ``ColumnStatistics``.
     """
     made: list[tuple[int, int, int | bytes]] = []
     for places, statistics in entries:
@@ -43,10 +43,10 @@ def row_index(column: int, entries: Iterable[tuple[Sequence[int], bytes]]) -> St
 
 @dataclass(frozen=True)
 class Presence:
-    """Which rows of a column have a value.
+    """The rows of a column that have a value.
 
-    :param rows: how many rows there are.
-    :param valid: whether a row has one; ``None`` if all have.
+    :param rows: number of rows of the column.
+    :param valid: a flag for each row with a value; ``None`` if all rows have one.
     """
 
     rows: int
@@ -54,29 +54,29 @@ class Presence:
 
     @classmethod
     def of(cls, column: pa.Array | pa.ChunkedArray) -> Presence:
-        """Look at a column."""
+        """Return the presence of a column."""
         if not column.null_count:
             return cls(len(column))
         return cls(len(column), column.is_valid().to_numpy(zero_copy_only=False))
 
     def part(self, start: int, end: int) -> Presence:
-        """Of some of the rows."""
+        """Return the presence of a range of rows."""
         valid = None if self.valid is None else self.valid[start:end]
         return Presence(end - start, None if valid is None or valid.all() else valid)
 
     def values_before(self, row: int) -> int:
-        """Count the values of the rows before one."""
+        """Return the number of values in the rows before a row."""
         return row if self.valid is None else int(np.count_nonzero(self.valid[:row]))
 
     def groups(self, stride: int) -> Iterator[tuple[int, int]]:
-        """Yield between which rows each row group lies.
+        """Yield the first row and the end of each row group.
 
-        :param stride: rows of a row group.
+        :param stride: number of rows of a row group.
         """
         return ((start, min(start + stride, self.rows)) for start in range(0, self.rows, stride))
 
     def place(self, row: int) -> tuple[int, ...]:
-        """Where a row is in the stream: byte of a run, bytes to skip in the run, and bits of a byte."""
+        """Return a row's place in the stream: the run's offset, bytes to skip in it, and bits of a byte."""
         if self.valid is None:
             return ()
         octet, bits = divmod(row, 8)
@@ -84,7 +84,7 @@ class Presence:
         return run * (1 + _LITERALS), inside, bits
 
     def streams(self, column: int) -> Iterator[Stream]:
-        """Make the stream, if there are nulls: bits, in runs of literal bytes.
+        """Yield the presence stream, if the column has nulls: bits, in runs of literal bytes.
 
         :param column: the column's number.
         """

@@ -1,4 +1,4 @@
-"""Unsigned whole numbers of ORC files, decoded.
+"""Decodes the unsigned whole numbers of ORC files.
 
 Source: ORC Specification v1, "Integer Run Length Encoding, version 2".
 """
@@ -12,16 +12,16 @@ import numpy as np
 from airflow_hive_federation.orc.protobuf import read_varint, unzigzag
 
 _Numbers = np.ndarray[Any, np.dtype[np.int64]]
-# How many bits numbers have, by the number that stands for it.
+# Widths in bits, by their encoded number.
 _WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
 _REPEAT, _DIRECT, _PATCHED = 0, 1, 2
 
 
 def unsigned_numbers(content: bytes) -> _Numbers:
-    """Decode a stream.
+    """Decode a stream of unsigned numbers.
 
-    :param content: decompressed.
-    :raises ValueError: its last run is not whole.
+    :param content: decompressed content of the stream.
+    :raises ValueError: if the last run is incomplete.
     """
     runs: list[_Numbers] = []
     at = 0
@@ -64,16 +64,16 @@ def _patched(content: bytes, at: int, length: int, width: int) -> tuple[_Numbers
     base_size, patch_width = (content[at + 2] >> 5) + 1, _WIDTHS[content[at + 2] & 0x1F]
     gap_width, patches = (content[at + 3] >> 5) + 1, content[at + 3] & 0x1F
     base = int.from_bytes(_taken(content, at + 4, base_size), "big")
-    # The first bit is its sign.
+    # The first bit of the base is its sign.
     sign = 1 << (8 * base_size - 1)
     base = -(base ^ sign) if base & sign else base
     values, at = _unpacked(content, at + 4 + base_size, length, width)
-    entry_width = next(one for one in _WIDTHS if one >= gap_width + patch_width)
+    entry_width = next(usable for usable in _WIDTHS if usable >= gap_width + patch_width)
     entries, at = _unpacked(content, at, patches, entry_width)
     place = 0
     for entry in entries.tolist():
         place += entry >> patch_width
-        # A gap too long for an entry is made of several, which patch nothing.
+        # A gap that is too long for one entry takes further entries, which patch nothing.
         values[place] |= (entry & (1 << patch_width) - 1) << width
     return values + base, at
 

@@ -1,4 +1,4 @@
-"""The streams of a stripe, taken apart and put together again; what they hold is copied once, at the end."""
+"""Divides a stripe into its streams and joins streams to a stripe, copying their content only once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STREAM, _ENCODING = 1, 2
 
 
 class Stream(NamedTuple):
-    """One stream of a column."""
+    """A stream of one column."""
 
     kind: int
     column: int
@@ -29,11 +29,11 @@ class Stream(NamedTuple):
 
 @dataclass(frozen=True)
 class Streams:
-    """A stripe that is not compressed.
+    """The streams of an uncompressed stripe.
 
-    :param streams: in their order; those of the index come first.
-    :param encodings: a ``ColumnEncoding`` a column.
-    :param others: further fields of its footer.
+    :param streams: streams in their order; those of the index come first.
+    :param encodings: one ``ColumnEncoding`` per column.
+    :param others: further fields of the stripe's footer.
     """
 
     streams: Sequence[Stream]
@@ -42,10 +42,10 @@ class Streams:
 
     @classmethod
     def of(cls, body: memoryview, lengths: Lengths, inflated: Callable[[bytes], bytes] = bytes) -> Streams:
-        """Take a stripe apart.
+        """Divide a stripe into its streams.
 
-        :param body: index, data and footer.
-        :param inflated: decompresses the footer; the streams are left as they are.
+        :param body: index, data and footer of the stripe.
+        :param inflated: function that decompresses the footer; the streams stay unchanged.
         """
         footer = fields_of(inflated(bytes(body[lengths[0] + lengths[1] :])))
         streams = []
@@ -58,26 +58,26 @@ class Streams:
         return cls(streams, all_of(footer, _ENCODING), others)
 
     def joined(self) -> tuple[memoryview, Lengths]:
-        """Put the stripe together; return body and lengths."""
-        return self.framed([[one.content] for one in self.streams], lambda footer: [footer])
+        """Join the streams to a stripe, and return its body and lengths."""
+        return self.framed([[stream.content] for stream in self.streams], lambda footer: [footer])
 
     def framed(
         self, pieces: Iterable[Sequence[Content]], frame: Callable[[bytes], Sequence[Content]]
     ) -> tuple[memoryview, Lengths]:
-        """Put the stripe together, of streams that come in pieces.
+        """Join streams that consist of pieces to a stripe.
 
-        :param pieces: of each stream.
-        :param frame: makes the pieces of the footer.
-        :return: body and lengths.
+        :param pieces: pieces of each stream.
+        :param frame: function that makes the pieces of the footer.
+        :return: body and lengths of the stripe.
         """
         parts: tuple[list[Content], list[Content]] = ([], [])
         fields: list[tuple[int, int, int | bytes]] = []
-        for stream, some in zip(self.streams, pieces, strict=True):
-            parts[stream.kind not in _OF_INDEX].extend(some)
-            told = ((1, stream.kind), (2, stream.column), (3, sum(map(len, some))))
-            described = message_of([(number, VARINT, value) for number, value in told])
+        for stream, stream_pieces in zip(self.streams, pieces, strict=True):
+            parts[stream.kind not in _OF_INDEX].extend(stream_pieces)
+            numbers = ((1, stream.kind), (2, stream.column), (3, sum(map(len, stream_pieces))))
+            described = message_of([(number, VARINT, value) for number, value in numbers])
             fields.append((_STREAM, BYTES, described))
-        fields += [(_ENCODING, BYTES, one) for one in self.encodings]
+        fields += [(_ENCODING, BYTES, encoding) for encoding in self.encodings]
         end = frame(message_of([*fields, *self.others]))
-        index, data, footer = (sum(map(len, some)) for some in (*parts, end))
+        index, data, footer = (sum(map(len, part)) for part in (*parts, end))
         return memoryview(b"".join([*parts[0], *parts[1], *end])), (index, data, footer)

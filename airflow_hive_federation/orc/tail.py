@@ -1,8 +1,9 @@
-"""The tail of an ORC file: read what pyarrow does not show, and set what it cannot write.
+"""Reads the tail of an ORC file and replaces its footer, beyond the abilities of pyarrow.
 
-An ORC file ends with footer, postscript and one byte with the postscript's length; both are protocol buffers
-(``orc_proto.proto`` of the ORC specification). Hive wants user metadata in the footer, and char and varchar
-types, neither of which pyarrow's writer can produce: the footer is replaced after the file is written.
+An ORC file ends with footer, postscript and one byte with the postscript's length; footer and postscript are
+protocol buffers (``orc_proto.proto`` of the ORC specification). Hive requires user metadata, and char and
+varchar types, in the footer. pyarrow's writer can produce neither, so the footer is replaced after the file
+is written.
 """
 
 from __future__ import annotations
@@ -42,18 +43,18 @@ _MILLIS = range(1, 5)
 _FOOTER_LENGTH, _COMPRESSION, _BLOCK_SIZE = 1, 2, 3
 _DEFAULT_BLOCK_BYTES = 262_144
 _MAX_POSTSCRIPT_BYTES = 256
-#: Bytes that a footer has at most, decompressed. One of 10,000 columns in 1,000 stripes has two million.
+#: Most bytes of a decompressed footer. A footer of 10,000 columns in 1,000 stripes has two million.
 _MAX_FOOTER_BYTES = 64 << 20
 
 
 class StripePlace(NamedTuple):
-    """Where a stripe lies.
+    """The place of a stripe in its file.
 
-    :param offset: its first byte.
+    :param offset: offset of the stripe's first byte.
     :param index_bytes: length of its index.
     :param data_bytes: length of its data.
     :param footer_bytes: length of its footer.
-    :param rows: rows that it has.
+    :param rows: number of its rows.
     """
 
     offset: int
@@ -65,17 +66,17 @@ class StripePlace(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class OrcTail:
-    """What a file's tail says.
+    """The content of a file's tail.
 
     :param types: serialized ``Type`` messages, in column order.
-    :param stripes: where each stripe lies.
-    :param user_metadata: Hive's properties among others.
-    :param calendar: number of the ``CalendarKind`` of dates and timestamps, ``None`` if not said.
+    :param stripes: the place of each stripe.
+    :param user_metadata: user metadata, with Hive's properties among others.
+    :param calendar: number of the ``CalendarKind`` of dates and timestamps; ``None`` if the tail has none.
     :param compression: pyarrow's name of the codec.
-    :param row_count: rows of the file.
-    :param constants: by a column's number the one whole number that all rows have, where statistics say.
-    :param timestamp_millis: by a timestamp column's number its lowest and highest value, in milliseconds, or
-        ``None`` if statistics do not say; columns without values are left out.
+    :param row_count: number of rows of the file.
+    :param constants: by column number, the only whole number in all rows, if the statistics show it.
+    :param timestamp_millis: by number of a timestamp column, its lowest and highest value in milliseconds, or
+        ``None`` if the statistics lack them; columns without values are left out.
     """
 
     types: tuple[bytes, ...]
@@ -89,15 +90,15 @@ class OrcTail:
 
     @property
     def stripe_rows(self) -> tuple[int, ...]:
-        """Rows of each stripe."""
+        """Return the number of rows of each stripe."""
         return tuple(stripe.rows for stripe in self.stripes)
 
 
 def read_tail(file: BinaryIO, name: str) -> OrcTail:
-    """Read the tail of an open ORC file.
+    """Read the tail of an open ORC file, and check it against the file.
 
     :param name: the file's name for error messages.
-    :raises AcidFormatError: if it is no ORC file, is truncated, or contradicts itself.
+    :raises AcidFormatError: if the file is not an ORC file, is truncated, or its tail contradicts itself.
     """
     start, postscript, footer = locate_footer(file, name)
     with _read_errors(name):
@@ -114,7 +115,9 @@ def _tail(postscript: Sequence[Field], footer: Sequence[Field]) -> OrcTail:
     stripes = map(fields_of, all_of(footer, _STRIPES))
     return OrcTail(
         types=types,
-        stripes=tuple(StripePlace(*(number_of(one, number) for number in range(1, 6))) for one in stripes),
+        stripes=tuple(
+            StripePlace(*(number_of(stripe, field) for field in range(1, 6))) for stripe in stripes
+        ),
         user_metadata={
             all_of(item, 1)[0].decode(): all_of(item, 2)[0]
             for item in map(fields_of, all_of(footer, _METADATA))
@@ -135,11 +138,11 @@ def replace_footer(
     calendar: int | None,
     user_metadata: Mapping[str, bytes],
 ) -> None:
-    """Give a finished file other type descriptions, calendar and user metadata, in place.
+    """Replace the types, calendar and user metadata in the footer of a finished file, in place.
 
-    :param file: open for reading and writing.
-    :param types: serialized ``Type`` messages; as many as the file has columns, of equal layout (a char is
-        laid out as a string).
+    :param file: the file, open for reading and writing.
+    :param types: serialized ``Type`` messages, one per column of the file and of equal layout (a char has the
+        layout of a string).
     :raises AcidFormatError: if the number of types differs.
     """
     start, postscript, footer = locate_footer(file, name)
@@ -148,7 +151,7 @@ def replace_footer(
             f"{name} has {len(all_of(footer, _TYPES))} columns, but {len(types)} were expected.", path=name
         )
     kept = [field for field in footer if field[0] not in {_TYPES, _METADATA, _CALENDAR}]
-    kept += [(_TYPES, BYTES, one) for one in types]
+    kept += [(_TYPES, BYTES, message) for message in types]
     kept += [
         (_METADATA, BYTES, message_of([(1, BYTES, key.encode()), (2, BYTES, value)]))
         for key, value in user_metadata.items()
@@ -161,18 +164,18 @@ def replace_footer(
 
 
 def end_with_types(file: BinaryIO, name: str, types: Sequence[bytes]) -> tuple[int, bytes]:
-    """Make what a file would end with, were its columns of other types.
+    """Return the end that a file would have if its columns had other types.
 
-    :param types: serialized ``Type`` messages, one for each column.
-    :return: where the end begins, and the end.
+    :param types: serialized ``Type`` messages, one per column.
+    :return: offset of the end, and its bytes.
     """
     start, postscript, footer = locate_footer(file, name)
     kept = [field for field in footer if field[0] != _TYPES]
-    return start, _end(postscript, [*kept, *((_TYPES, BYTES, one) for one in types)])
+    return start, _end(postscript, [*kept, *((_TYPES, BYTES, message) for message in types)])
 
 
 def _end(postscript: Sequence[Field], footer: Sequence[Field]) -> bytes:
-    """Make footer and postscript; only the length of the footer is another than ``postscript`` says."""
+    """Return the bytes of a footer and of its postscript, which differs only in the footer's length."""
     block = number_of(postscript, _BLOCK_SIZE, _DEFAULT_BLOCK_BYTES) or _DEFAULT_BLOCK_BYTES
     body = message_of(footer)
     if number_of(postscript, _COMPRESSION) != UNCOMPRESSED:
@@ -183,10 +186,10 @@ def _end(postscript: Sequence[Field], footer: Sequence[Field]) -> bytes:
 
 
 def locate_footer(file: BinaryIO, name: str) -> tuple[int, list[Field], list[Field]]:
-    """Return where the footer begins, and the fields of postscript and footer.
+    """Return the offset of the footer, and the fields of postscript and footer.
 
     :param name: the file's name for error messages.
-    :raises AcidFormatError: it is not an ORC file, or is truncated.
+    :raises AcidFormatError: if the file is not an ORC file, or is truncated.
     """
     size = file.seek(0, io.SEEK_END)
     file.seek(max(0, size - _MAX_POSTSCRIPT_BYTES))
@@ -208,7 +211,7 @@ def locate_footer(file: BinaryIO, name: str) -> tuple[int, list[Field], list[Fie
 
 @contextmanager
 def _read_errors(name: str) -> Iterator[None]:
-    """Give errors of broken or hostile tails their type, and the file's name."""
+    """Convert errors of broken or hostile tails to ``AcidFormatError`` with the file's name."""
     try:
         yield
     except (ValueError, IndexError, OverflowError, zlib.error, OSError) as error:
@@ -225,11 +228,11 @@ def _timestamp_bounds(
     for number, column in enumerate(types):
         if number_of(fields_of(column), 1) not in {_TIMESTAMP_KIND, INSTANT_KIND}:
             continue
-        told = statistics[number] if number < len(statistics) else []
-        if optional_number(told, _COUNT) == 0:
+        column_statistics = statistics[number] if number < len(statistics) else []
+        if optional_number(column_statistics, _COUNT) == 0:
             continue
-        fields = [field for message in all_of(told, _TIMESTAMPS) for field in fields_of(message)]
-        # What the wall clock shows, and in UTC; finer digits are extra.
+        fields = [field for message in all_of(column_statistics, _TIMESTAMPS) for field in fields_of(message)]
+        # The bounds of the wall clock and in UTC, in milliseconds; other fields hold finer digits.
         bounds = [
             unzigzag(value) for place, _, value in fields if place in _MILLIS and isinstance(value, int)
         ]
@@ -240,6 +243,6 @@ def _constants(statistics: Sequence[Sequence[Field]], rows: int) -> Iterator[tup
     for number, column in enumerate(statistics):
         for message in all_of(column, _INTEGERS):
             low, high = (optional_number(fields_of(message), bound) for bound in (1, 2))
-            # Nulls are not counted.
+            # The count excludes nulls.
             if low is not None and low == high and number_of(column, _COUNT) == rows:
                 yield number, unzigzag(low)

@@ -1,7 +1,7 @@
-"""What a tail says is compared with itself, and with its file, before other readers believe it. Pure.
+"""Checks a tail against itself and its file before other readers use it, without any input or output.
 
-pyarrow's reader ends the process where a stripe lies outside of its file, or where types are nested a hundred
-thousand deep.
+pyarrow's reader ends the process if a stripe lies outside its file, or if types are nested a hundred thousand
+levels deep.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Protocol
 
 from airflow_hive_federation.orc.protobuf import all_of, fields_of, read_varints
 
-#: Levels of a column's type, the row and ACID's own struct included (``model.types.MAX_DEPTH`` and some).
+#: Most levels of a column's type with the row and ACID's own struct (above ``model.types.MAX_DEPTH``).
 MAX_DEPTH = 110
-#: Rows of a stripe (``orc.stripe.row.count`` is an integer of Java).
+#: Most rows of a stripe (``orc.stripe.row.count`` is an integer of Java).
 MAX_STRIPE_ROWS = (1 << 31) - 1
 _SUBTYPES = 2
 
 
 class Stripe(Protocol):
-    """Where a stripe lies, as the tail says."""
+    """The place of a stripe according to the tail."""
 
     @property
     def offset(self) -> int: ...
@@ -34,30 +34,30 @@ class Stripe(Protocol):
 
 
 def check_stripes(stripes: Sequence[Stripe], end: int, rows: int) -> None:
-    """Make sure that stripes lie in their file, and have the rows that it has.
+    """Check that stripes lie inside their file, and together have its number of rows.
 
-    :param end: where the file's footer begins.
-    :param rows: rows of the file.
-    :raises ValueError: they do not.
+    :param end: offset of the file's footer.
+    :param rows: number of rows of the file.
+    :raises ValueError: if the check fails.
     """
-    for one in stripes:
-        if one.offset + one.index_bytes + one.data_bytes + one.footer_bytes > end:
-            raise ValueError(f"a stripe at byte {one.offset} goes beyond the file's {end} bytes")
-        if one.rows > MAX_STRIPE_ROWS:
-            raise ValueError(f"a stripe of {one.rows} rows")
-    if sum(one.rows for one in stripes) != rows:
-        raise ValueError(f"it has {rows} rows, and its stripes have {sum(one.rows for one in stripes)}")
+    for stripe in stripes:
+        if stripe.offset + stripe.index_bytes + stripe.data_bytes + stripe.footer_bytes > end:
+            raise ValueError(f"a stripe at byte {stripe.offset} goes beyond the file's {end} bytes")
+        if stripe.rows > MAX_STRIPE_ROWS:
+            raise ValueError(f"a stripe of {stripe.rows} rows")
+    if sum(stripe.rows for stripe in stripes) != rows:
+        raise ValueError(f"it has {rows} rows, and its stripes have {sum(stripe.rows for stripe in stripes)}")
 
 
 def check_types(types: Sequence[bytes]) -> None:
-    """Make sure that types are a tree of few levels: each lies behind the one that it is part of.
+    """Check that types are a tree of few levels, in which each type follows its parent.
 
     :param types: serialized ``Type`` messages, in column order.
-    :raises ValueError: they are not.
+    :raises ValueError: if the check fails.
     """
     depths = [0] * len(types)
-    for number, one in enumerate(types):
-        for child in _children(one):
+    for number, message in enumerate(types):
+        for child in _children(message):
             if not number < child < len(types):
                 raise ValueError(f"type {number} has type {child} as its part")
             depths[child] = depths[number] + 1
@@ -67,7 +67,7 @@ def check_types(types: Sequence[bytes]) -> None:
 
 def _children(one: bytes) -> Iterator[int]:
     fields = fields_of(one)
-    # Packed or not, as every reader of protocol buffers takes them.
+    # The numbers may be packed or not: every reader of protocol buffers accepts both forms.
     for packed in all_of(fields, _SUBTYPES):
         yield from read_varints(packed)
     yield from (value for number, _, value in fields if number == _SUBTYPES and isinstance(value, int))

@@ -1,7 +1,7 @@
-"""Columns of texts, or of binary values, made without an encoder and without dictionaries.
+"""Encodes columns of texts or binary values without pyarrow's encoder and without dictionaries.
 
-What Arrow has of them is what ORC stores: all texts after each other, and how long each is. Streams and
-statistics are those of the ORC specification, version 1; the lengths are as :mod:`.integers` says.
+Arrow and ORC store texts in the same form: all texts in sequence, and the length of each. Streams and
+statistics follow the ORC specification, version 1; :mod:`.integers` describes the form of the lengths.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from airflow_hive_federation.orc.streams import DATA, LENGTH, Stream
 
 # Fields of ColumnStatistics.
 _COUNT, _STRINGS, _BINARIES, _HAS_NULL = 1, 4, 8, 10
-# Texts that are longer have shortened bounds in Hive's statistics.
+# Longer texts have shortened bounds in Hive's statistics.
 _LONG_TEXT_BYTES = 1024
 _MAX_BYTES = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Texts:
-    """A column.
+    """A column of texts or binary values.
 
-    :param values: those that are not null.
-    :param presence: which rows they are of.
+    :param values: the values that are not null.
+    :param presence: the rows that have a value.
     """
 
     values: pa.Array
@@ -41,49 +41,49 @@ class Texts:
 
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> Texts | None:
-        """Take a column's values; ``None`` if it is no such column, has none, or long ones."""
+        """Return a column in this form; ``None`` for another type, only nulls, or long values."""
         if column.type not in {pa.string(), pa.binary()} or column.null_count == len(column):
             return None
         if column.nbytes > _MAX_BYTES:
             return None
-        there = column.drop_null() if column.null_count else column
-        found = cls(pa.concat_arrays(there.chunks), Presence.of(column))
-        is_long = found.sizes.max() > _LONG_TEXT_BYTES or found.values.buffers()[2] is None
-        return None if is_long else found
+        present = column.drop_null() if column.null_count else column
+        texts = cls(pa.concat_arrays(present.chunks), Presence.of(column))
+        is_long = texts.sizes.max() > _LONG_TEXT_BYTES or texts.values.buffers()[2] is None
+        return None if is_long else texts
 
     @cached_property
     def bounds(self) -> np.ndarray[Any, np.dtype[np.int32]]:
-        """Where each text begins in Arrow's buffer, and at last where the last ends."""
+        """Return the offset of each text in Arrow's buffer, followed by the end of the last text."""
         start = self.values.offset
         return np.frombuffer(self.values.buffers()[1], np.int32)[start : start + len(self.values) + 1]
 
     @cached_property
     def sizes(self) -> np.ndarray[Any, np.dtype[np.uint32]]:
-        """Bytes of each text."""
+        """Return the length of each text in bytes."""
         return np.diff(self.bounds).astype(np.uint32)
 
     def part(self, start: int, end: int) -> Texts:
-        """The column of some of the rows."""
+        """Return the column of a range of rows."""
         first, last = map(self.presence.values_before, (start, end))
         return Texts(self.values.slice(first, last - first), self.presence.part(start, end))
 
     def encoded(self, number: int, stride: int) -> Encoded:
-        """Make streams and statistics; see :class:`.made_columns.MadeColumn`."""
+        """Encode streams and statistics; see :class:`.made_columns.MadeColumn`."""
         lengths = runs_of(self.sizes, signed=False)
         entries, extremes = [], []
         for start, end in self.presence.groups(stride):
             first, last = map(self.presence.values_before, (start, end))
             offset = int(self.bounds[first] - self.bounds[0])
-            found = self._extremes(first, last)
+            group_extremes = self._extremes(first, last)
             places = (*self.presence.place(start), offset, *lengths.place(first))
-            entries.append((places, self._statistics(found, first, last, end - start)))
-            extremes += found
-        lasting = [min(extremes), max(extremes)] if extremes else []
-        statistics = self._statistics(lasting, 0, len(self.values), self.presence.rows)
+            entries.append((places, self._statistics(group_extremes, first, last, end - start)))
+            extremes += group_extremes
+        column_extremes = [min(extremes), max(extremes)] if extremes else []
+        statistics = self._statistics(column_extremes, 0, len(self.values), self.presence.rows)
         return Encoded([row_index(number, entries), *self._streams(number, lengths.content)], statistics)
 
     def plain(self) -> Encoded:
-        """Make streams, without index, and statistics."""
+        """Encode streams without an index, and statistics."""
         count = len(self.values)
         statistics = self._statistics(self._extremes(0, count), 0, count, self.presence.rows)
         return Encoded(list(self._streams(0, runs_of(self.sizes, signed=False).content)), statistics)
@@ -95,7 +95,7 @@ class Texts:
         yield Stream(LENGTH, number, lengths)
 
     def _extremes(self, first: int, last: int) -> list[bytes]:
-        """Find the least and the greatest of some values."""
+        """Return the least and the greatest of a range of values."""
         if first == last or pa.types.is_binary(self.values.type):
             return []
         extremes = pc.min_max(self.values.slice(first, last - first))
@@ -104,9 +104,9 @@ class Texts:
     def _statistics(self, extremes: Sequence[bytes], first: int, last: int, rows: int) -> bytes:
         total = zigzag(int(self.bounds[last] - self.bounds[first]))
         if pa.types.is_binary(self.values.type):
-            told = (_BINARIES, BYTES, message_of([(1, VARINT, total)]))
+            details = (_BINARIES, BYTES, message_of([(1, VARINT, total)]))
         else:
             bounds = [(field, BYTES, text) for field, text in enumerate(extremes, 1)]
-            told = (_STRINGS, BYTES, message_of([*bounds, (3, VARINT, total)]))
+            details = (_STRINGS, BYTES, message_of([*bounds, (3, VARINT, total)]))
         has_null = int(last - first < rows)
-        return message_of([(_COUNT, VARINT, last - first), told, (_HAS_NULL, VARINT, has_null)])
+        return message_of([(_COUNT, VARINT, last - first), details, (_HAS_NULL, VARINT, has_null)])

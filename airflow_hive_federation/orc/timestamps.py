@@ -1,8 +1,8 @@
-"""Timestamps that pyarrow's ORC writer stores wrongly, or does not know.
+"""Finds timestamps that pyarrow's ORC writer stores wrongly or does not know.
 
-Of an instant before 1970 with a fraction of a second it rounds the seconds towards zero and stores negative
-nanoseconds, on which Hive's readers fail. Rows with those, or with :mod:`.exact_times`, are encoded by
-:mod:`.early_timestamps`.
+For an instant before 1970 with a fraction of a second, the writer rounds the seconds towards zero and stores
+negative nanoseconds, on which Hive's readers fail. :mod:`.early_timestamps` encodes rows with such instants,
+or with :mod:`.exact_times`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def has_unstorable_timestamp(array: pa.Array) -> bool:
-    """Whether some timestamp, however deep, is before 1970 with a fraction of a second, or an exact one."""
+    """Return whether an array contains a timestamp, at any depth, that pyarrow's writer cannot store.
+
+    Such a timestamp is before 1970 with a fraction of a second, or has the type :data:`.exact_times.EXACT`.
+    """
     kind = array.type
     if pa.types.is_timestamp(kind):
         counts = array.cast(pa.int64())
@@ -35,6 +38,6 @@ def has_unstorable_timestamp(array: pa.Array) -> bool:
 
 
 def _entries(array: pa.MapArray) -> pa.StructArray:
-    """Keys and values of a slice; those that pyarrow tells of are the whole array's."""
+    """Return the keys and values of a slice; pyarrow's attribute has those of the whole array."""
     first, end = array.offsets[0].as_py(), array.offsets[-1].as_py()
     return array.values.slice(first, end - first)

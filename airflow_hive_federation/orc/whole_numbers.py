@@ -1,9 +1,9 @@
-"""Columns of whole numbers, or of dates, made without an encoder.
+"""Encodes columns of whole numbers or dates without pyarrow's encoder.
 
-pyarrow's encoder looks at each value for the shortest form, and takes four times as long as numpy for all of
-them. Where values are as good as random the form found is the same; where they repeat, count for a while, or
-are mostly small, it is shorter than what is made here, so that such columns are left to it. Streams and
-statistics are those of the ORC specification, version 1.
+pyarrow's encoder searches for the shortest form of each value, and takes four times as long as numpy for a
+whole column. For values that are almost random both find the same form. For values that repeat, count for a
+while, or are mostly small, pyarrow's form is shorter, so such columns are left to pyarrow. Streams and
+statistics follow the ORC specification, version 1.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _MAX_SUM = 2**63 - 1
 
 @dataclass(frozen=True)
 class WholeNumbers:
-    """A column.
+    """A column of whole numbers or dates.
 
-    :param values: those that are not null.
-    :param presence: which rows they are of.
-    :param kind: its ``Type.Kind``.
+    :param values: the values that are not null.
+    :param presence: the rows that have a value.
+    :param kind: the column's ``Type.Kind``.
     """
 
     values: Numbers
@@ -40,27 +40,27 @@ class WholeNumbers:
 
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> WholeNumbers | None:
-        """Take a column's values; ``None`` if it is no such column, has none, or has a shorter form."""
-        found = cls.of_any(column)
-        return None if found is None or has_shorter_form(found.values) else found
+        """Return a column in this form; ``None`` for another type, only nulls, or a shorter form of it."""
+        numbers = cls.of_any(column)
+        return None if numbers is None or has_shorter_form(numbers.values) else numbers
 
     @classmethod
     def of_any(cls, column: pa.ChunkedArray) -> WholeNumbers | None:
-        """Take a column's values whatever they are; ``None`` if it is no such column, or has none."""
+        """Return a column in this form whatever its values; ``None`` for another type, or only nulls."""
         kind = _KINDS.get(column.type)
         if kind is None or column.null_count == len(column):
             return None
-        there = column.drop_null() if column.null_count else column
-        values = there.cast(pa.int32()) if kind == _DATE else there
+        present = column.drop_null() if column.null_count else column
+        values = present.cast(pa.int32()) if kind == _DATE else present
         return cls(values.to_numpy(), Presence.of(column), kind)
 
     def part(self, start: int, end: int) -> WholeNumbers:
-        """The column of some of the rows."""
+        """Return the column of a range of rows."""
         first, last = map(self.presence.values_before, (start, end))
         return WholeNumbers(self.values[first:last], self.presence.part(start, end), self.kind)
 
     def encoded(self, number: int, stride: int) -> Encoded:
-        """Make streams and statistics; see :class:`.made_columns.MadeColumn`."""
+        """Encode streams and statistics; see :class:`.made_columns.MadeColumn`."""
         runs = runs_of(self.values)
         entries = []
         for start, end in self.presence.groups(stride):
@@ -71,7 +71,7 @@ class WholeNumbers:
         return Encoded(streams, self._statistics(self.values, self.presence.rows))
 
     def plain(self) -> Encoded:
-        """Make streams, without index, and statistics."""
+        """Encode streams without an index, and statistics."""
         streams = list(self._streams(0, runs_of(self.values).content))
         return Encoded(streams, self._statistics(self.values, self.presence.rows))
 
@@ -85,7 +85,9 @@ class WholeNumbers:
             total = exact_sum(values)
             # A sum that does not fit is left out.
             bounds += [(3, total)] if ~_MAX_SUM <= total <= _MAX_SUM else []
-        told = message_of([(field, VARINT, zigzag(value)) for field, value in bounds])
+        details = message_of([(field, VARINT, zigzag(value)) for field, value in bounds])
         kind = _DATES if self.kind == _DATE else _INTEGERS
         has_null = int(len(values) < rows)
-        return message_of([(_COUNT, VARINT, len(values)), (kind, BYTES, told), (_HAS_NULL, VARINT, has_null)])
+        return message_of(
+            [(_COUNT, VARINT, len(values)), (kind, BYTES, details), (_HAS_NULL, VARINT, has_null)]
+        )

@@ -1,1 +1,1 @@
-"""Remotes: tables and databases of other metastores and catalogs under local names."""
+"""Links tables and databases of other metastores and catalogs under local names, as remotes."""

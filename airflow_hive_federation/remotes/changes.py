@@ -1,6 +1,6 @@
-"""What a remote's events say about where to look. Pure.
+"""Collects from a remote's events the tables and partitions that may have changed, without any I/O.
 
-An event only tells what may have changed; what is applied is what the remote has now.
+An event only names the objects that may have changed; a refresh then applies the remote's present state.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class TableChange:
-    """What of one table has to be looked at, besides its definition.
+    """The partitions of one table that a refresh has to compare, besides the table's definition.
 
-    :param all_partitions: every partition.
-    :param partition_names_too: the names of all partitions, but not what each of them says.
-    :param partitions: values of these partitions by key.
+    :param all_partitions: every partition is compared.
+    :param partition_names_too: the names of all partitions are compared, but not their definitions.
+    :param partitions: the partitions that events name, each with its values by key.
     """
 
     all_partitions: bool = False
@@ -30,16 +30,20 @@ class TableChange:
     partitions: list[dict[str, str]] = field(default_factory=list)
 
     def partition_names(self, keys: list[str]) -> list[str]:
-        """Names of the partitions, for a table of these partition keys; other keys' are left out."""
+        """Return the names of the partitions that have these partition keys; others are left out."""
         wanted = {key.lower() for key in keys}
-        by_key = [{key.lower(): value for key, value in one.items()} for one in self.partitions]
+        by_key = [{key.lower(): value for key, value in values.items()} for values in self.partitions]
         return sorted(
-            {partition_name(keys, [one[key.lower()] for key in keys]) for one in by_key if set(one) == wanted}
+            {
+                partition_name(keys, [values[key.lower()] for key in keys])
+                for values in by_key
+                if set(values) == wanted
+            }
         )
 
 
 def fold(raw_events: Iterable[Any], database: str) -> Mapping[str, TableChange] | None:
-    """Fold events into tables to look at, by lower-case name; ``None`` means: look at everything.
+    """Collect the changed tables of events by lower-case name; ``None`` means that every table is compared.
 
     :param raw_events: wire ``NotificationEvent`` objects, in order.
     :param database: the remote database.
@@ -63,7 +67,7 @@ def _note(event: events.Event, raw: Any, database: str, changes: dict[str, Table
     if isinstance(event, events.UnknownEvent) and event.database == database:
         raise _CannotTell(event.event_type)
     if isinstance(event, events.UnreadableEvent):
-        # Of another database, it may still have taken a table from this one, by a rename.
+        # An event of another database may still be a rename that took a table from this database.
         if not event.of_transaction and (
             event.database in {"", database} or event.event_type == "ALTER_TABLE"
         ):
@@ -74,16 +78,16 @@ def _note(event: events.Event, raw: Any, database: str, changes: dict[str, Table
     if not isinstance(event, events.TableEvent) or event.database != database:
         return
     if isinstance(event, _OF_TRANSACTIONS):
-        # They change rows, which a link does not have.
+        # These events change rows, which a link does not hold.
         return
     change = changes.setdefault(event.table, TableChange())
     if isinstance(event, events.PartitionsChanged):
         change.partitions += _partitions(raw)
-        # The event of one that was renamed names it as it was (JSONAlterPartitionMessage).
+        # The event of a renamed partition has its old name (JSONAlterPartitionMessage).
         change.partition_names_too |= event.event_type == "ALTER_PARTITION" and bool(event.gone)
     elif isinstance(event, events.TableAltered):
         change.all_partitions |= event.renamed
-        # A refresh may have been interrupted when it made the table anew.
+        # An interrupted refresh may have recreated the table without all of its partitions.
         change.partition_names_too = True
     elif isinstance(event, events.TableCreated | events.TableDropped | events.Reloaded):
         change.all_partitions = True
@@ -94,13 +98,15 @@ _OF_TRANSACTIONS = (events.WriteIdsAllocated, events.AcidWritten, events.Compact
 
 def _partitions(raw: Any) -> list[dict[str, str]]:
     # JSONAddPartitionMessage, JSONDropPartitionMessage and JSONAlterPartitionsMessage have a list;
-    # JSONAlterPartitionMessage has the one.
+    # JSONAlterPartitionMessage has one partition.
     try:
         message = events.decode_message(raw.message, raw.messageFormat)
-        found = message.get("partitions")
-        one = message.get("keyValues")
-        if found is None and one is None:
+        partitions = message.get("partitions")
+        key_values = message.get("keyValues")
+        if partitions is None and key_values is None:
             raise _CannotTell(f"{raw.eventType} without partitions")
-        return [{str(key): str(value) for key, value in each.items()} for each in found or [one]]
+        return [
+            {str(key): str(value) for key, value in values.items()} for values in partitions or [key_values]
+        ]
     except (ValueError, AttributeError) as error:
         raise _CannotTell(str(error)) from error

@@ -1,9 +1,9 @@
-"""Definitions of a remote made into definitions of local tables. Pure.
+"""Converts the table definitions of a remote to definitions of local tables, without any I/O.
 
 A table whose files any engine may read becomes an external table over the remote's location. A transactional
-one would give wrong rows that way, for which rows are valid only the owning metastore knows: it gets an input
-format that does not exist, and whose name says what to do. Hive, Spark and others fail on it; the description
-stays right.
+table would return wrong rows that way, because only the owning metastore knows its valid rows. It gets an
+input format that does not exist and whose name points the user to ``read_remote_table``. Hive, Spark and
+other engines fail on it; its description stays right.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from airflow_hive_federation.model.views import (
 )
 from airflow_hive_federation.remotes.links import DEFINITION, EVENT, MEMBER, NAME, PATH, PREFIX, READ_BY
 
-#: The name is what engines show when they fail on it.
+#: Engines show this name when they fail to load the input format.
 UNREADABLE = "airflow_hive_federation.RemoteAcidTable_ReadItWith_read_remote_table"
-#: A class of Hive's own that cannot be made without arguments: whoever is about to write by it fails before
-#: anything is touched. Readers do not ask for it.
+#: Hive cannot construct this class of its own without arguments: a writer fails before it touches any file.
+#: Readers do not load the output format.
 READ_ONLY = "org.apache.hadoop.hive.ql.io.HivePassThroughOutputFormat"
-#: A property of the SerDe that Spark passes to its own writers as an option; they refuse this value of it
-#: before they touch anything (``InsertIntoHadoopFsRelationCommand``), and show it. Readers do not ask for it.
+#: Spark passes this property of the SerDe to its own writers as an option. They refuse this value before they
+#: touch any file (``InsertIntoHadoopFsRelationCommand``), and show it. Readers do not read the property.
 SPARKS_MODE, SPARKS_REFUSAL = "partitionOverwriteMode", "NONE: A LINK TO A REMOTE TABLE IS FOR READING"
-#: Values of :data:`.links.READ_BY`: how engines come to the rows.
+#: These values of :data:`.links.READ_BY` name the way that engines read the rows.
 READ_AS_FILES, READ_BY_US, READ_AS_VIEW = "files", "read_table", "view"
-#: Its schema is the metastore's in Hive and Spark alike, so that DESCRIBE works.
+#: Hive and Spark take the schema of this SerDe from the metastore, so that DESCRIBE works.
 _PLAIN_SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 FORMAT = f"{PREFIX}format"
 ACCURATE = "COLUMN_STATS_ACCURATE"
 
-#: Parameters that belong to the remote, or that would make a local service act on its data; in lower case.
+#: These parameters belong to the remote, or would make a local service change its data; in lower case.
 _DROPPED = frozenset(
     {
         ACCURATE.lower(),
@@ -65,7 +65,7 @@ _LINK_STATE = frozenset({NAME, PATH, EVENT, DEFINITION, MEMBER})
 
 
 def why_not(table: Any) -> str | None:
-    """Say why a remote's table cannot be linked; ``None`` if it can.
+    """Return the reason why a remote's table cannot be linked; ``None`` if it can be linked.
 
     :param table: wire ``Table``.
     """
@@ -84,7 +84,7 @@ def why_not(table: Any) -> str | None:
 
 
 def _one_to_hive(table: Any) -> str:
-    """Names of columns that differ in upper and lower case only."""
+    """Return the names of columns that differ in upper and lower case only."""
     seen: dict[str, list[str]] = {}
     for column in (*(table.sd.cols or []), *(table.partitionKeys or [])):
         seen.setdefault(column.name.lower(), []).append(column.name)
@@ -92,33 +92,33 @@ def _one_to_hive(table: Any) -> str:
 
 
 def is_view(table: Any) -> bool:
-    """Whether a wire ``Table`` is a view that is not materialized."""
+    """Return true if a wire ``Table`` is a view that is not materialized."""
     return bool(table.tableType == "VIRTUAL_VIEW")
 
 
 def why_not_view(view: Any, names: Renaming, linked: Mapping[str, str]) -> str | None:
-    """Say why a view of a remote database cannot be linked; ``None`` if it can.
+    """Return the reason why a view of a remote database cannot be linked; ``None`` if it can be linked.
 
     :param view: wire ``Table`` of the remote.
-    :param names: the remote's database, and the local one.
-    :param linked: how engines read what is linked of the database, by name there (:data:`.links.READ_BY`).
+    :param names: the remote's database and the local one.
+    :param linked: the way that engines read each linked table (:data:`.links.READ_BY`), by remote name.
     """
     if view.partitionKeys:
         return "it is a view with partitions"
     try:
-        found = read_by_view(view)
+        names_read = read_by_view(view)
     except UnreadableViewError as error:
         return str(error)
     reasons = (
-        *_read_from_no_table(found),
-        *(_why_not_read(database, table, names, linked) for database, table in sorted(found.tables)),
+        *_read_from_no_table(names_read),
+        *(_why_not_read(database, table, names, linked) for database, table in sorted(names_read.tables)),
         reason_to_leave_out(view, names),
     )
     return next((reason for reason in reasons if reason is not None), None)
 
 
 def _read_from_no_table(found: NamesRead) -> Iterator[str]:
-    """Yield the reasons why a view reads what is in no table of this metastore."""
+    """Yield a reason for each source that the view reads and that is not a table of its metastore."""
     for catalog, table in sorted(found.elsewhere):
         yield f"it reads {table} of the catalog {catalog}"
     for table in sorted(found.of_session):
@@ -140,12 +140,12 @@ def _why_not_read(database: str, table: str, names: Renaming, linked: Mapping[st
 
 
 def local_view(view: Any, names: Renaming, *, name: str, owner: str, link: Mapping[str, str]) -> Any:
-    """The local view that stands for a remote's: its text reads the linked tables.
+    """Make the local view that stands for a remote view; its text reads the linked tables.
 
-    :param view: wire ``Table`` of the remote, which :func:`why_not_view` has nothing against.
-    :param names: the remote's database, and the local one.
+    :param view: wire ``Table`` of the remote, for which :func:`why_not_view` returns ``None``.
+    :param names: the remote's database and the local one.
     :param name: local name.
-    :param owner: who makes the link.
+    :param owner: user who makes the link.
     :param link: parameters of the link.
     """
     made = type(view)(
@@ -165,26 +165,27 @@ def local_view(view: Any, names: Renaming, *, name: str, owner: str, link: Mappi
 
 
 def is_iceberg(table: Any) -> bool:
-    """Whether a wire ``Table`` is an entry of an Iceberg table."""
+    """Return true if a wire ``Table`` is the entry of an Iceberg table."""
     return _lower(table.parameters).get("table_type", "").lower() == "iceberg"
 
 
 def is_acid(table: Any) -> bool:
-    """Whether only the owning metastore knows which rows of a wire ``Table`` are valid."""
+    """Return true if a wire ``Table`` is transactional: only its metastore knows the valid rows."""
     return _lower(table.parameters).get("transactional", "").lower() == "true"
 
 
 def local_table(table: Any, *, database: str, name: str, owner: str, link: Mapping[str, str]) -> Any:
-    """The local table that stands for a remote's.
+    """Make the local table that stands for a remote table.
 
-    Partitions say themselves where they are. The directory of their table is then the local metastore's
-    choice (``sd.location`` is ``None``): new partitions, and those of ``EXCHANGE PARTITION``, go below it. So
-    is that of a transactional table, which no engine can read here: by it none finds the remote's files.
+    Partitions have their own locations. The local metastore then chooses the directory of a partitioned table
+    (``sd.location`` is ``None``), and new partitions, and those of ``EXCHANGE PARTITION``, go below it. It
+    also chooses the directory of a transactional table, which no engine can read here: so no engine finds the
+    remote's files through it.
 
-    :param table: wire ``Table`` of the remote, column statistics included where it has them.
+    :param table: wire ``Table`` of the remote, with its column statistics if it has any.
     :param database: local database.
     :param name: local name.
-    :param owner: who makes the link.
+    :param owner: user who makes the link.
     :param link: parameters of the link.
     """
     made = type(table)(
@@ -199,22 +200,22 @@ def local_table(table: Any, *, database: str, name: str, owner: str, link: Mappi
     made.parameters = {
         **_kept(table.parameters),
         "EXTERNAL": "TRUE",
-        # Whoever drops the table drops the link.
+        # Dropping the table drops the link and no file.
         "external.table.purge": "false",
-        # Hive refuses INSERT INTO by it, at once.
+        # Hive refuses INSERT INTO an immutable table at once.
         "immutable": "true",
         READ_BY: READ_BY_US if is_acid(table) else READ_AS_FILES,
         **link,
     }
     if not is_iceberg(table):
-        # Hive refuses LOAD DATA by it, which would move files there (LoadSemanticAnalyzer). Readers ask for
-        # it only where hive.optimize.listbucketing is set, and find no skewed column.
+        # Hive then refuses LOAD DATA, which would move files to the remote (LoadSemanticAnalyzer). Readers
+        # check it only if hive.optimize.listbucketing is set, and find no skewed column.
         made.sd.storedAsSubDirectories = True
         if made.partitionKeys or is_acid(table):
             made.sd.location = None
         if made.sd.serdeInfo is not None:
-            given = made.sd.serdeInfo.parameters or {}
-            made.sd.serdeInfo.parameters = {**given, SPARKS_MODE: SPARKS_REFUSAL}
+            serde_parameters = made.sd.serdeInfo.parameters or {}
+            made.sd.serdeInfo.parameters = {**serde_parameters, SPARKS_MODE: SPARKS_REFUSAL}
     if is_acid(table):
         _make_unreadable(made.sd)
         made.parameters[FORMAT] = str(table.sd.inputFormat)
@@ -230,7 +231,9 @@ def local_table(table: Any, *, database: str, name: str, owner: str, link: Mappi
 
 
 def local_partition(partition: Any, *, database: str, name: str, acid: bool) -> Any:
-    """The local partition that stands for a remote's; of a transactional table, without its directory.
+    """Make the local partition that stands for a remote partition.
+
+    A partition of a transactional table gets no location.
 
     :param partition: wire ``Partition`` of the remote.
     :param acid: the table is transactional at the remote.
@@ -252,12 +255,12 @@ def local_partition(partition: Any, *, database: str, name: str, acid: bool) -> 
 
 
 def has_column_statistics(table: Any) -> bool:
-    """Whether a remote's own flag calls column statistics of a wire ``Table`` accurate."""
+    """Return true if the remote has marked column statistics of a wire ``Table`` as accurate."""
     return bool("COLUMN_STATS" in (table.parameters or {}).get(ACCURATE, ""))
 
 
 def table_statistics(found: Sequence[types.ColumnStatisticsObj], made: Any) -> types.ColumnStatistics:
-    """Column statistics as a local wire ``Table`` carries them."""
+    """Wrap column statistics as a local wire ``Table`` carries them."""
     return types.ColumnStatistics(
         statsDesc=types.ColumnStatisticsDesc(isTblLevel=True, dbName=made.dbName, tableName=made.tableName),
         statsObj=list(found),
@@ -266,12 +269,12 @@ def table_statistics(found: Sequence[types.ColumnStatisticsObj], made: Any) -> t
 
 
 def digest(made: Any, table: Any) -> str:
-    """Digest of what a local table takes over; the state of the link is not part of it.
+    """Return a digest of the remote's definition as far as a local table copies it, without the link's state.
 
-    Column statistics count by the remote's flag alone, which changes with them: many tables are read at once
-    without them.
+    Only the remote's flag of accurate statistics enters the digest, and changes with the statistics: a read
+    of many tables returns no column statistics.
 
-    :param made: what :func:`local_table` made of it.
+    :param made: the local table that :func:`local_table` made of the remote's.
     :param table: wire ``Table`` of the remote.
     """
     described = to_json(made)
@@ -280,23 +283,23 @@ def digest(made: Any, table: Any) -> str:
         for key, value in (made.parameters or {}).items()
         if key not in _LINK_STATE and key.lower() not in _DROPPED
     }
-    told = {
+    facts = {
         "sd": described.get("sd"),
         "keys": described.get("partitionKeys"),
         "parameters": parameters,
         "statistics": (table.parameters or {}).get(ACCURATE, ""),
     }
     if is_view(made):
-        told["text"] = text_claim(made)
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+        facts["text"] = text_claim(made)
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def same_partition(made: Any, present: Any) -> bool:
-    """Whether a local partition says what it should; what the metastore adds by itself does not count.
+    """Return true if a local partition is up to date, without regard to the metastore's own parameters.
 
-    :param made: what :func:`local_partition` made.
-    :param present: as the local metastore has it. That counts files of new partitions that come without
-        (``MetaStoreServerUtils.updatePartitionStatsFast``).
+    :param made: the partition that :func:`local_partition` made.
+    :param present: the partition of the local metastore, which adds file counts to new partitions that have
+        none (``MetaStoreServerUtils.updatePartitionStatsFast``).
     """
     counted = _COUNTED - (made.parameters or {}).keys()
     if made.sd.location is not None and made.sd.location != present.sd.location:
@@ -305,7 +308,7 @@ def same_partition(made: Any, present: Any) -> bool:
 
 
 def schema_changed(left: Any, right: Any) -> bool:
-    """Whether two wire ``Table`` objects differ in columns or formats, which partitions repeat."""
+    """Return true if two wire ``Table`` objects differ in columns or formats, which partitions repeat."""
 
     def facts(table: Any) -> Any:
         sd = table.sd
@@ -315,7 +318,7 @@ def schema_changed(left: Any, right: Any) -> bool:
 
 
 def keys_changed(left: Any, right: Any) -> bool:
-    """Whether two wire ``Table`` objects are partitioned by different keys, which no metastore can alter."""
+    """Return true if two wire ``Table`` objects differ in partition keys, which no metastore can alter."""
 
     def keys(table: Any) -> list[tuple[str, str]]:
         return [(key.name.lower(), key.type) for key in table.partitionKeys or []]

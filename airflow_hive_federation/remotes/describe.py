@@ -1,4 +1,4 @@
-"""What DESCRIBE and SHOW answer: the remote's description, the remote configuration after it. Pure."""
+"""Formats the results of DESCRIBE and SHOW, without any I/O: first the description, then the link."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Rows under column names, as a SQL shell shows them."""
+    """The result of a statement: rows under column names, as a SQL shell shows them."""
 
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -27,10 +27,10 @@ def describe_table(table: Any, link: Link, owner: Link, *, extended: bool, down:
     """Describe a remote table.
 
     :param table: wire ``Table``: the remote's own, or the local one while the remote is down.
-    :param link: its link.
-    :param owner: the link that has factory and properties: itself, or its database's.
-    :param extended: with location, formats and parameters.
-    :param down: why the remote does not answer, empty if it did.
+    :param link: link of the table.
+    :param owner: the link that has factory and properties: the table's own, or its database's.
+    :param extended: location, formats and parameters are described too.
+    :param down: reason why the remote does not answer; empty if it answered.
     """
     rows: list[Row] = [_column(column) for column in table.sd.cols or []]
     if table.partitionKeys:
@@ -44,7 +44,7 @@ def describe_table(table: Any, link: Link, owner: Link, *, extended: bool, down:
 def describe_database(
     database: Any, link: Link, *, extended: bool, down: str = "", left_out: Mapping[str, str] | None = None
 ) -> Answer:
-    """Describe a remote database; parameters as for :func:`describe_table`.
+    """Describe a remote database, with the parameters of :func:`describe_table`.
 
     :param left_out: tables and views of the remote that are not linked, each with the reason.
     """
@@ -58,7 +58,7 @@ def describe_database(
         rows += _parameters(database.parameters)
     rows += _remote_rows(link, link, down)
     if left_out:
-        rows += [_title("Left Out"), *((name, "", why) for name, why in sorted(left_out.items()))]
+        rows += [_title("Left Out"), *((name, "", reason) for name, reason in sorted(left_out.items()))]
     return Answer(columns=_DESCRIBED, rows=tuple(rows))
 
 
@@ -78,14 +78,14 @@ def show_remotes(links: Iterable[Link]) -> Answer:
 
 
 def show_create(link: Link) -> Answer:
-    """Give the statement that makes a remote, its secrets hidden."""
+    """Return the statement that creates a remote, with its secrets hidden."""
     return Answer(
         columns=("createremote_stmt",), rows=((link.statement(shown_properties(link.properties)),),)
     )
 
 
 def message(text: str) -> Answer:
-    """An answer of one line."""
+    """Return a result of one line."""
     return Answer(columns=("result",), rows=((text,),))
 
 

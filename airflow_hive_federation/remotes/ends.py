@@ -1,4 +1,4 @@
-"""What a refresh works between, and what it does to single local tables."""
+"""Holds the local and the remote end of a refresh, and drops single links."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.remotes.statement import Name
 
-#: The metastore must not count files: that would list the remote's store.
+#: Stops the metastore from counting files, which would list the remote's store.
 KEEP_STATISTICS = {"DO_NOT_UPDATE_STATS": "true"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ends:
-    """What a refresh works between.
+    """The two ends of a refresh: the local metastore and the remote's catalog.
 
     :param local: the local metastore.
-    :param here: its id.
-    :param owner: who makes the links.
+    :param here: id of the local metastore.
+    :param owner: user who makes the links.
     :param remote: the remote's catalog.
-    :param breaker: its circuit breaker.
+    :param breaker: circuit breaker of the remote's catalog.
     """
 
     local: HiveCatalog
@@ -34,16 +34,16 @@ class Ends:
 
 
 def names_of(name: Name) -> tuple[str, str]:
-    """Database and table, as calls take them."""
+    """Return the database and the table of a name as arguments of metastore calls."""
     return name.database or "", name.table or ""
 
 
 def drop_link(client: MetastoreClient, name: Name) -> None:
-    """Drop a local table that is a link, and no file.
+    """Drop a local table that is a link, without deleting a file.
 
-    The partitions go first: told to leave the data alone, Hive 4.2 forgets them, and then fails on its own
-    foreign key (``HMSHandler.drop_table_core``). Told to delete the data it would rely on the table's
-    ``external.table.purge``, which anybody may have altered.
+    The partitions are dropped first: Hive 4.2 does not drop them with a table whose data it has to keep, and
+    then fails on its own foreign key (``HMSHandler.drop_table_core``). With ``delete_data`` it would rely on
+    the table's ``external.table.purge``, which any user may have altered.
     """
     database, table = names_of(name)
     try:

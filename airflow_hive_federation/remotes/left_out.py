@@ -1,4 +1,4 @@
-"""Tables and views of a remote database that are not linked."""
+"""Lists the tables and views of a remote database that are not linked, with the reasons."""
 
 from __future__ import annotations
 
@@ -24,12 +24,21 @@ def find_left_out(local: HiveCatalog, remote: Catalog, link: Link, breaker: Circ
     """
     name, database = link.local.database or "", link.remote.database or ""
     with local.client() as client:
-        here = {str(one.tableName).lower(): one for one in client.get_tables(name, client.list_tables(name))}
+        here = {
+            str(table.tableName).lower(): table for table in client.get_tables(name, client.list_tables(name))
+        }
     linked = views.linked(here, link)
     with breaker.guard():
-        missing = sorted({one.lower() for one in remote.list_tables(database)} - linked.keys())
-        found = [one for some in batches(missing, TABLES_A_CALL) for one in remote.get_tables(database, some)]
-    return {str(one.tableName).lower(): _reason(one, link, here, linked) for one in found}
+        missing = sorted({table_name.lower() for table_name in remote.list_tables(database)} - linked.keys())
+        left_out = [
+            remote_table
+            for batch in batches(missing, TABLES_A_CALL)
+            for remote_table in remote.get_tables(database, batch)
+        ]
+    return {
+        str(remote_table.tableName).lower(): _reason(remote_table, link, here, linked)
+        for remote_table in left_out
+    }
 
 
 def _reason(one: Any, link: Link, here: Mapping[str, Any], linked: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""How a remote is kept: in the parameters of the local table or database that stands for it. Pure."""
+"""Converts a remote's link to and from the parameters of its local table or database, without any I/O."""
 
 from __future__ import annotations
 
@@ -12,46 +12,47 @@ from airflow_hive_federation.model.remote_links import REMOTE_NAME
 from airflow_hive_federation.remotes.statement import Kind, Name, literal
 
 PREFIX = "hive.federation.remote."
-#: ``database.table``, or the database, at the remote.
+#: Holds ``database.table``, or the database, at the remote.
 NAME = REMOTE_NAME
-#: The factory, as the statement names it.
+#: Holds the factory as the statement names it.
 VIA = f"{PREFIX}via"
-#: The properties, as a JSON object.
+#: Holds the properties as a JSON object.
 PROPERTIES = f"{PREFIX}properties"
-#: Characters of the properties. Hive's own limit is that of its database, 4,000 to 32,672 (``PARAM_VALUE``).
+#: Limits the characters of the properties. Hive's own limit is its database's: 4,000 to 32,672 characters
+#: (``PARAM_VALUE``).
 MAX_PROPERTIES = 1 << 16
-#: Of a table that a remote database brought with it: that has factory and properties.
+#: Marks a table that belongs to a remote database, whose link has the factory and the properties.
 MEMBER = f"{PREFIX}member"
-#: Ids of the metastores that lie behind the link, the nearest first.
+#: Holds the ids of the metastores behind the link, the nearest first.
 PATH = f"{PREFIX}path"
-#: Last event of the remote that the link contains. Set when the link is complete.
+#: Holds the last event of the remote that the link contains; it is set once the link is complete.
 EVENT = f"{PREFIX}event"
-#: Digest of the definition that was taken over.
+#: Holds the digest of the remote definition that was copied.
 DEFINITION = f"{PREFIX}definition"
-#: In which way an engine may read it: ``files``, ``view``, or ``read_table`` for ACID tables.
+#: Names the way that an engine may read the table: ``files``, ``view``, or ``read_table`` for ACID tables.
 READ_BY = f"{PREFIX}read-by"
-#: Of a database: Hive refuses statements that write into it, where its ``EnforceReadOnlyDatabaseHook`` is
-#: configured.
+#: Marks a local database as read-only: Hive refuses statements that write into it if its
+#: ``EnforceReadOnlyDatabaseHook`` is configured.
 READ_ONLY_DATABASE = {"readonly": "true"}
 
 THRIFT = "thrift"
-#: Stands for the event of a remote that has none.
+#: Stands for the last event of a remote that has no events.
 NO_EVENT = -1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """A remote, as it is stored.
+    """The stored link between a local table or database and its remote.
 
     :param kind: a table or a database.
     :param local: the local name; its ``database`` is always set.
     :param remote: the name at the remote; its ``database`` is always set.
     :param via: the factory as the statement names it; ``None`` is Thrift.
-    :param properties: of the factory.
-    :param member: a table that came with a remote database, which has ``via`` and ``properties``.
-    :param path: ids of the metastores behind it, the nearest first.
-    :param event_id: last event of the remote that it contains; ``None`` while it is not complete.
-    :param definition: digest of the definition that was taken over.
+    :param properties: properties of the factory.
+    :param member: the table belongs to a remote database, whose link has ``via`` and ``properties``.
+    :param path: ids of the metastores behind the link, the nearest first.
+    :param event_id: last event of the remote that the link contains; ``None`` while it is not complete.
+    :param definition: digest of the remote definition that was copied.
     """
 
     kind: Kind
@@ -65,22 +66,22 @@ class Link:
     definition: str = ""
 
     def parameters(self) -> dict[str, str]:
-        """Parameters of the local table or database."""
+        """Return the link as parameters of the local table or database."""
         parts = (self.remote.database, self.remote.table)
-        found = {NAME: ".".join(part for part in parts if part), PATH: ",".join(self.path)}
+        parameters = {NAME: ".".join(part for part in parts if part), PATH: ",".join(self.path)}
         if self.member:
-            found[MEMBER] = "true"
+            parameters[MEMBER] = "true"
         else:
-            found[VIA] = self.via or THRIFT
-            found[PROPERTIES] = json.dumps(dict(self.properties), sort_keys=True, ensure_ascii=False)
+            parameters[VIA] = self.via or THRIFT
+            parameters[PROPERTIES] = json.dumps(dict(self.properties), sort_keys=True, ensure_ascii=False)
         if self.definition:
-            found[DEFINITION] = self.definition
+            parameters[DEFINITION] = self.definition
         if self.event_id is not None:
-            found[EVENT] = str(self.event_id)
-        return found
+            parameters[EVENT] = str(self.event_id)
+        return parameters
 
     def leads_to_the_same(self, other: Link) -> bool:
-        """Whether both stand for the same thing, reached in the same way."""
+        """Return true if both links stand for the same remote object through the same factory."""
         return (self.kind, self.remote, self.via or THRIFT, dict(self.properties)) == (
             other.kind,
             other.remote,
@@ -89,7 +90,7 @@ class Link:
         )
 
     def statement(self, properties: Mapping[str, str]) -> str:
-        """The statement that makes this remote, with these properties shown."""
+        """Return the statement that creates this remote, with these properties."""
         lines = [
             f"CREATE REMOTE {self.kind.value.upper()} {self.local}",
             f"CONNECTED TO {self.remote}",
@@ -100,24 +101,24 @@ class Link:
 
 
 def link_of(kind: Kind, local: Name, parameters: Mapping[str, str] | None) -> Link | None:
-    """Read the link from a local table's or database's parameters; ``None`` if it is no remote.
+    """Parse the link in a local table's or database's parameters; return ``None`` if it is not a remote.
 
     :raises RemoteError: if the parameters were damaged.
     """
-    found = parameters or {}
-    if NAME not in found:
+    stored = parameters or {}
+    if NAME not in stored:
         return None
     try:
         return Link(
             kind=kind,
             local=local,
-            remote=_parsed(kind, found[NAME]),
-            via=found.get(VIA),
-            properties=_properties(found.get(PROPERTIES, "{}")),
-            member=found.get(MEMBER) == "true",
-            path=tuple(one for one in found.get(PATH, "").split(",") if one),
-            event_id=int(found[EVENT]) if EVENT in found else None,
-            definition=found.get(DEFINITION, ""),
+            remote=_parsed(kind, stored[NAME]),
+            via=stored.get(VIA),
+            properties=_properties(stored.get(PROPERTIES, "{}")),
+            member=stored.get(MEMBER) == "true",
+            path=tuple(identity for identity in stored.get(PATH, "").split(",") if identity),
+            event_id=int(stored[EVENT]) if EVENT in stored else None,
+            definition=stored.get(DEFINITION, ""),
         )
     except ValueError as error:
         raise RemoteError(
@@ -128,23 +129,26 @@ def link_of(kind: Kind, local: Name, parameters: Mapping[str, str] | None) -> Li
 
 
 def path_behind(identity: str | None, parameters: Mapping[str, str] | None) -> tuple[str, ...]:
-    """Ids of the metastores that a link passes: the remote's own, and those behind it if it is a link there.
+    """Return the ids of the metastores behind a link: the remote's own, then those behind a link there.
 
     :param identity: id of the remote's metastore.
-    :param parameters: of the remote's table or database.
+    :param parameters: parameters of the remote's table or database.
     """
-    behind = tuple(one for one in (parameters or {}).get(PATH, "").split(",") if one)
+    behind = tuple(
+        metastore_id for metastore_id in (parameters or {}).get(PATH, "").split(",") if metastore_id
+    )
     return ((identity,) if identity else ()) + behind
 
 
 def refuse_cycle(local: Name, remote: Name, path: tuple[str, ...], here: str | None) -> None:
-    """Refuse a link that leads back to where it is made.
+    """Refuse a link that leads back to the metastore in which it is made.
 
-    A second name for what the same metastore has is no cycle, unless that leads back.
+    A second name for an object of the same metastore is not a cycle, unless that object is a link that leads
+    back.
 
-    :param path: ids of the metastores behind it, the nearest first.
+    :param path: ids of the metastores behind the link, the nearest first.
     :param here: id of the local metastore.
-    :raises CyclicRemoteError: if it does.
+    :raises CyclicRemoteError: if the link leads back.
     """
     if here is None or here not in path:
         return
@@ -158,24 +162,24 @@ def refuse_cycle(local: Name, remote: Name, path: tuple[str, ...], here: str | N
 
 
 def _properties(text: str) -> dict[str, str]:
-    """Read properties that anybody who may alter the table has written.
+    """Parse the properties, which any user who may alter the table can have written.
 
-    :raises ValueError: if they are no JSON object of texts.
+    :raises ValueError: if they are not a JSON object of texts.
     """
     if len(text) > MAX_PROPERTIES:
         raise ValueError(f"{PROPERTIES} has more than {MAX_PROPERTIES} characters")
     try:
-        found = bounded_json.loads(text)
+        properties = bounded_json.loads(text)
     except ValueError:
-        # Somebody may have written a secret there: the text is not repeated, nor what the parser says of it.
-        found = None
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        # The text may contain a secret, so the error repeats neither the text nor the parser's message.
+        properties = None
+    if not isinstance(properties, dict) or not all(isinstance(value, str) for value in properties.values()):
         raise ValueError(f"{PROPERTIES} is no JSON object of texts")
-    return found
+    return properties
 
 
 def _parsed(kind: Kind, text: str) -> Name:
-    """Read a name; the levels of an Iceberg namespace are parted by dots, too."""
+    """Parse a name, in which dots also separate the levels of an Iceberg namespace."""
     database, _, table = (text, "", None) if kind is Kind.DATABASE else text.rpartition(".")
     if table == "" or not all(database.split(".")):
         raise ValueError(f"{NAME} is {text!r}")

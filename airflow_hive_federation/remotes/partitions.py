@@ -1,4 +1,4 @@
-"""Partitions of one remote table brought to what they are at the remote."""
+"""Brings the partitions of one link up to date with the remote table."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from airflow_hive_federation.remotes.changes import TableChange
 from airflow_hive_federation.remotes.ends import KEEP_STATISTICS, Ends, names_of
 from airflow_hive_federation.remotes.links import Link
 
-#: Read at a time: each takes some 10 kB of memory on either side.
+#: Limits the partitions per batch: each takes about 10 kB of memory on either side.
 PARTITIONS_A_BATCH = 5_000
 
 
 def refresh(ends: Ends, link: Link, remote: Any, names: Sequence[str] | None) -> tuple[int, int, int]:
-    """Compare partitions and apply what differs, batch by batch.
+    """Compare partitions and apply the differences, batch by batch.
 
     :param remote: wire ``Table`` of the remote.
-    :param names: which partitions; ``None`` means all.
-    :return: how many were added, altered and dropped.
+    :param names: names of the partitions to compare; ``None`` means all.
+    :return: numbers of added, altered and dropped partitions.
     """
     counts = (0, 0, 0)
     if names is None:
@@ -36,8 +36,8 @@ def refresh(ends: Ends, link: Link, remote: Any, names: Sequence[str] | None) ->
         parts = _all_in_batches(remote, {*here, *_names_at_the_remote(ends, link)})
     else:
         parts = _in_batches(remote, names)
-    for some, found in _read_ahead(ends, link, remote, parts):
-        added, altered, dropped = _bring(ends, link, remote, some, found)
+    for batch, partitions in _read_ahead(ends, link, remote, parts):
+        added, altered, dropped = _bring(ends, link, remote, batch, partitions)
         counts = (counts[0] + added, counts[1] + altered, counts[2] + dropped)
     return counts
 
@@ -49,8 +49,8 @@ def at_the_remote(ends: Ends, link: Link, remote: Any) -> Iterator[list[Any]]:
     """
     if remote.partitionKeys:
         parts = _all_in_batches(remote, _names_at_the_remote(ends, link))
-        for _, found in _read_ahead(ends, link, remote, parts):
-            yield found
+        for _, partitions in _read_ahead(ends, link, remote, parts):
+            yield partitions
 
 
 def _names_at_the_remote(ends: Ends, link: Link) -> list[str]:
@@ -59,13 +59,13 @@ def _names_at_the_remote(ends: Ends, link: Link) -> list[str]:
 
 
 def _all_in_batches(remote: Any, names: Collection[str]) -> list[list[str] | None]:
-    """Divide the names of all partitions; ``None`` is all at once."""
+    """Divide the names of all partitions into batches; ``None`` is one batch of all."""
     few = len(names) <= PARTITIONS_A_BATCH
     return [None] if names and few else _in_batches(remote, names)
 
 
 def _in_batches(remote: Any, names: Collection[str]) -> list[list[str] | None]:
-    """Divide names so that a metastore finds those of a batch by a range of a partition key."""
+    """Divide names into batches that a metastore finds by a range of a partition key."""
     keys = [(key.name or "", key.type or "") for key in remote.partitionKeys]
     return [list(page.names) for page in pages(keys, sorted(names), PARTITIONS_A_BATCH)]
 
@@ -73,34 +73,34 @@ def _in_batches(remote: Any, names: Collection[str]) -> list[list[str] | None]:
 def _read_ahead(
     ends: Ends, link: Link, remote: Any, parts: Sequence[list[str] | None]
 ) -> Iterator[tuple[list[str] | None, list[Any]]]:
-    """Read batches from the remote, each while the one before it is written here."""
+    """Read batches from the remote, each while the caller writes the batch before it."""
     if len(parts) <= 1:
-        yield from ((some, _made(ends, link, remote, some)) for some in parts)
+        yield from ((batch, _made(ends, link, remote, batch)) for batch in parts)
         return
     with ThreadPoolExecutor(1, thread_name_prefix="remote-partitions") as thread:
         coming = thread.submit(_made, ends, link, remote, parts[0])
-        for some, following in zip_longest(parts, parts[1:]):
-            found = coming.result()
+        for batch, following in zip_longest(parts, parts[1:]):
+            partitions = coming.result()
             if following is not None:
                 coming = thread.submit(_made, ends, link, remote, following)
-            yield some, found
+            yield batch, partitions
 
 
 def _bring(
     ends: Ends, link: Link, remote: Any, names: Sequence[str] | None, found: Sequence[Any]
 ) -> tuple[int, int, int]:
-    """Bring the local partitions of these names to what was found at the remote."""
+    """Bring the local partitions of these names up to date with those of the remote."""
     wanted = _by_name(remote, found)
     present = _by_name(remote, ends.local.get_partitions(*names_of(link.local), names))
-    added = [one for name, one in wanted.items() if name not in present]
+    added = [partition for name, partition in wanted.items() if name not in present]
     altered = [
-        one
-        for name, one in wanted.items()
-        if name in present and not definitions.same_partition(one, present[name])
+        partition
+        for name, partition in wanted.items()
+        if name in present and not definitions.same_partition(partition, present[name])
     ]
-    for name, one in wanted.items():
+    for name, partition in wanted.items():
         if name in present:
-            one.sd.location = one.sd.location or present[name].sd.location
+            partition.sd.location = partition.sd.location or present[name].sd.location
     dropped = sorted(present.keys() - wanted.keys())
     with ends.local.client() as client:
         write(client, link, added=added, altered=altered)
@@ -109,25 +109,27 @@ def _bring(
 
 
 def _made(ends: Ends, link: Link, remote: Any, names: Sequence[str] | None) -> list[Any]:
-    """The remote's partitions as the local table gets them, column statistics on them."""
+    """Read the remote's partitions and return the local ones for them, with their column statistics."""
     acid = definitions.is_acid(remote)
     database, table = names_of(link.local)
     with ends.breaker.guard():
-        found: list[Any] = list(ends.remote.get_partitions(*names_of(link.remote), names))
-        described = [one for one in found if not acid and definitions.has_column_statistics(one)]
+        partitions: list[Any] = list(ends.remote.get_partitions(*names_of(link.remote), names))
+        described = [
+            partition for partition in partitions if not acid and definitions.has_column_statistics(partition)
+        ]
         statistics: dict[str, list[types.ColumnStatisticsObj]] = {}
         if described and isinstance(ends.remote, PartitionStatistics):
             statistics = ends.remote.partition_statistics(
                 *names_of(link.remote), sorted(_by_name(remote, described))
             )
     made = {
-        name: definitions.local_partition(one, database=database, name=table, acid=acid)
-        for name, one in _by_name(remote, found).items()
+        name: definitions.local_partition(partition, database=database, name=table, acid=acid)
+        for name, partition in _by_name(remote, partitions).items()
     }
     if not acid:
-        for name, one in made.items():
-            # The metastore would place it below the local table, which is elsewhere.
-            one.sd.location = one.sd.location or f"{str(remote.sd.location).rstrip('/')}/{name}"
+        for name, partition in made.items():
+            # Without a location the metastore would place the partition below the local table's directory.
+            partition.sd.location = partition.sd.location or f"{str(remote.sd.location).rstrip('/')}/{name}"
     for name in statistics.keys() & made.keys():
         made[name].colStats = types.ColumnStatistics(
             statsDesc=types.ColumnStatisticsDesc(
@@ -140,30 +142,30 @@ def _made(ends: Ends, link: Link, remote: Any, names: Sequence[str] | None) -> l
 
 
 def write(client: MetastoreClient, link: Link, *, added: Sequence[Any], altered: Sequence[Any] = ()) -> None:
-    """Write partitions, then their column statistics: riding on a partition they would cost a call each."""
+    """Write partitions, then all column statistics, which would cost a call per partition if sent with it."""
     statistics = []
-    for one in (*added, *altered):
-        if one.colStats is not None:
-            statistics.append(one.colStats)
-            one.colStats = None
+    for partition in (*added, *altered):
+        if partition.colStats is not None:
+            statistics.append(partition.colStats)
+            partition.colStats = None
     client.add_partitions(added, environment=KEEP_STATISTICS)
     client.alter_partitions(*names_of(link.local), altered, environment=KEEP_STATISTICS)
     client.set_column_statistics(statistics)
 
 
 def changed_names(ends: Ends, link: Link, remote: Any, change: TableChange) -> list[str]:
-    """Names of the partitions that a change says to look at.
+    """Return the names of the partitions that a change may have affected.
 
     :param remote: wire ``Table`` of the remote.
     """
     names = set(change.partition_names([key.name or "" for key in remote.partitionKeys]))
     if change.partition_names_too:
-        there = _names_at_the_remote(ends, link)
+        remote_names = _names_at_the_remote(ends, link)
         with ends.local.client() as client:
-            names |= set(there) ^ set(client.list_partition_names(*names_of(link.local)))
+            names |= set(remote_names) ^ set(client.list_partition_names(*names_of(link.local)))
     return sorted(names)
 
 
 def _by_name(remote: Any, partitions: Iterable[Any]) -> dict[str, Any]:
     keys = [key.name or "" for key in remote.partitionKeys]
-    return {partition_name(keys, one.values): one for one in partitions}
+    return {partition_name(keys, partition.values): partition for partition in partitions}

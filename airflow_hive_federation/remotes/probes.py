@@ -1,4 +1,4 @@
-"""Questions to a remote that somebody waits on: a sensor, a trigger, a loop."""
+"""Checks a remote for partitions and changes, for sensors, triggers and loops that wait for them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from airflow_hive_federation.remotes.statement import Kind, Name
 
 
 def happened(remotes: Remotes, kind: Kind, name: Name, *, partition: str | None, where: str | None) -> bool:
-    """Whether what somebody waits for has happened: a partition, one by a condition, or else any change.
+    """Return true if the awaited event has happened: a partition, a partition by a condition, or any change.
 
-    Parameters and errors are those of the questions below.
+    Parameters and errors are those of the functions below.
     """
     if partition:
         return partition_exists(remotes, name, partition)
@@ -25,10 +25,10 @@ def happened(remotes: Remotes, kind: Kind, name: Name, *, partition: str | None,
 
 
 def partition_exists(remotes: Remotes, name: Name, partition: str) -> bool:
-    """Whether the remote of a remote table has a partition.
+    """Return true if the remote of a remote table has a partition.
 
-    :param partition: its name, ``day=2026-01-01/hour=7``.
-    :raises NotARemoteError: if there is no such remote.
+    :param partition: name of the partition, ``day=2026-01-01/hour=7``.
+    :raises NotARemoteError: if the remote does not exist.
     :raises RemoteUnavailableError: if the remote does not answer.
     """
     opened = remotes.open(Kind.TABLE, name)
@@ -38,11 +38,12 @@ def partition_exists(remotes: Remotes, name: Name, partition: str) -> bool:
 
 
 def partition_matches(remotes: Remotes, name: Name, where: str) -> bool:
-    """Whether the remote of a remote table has a partition that a condition holds for.
+    """Return true if the remote of a remote table has a partition that meets a condition.
 
-    :param where: on partition keys, as Hive's metastore takes it: ``day >= '2026-01-01' AND site = 'a'``.
-    :raises NotARemoteError: if there is no such remote.
-    :raises RemoteUnsupportedError: if its catalog knows no conditions.
+    :param where: condition on partition keys in the syntax of Hive's metastore:
+        ``day >= '2026-01-01' AND site = 'a'``.
+    :raises NotARemoteError: if the remote does not exist.
+    :raises RemoteUnsupportedError: if its catalog does not support conditions.
     :raises RemoteUnavailableError: if the remote does not answer.
     """
     opened = remotes.open(Kind.TABLE, name)
@@ -59,10 +60,10 @@ def partition_matches(remotes: Remotes, name: Name, where: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """What somebody saw who looked at a remote.
+    """The result of a look at a remote.
 
-    :param changed: it has changed since the link was refreshed, or since the look before.
-    :param event_id: the remote's last event; ``None`` where it has none.
+    :param changed: the remote has changed since the link was refreshed, or since the look before.
+    :param event_id: last event of the remote; ``None`` if it has no events.
     """
 
     changed: bool
@@ -70,21 +71,21 @@ class Look:
 
 
 def pending(remotes: Remotes, kind: Kind, name: Name) -> bool:
-    """Whether a remote has changed since its link was refreshed last.
+    """Return true if a remote has changed since the last refresh of its link.
 
-    Rows that come and go in files are no change, unless somebody tells the remote's metastore.
+    Changed files are not a change, unless their writer notifies the remote's metastore.
 
-    :raises NotARemoteError: if there is no such remote.
+    :raises NotARemoteError: if the remote does not exist.
     :raises RemoteUnavailableError: if the remote does not answer.
     """
     return look(remotes, kind, name).changed
 
 
 def look(remotes: Remotes, kind: Kind, name: Name, *, after: int | None = None) -> Look:
-    """Look whether a remote has changed, as :func:`pending` does.
+    """Check whether a remote has changed, as :func:`pending` does.
 
-    :param after: last event of an earlier look, so that changes count once; where there are no events it has
-        no meaning.
+    :param after: last event of an earlier look, so that changes count once; it has no effect on a remote
+        without events.
     """
     opened = remotes.open(kind, name)
     since = opened.owner.event_id
@@ -92,26 +93,28 @@ def look(remotes: Remotes, kind: Kind, name: Name, *, after: int | None = None) 
         return Look(changed=True)
     catalog = opened.catalog
     with opened.breaker.guard():
-        now = catalog.last_event_id() if isinstance(catalog, EventSource) else None
-        if now is None or not isinstance(catalog, EventSource):
+        last_event_id = catalog.last_event_id() if isinstance(catalog, EventSource) else None
+        if last_event_id is None or not isinstance(catalog, EventSource):
             return Look(changed=_differs(remotes, opened))
         since = since if after is None else max(since, after)
-        if now == since:
-            return Look(changed=False, event_id=now)
-        if not 0 <= since < now or not catalog.has_events_after(since):
-            return Look(changed=True, event_id=now)
-        changes = fold(catalog.events(since, now), opened.link.remote.database or "")
+        if last_event_id == since:
+            return Look(changed=False, event_id=last_event_id)
+        if not 0 <= since < last_event_id or not catalog.has_events_after(since):
+            return Look(changed=True, event_id=last_event_id)
+        changes = fold(catalog.events(since, last_event_id), opened.link.remote.database or "")
     if changes is None or kind is Kind.DATABASE:
-        return Look(changed=changes is None or bool(changes), event_id=now)
-    return Look(changed=(opened.link.remote.table or "") in changes, event_id=now)
+        return Look(changed=changes is None or bool(changes), event_id=last_event_id)
+    return Look(changed=(opened.link.remote.table or "") in changes, event_id=last_event_id)
 
 
 def _differs(remotes: Remotes, opened: OpenRemote) -> bool:
-    """Compare names of tables, or the definition and the partitions' names of one."""
+    """Compare the table names of a database, or the definition and the partition names of a table."""
     link, catalog = opened.link, opened.catalog
     database = link.remote.database or ""
     if link.kind is Kind.DATABASE:
-        here = {one.remote.table for one in remotes.links(link.local.database) if one.kind is Kind.TABLE}
+        here = {
+            member.remote.table for member in remotes.links(link.local.database) if member.kind is Kind.TABLE
+        }
         return here != set(catalog.list_tables(database))
     try:
         table = catalog.get_table(database, link.remote.table or "")
@@ -126,5 +129,5 @@ def _differs(remotes: Remotes, opened: OpenRemote) -> bool:
     )
     if definitions.digest(made, table) != link.definition:
         return True
-    there = set(catalog.list_partition_names(database, link.remote.table or ""))
-    return there != set(remotes.local_partition_names(link.local))
+    remote_names = set(catalog.list_partition_names(database, link.remote.table or ""))
+    return remote_names != set(remotes.local_partition_names(link.local))

@@ -1,4 +1,4 @@
-"""Reading remote tables on Spark, transactional ones included: by the metastore that owns them."""
+"""Reads remote tables on Spark, also transactional ones, through the metastore that owns them."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def read_remote_table(
 ) -> DataFrame:
     """Read a remote table as the remote's own Hive would.
 
-    One snapshot of the owning metastore's valid write ids holds for the whole DataFrame. It takes no lock
-    there: files that the remote's cleaner removes before they are read fail the query
+    The whole DataFrame uses one snapshot of the owning metastore's valid write ids. The read takes no lock at
+    the remote: files that the remote's cleaner removes before they are read fail the query
     (:class:`FileVanishedError`, or Spark's own error), and never change its rows.
-    :func:`reading_remote_tables` takes one.
+    :func:`reading_remote_tables` takes a lock.
 
     :param remotes: the local metastore's remotes.
     :param name: local name, ``[database.]table``.
     :param storage_options: options of the remote's store, for listing its directories.
-    :param choice: as :func:`~airflow_hive_federation.tables.read.reader.read_table` takes it: ``partitions``,
-        ``columns``, ….
-    :raises NotARemoteError: if there is no such remote.
-    :raises RemoteUnsupportedError: if the remote is no Hive metastore.
+    :param choice: further arguments of :func:`~airflow_hive_federation.tables.read.reader.read_table`:
+        ``partitions``, ``columns``, ….
+    :raises NotARemoteError: if the remote does not exist.
+    :raises RemoteUnsupportedError: if the remote is not a Hive metastore.
     :raises RemoteUnavailableError: if the remote does not answer.
     """
     from airflow_hive_federation.tables.read.reader import read_table
@@ -54,35 +54,36 @@ def reading_remote_tables(
     *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Iterator[dict[str, DataFrame]]:
-    """Read tables of one remote as of one moment, under a read lock there that keeps their files.
+    """Read tables of one remote in one snapshot, under a read lock at the remote that keeps their files.
 
     DataFrames are lazy: collect or write them before the block ends.
 
     :param names: local names, ``[database.]table``.
     :return: DataFrames by these names.
-    :raises ConfigurationError: if they are of several remotes, whose moments nobody can make one.
+    :raises ConfigurationError: if the tables belong to several remotes, which have no common snapshot.
 
-    Otherwise as :func:`read_remote_table` and :func:`~airflow_hive_federation.tables.read.sessions.reading`.
+    Other parameters and errors are those of :func:`read_remote_table` and
+    :func:`~airflow_hive_federation.tables.read.sessions.reading`.
     """
     from airflow_hive_federation.tables.read.sessions import reading
 
     opened = {name: remotes.open(Kind.TABLE, parse_name(Kind.TABLE, name)) for name in names}
-    catalogs = {id(one.catalog) for one in opened.values()}
+    catalogs = {id(opened_remote.catalog) for opened_remote in opened.values()}
     if len(catalogs) != 1:
         raise ConfigurationError(
             f"{', '.join(names)} are of {len(catalogs)} remotes.",
             remedy="Read one remote's tables at a time.",
         )
     first = next(iter(opened.values()))
-    there = {name: _there(one) for name, one in opened.items()}
+    remote_names = {name: _there(opened_remote) for name, opened_remote in opened.items()}
     with ExitStack() as stack:
-        # What fails inside the caller's block is not the remote.
+        # The guard does not cover the caller's block, whose errors are not the remote's.
         with first.breaker.guard():
             client = stack.enter_context(_owner(first).client())
-            block = reading(spark, client, list(there.values()), storage_options=storage_options)
+            block = reading(spark, client, list(remote_names.values()), storage_options=storage_options)
             tables = stack.enter_context(block)
-            found = {name: tables.read(remote) for name, remote in there.items()}
-        yield found
+            frames = {name: tables.read(qualified_name) for name, qualified_name in remote_names.items()}
+        yield frames
 
 
 def _owner(opened: OpenRemote) -> MetastoreOwner:

@@ -68,8 +68,10 @@ from airflow_hive_federation.remotes.sync import (
 class OpenRemote:
     """A remote with its catalog.
 
-    :param link: the link.
-    :param owner: the link that has factory and properties: itself, or its database's.
+    :param link: link of the remote.
+    :param owner: the link that has factory and properties: the remote's own, or its database's.
+    :param catalog: catalog of the remote.
+    :param breaker: circuit breaker of the catalog.
     """
 
     link: Link
@@ -81,10 +83,10 @@ class OpenRemote:
 class Remotes:
     """The remotes of one local metastore.
 
-    :param settings: the local metastore; its user owns what is created, and asks the remotes.
-    :param connections: where connections that properties name are looked up.
+    :param settings: the local metastore; its user owns the created links, and connects to the remotes.
+    :param connections: looks up the connections that properties name.
     :param database: the current database.
-    :param catalogs: the kinds of catalogs; closed with this object.
+    :param catalogs: the kinds of catalogs; :meth:`close` closes them too.
     """
 
     def __init__(
@@ -103,14 +105,14 @@ class Remotes:
     # -- statements ----------------------------------------------------------------------------------------
 
     def run(self, script: str) -> list[Answer]:
-        """Run the statements of a script in order; the first that fails ends it.
+        """Run the statements of a script in order, and stop at the first that fails.
 
-        :raises StatementError: before anything is run, if one of them cannot be parsed.
+        :raises StatementError: before any statement runs, if one of them cannot be parsed.
         """
         return list(self.answers(script))
 
     def answers(self, script: str) -> Iterator[Answer]:
-        """Run the statements of a script as :meth:`run` does, and yield each one's answer when it has run."""
+        """Run the statements of a script as :meth:`run` does, and yield each answer after its statement."""
         statements = parse_script(script)
         return map(self.execute, statements)
 
@@ -118,8 +120,8 @@ class Remotes:
     def execute(self, statement: Statement) -> Answer:
         """Run one statement.
 
-        :raises RemoteError: (its subclasses) for what the remote or the local name does not allow.
-        :raises ConfigurationError: if the factory or its properties are none.
+        :raises RemoteError: (its subclasses) if the remote or the local name does not allow the statement.
+        :raises ConfigurationError: if the factory or its properties are invalid.
         """
         raise TypeError(f"{statement!r} is no statement")
 
@@ -164,14 +166,14 @@ class Remotes:
         self.database = statement.database
         return describe.message(f"Database {statement.database}.")
 
-    # -- what they do --------------------------------------------------------------------------------------
+    # -- operations ---------------------------------------------------------------------------------------
 
     def create(self, statement: CreateRemote) -> SyncReport:
-        """Create a remote, or go on with one whose creation was interrupted.
+        """Create a remote, or complete one whose creation was interrupted.
 
-        :raises NameTakenError: if the local name belongs to something else.
+        :raises NameTakenError: if the local name belongs to another object.
         :raises RemoteDroppedError: if the remote has no such table or database.
-        :raises CyclicRemoteError: if the remote leads back here.
+        :raises CyclicRemoteError: if the remote leads back to the local metastore.
         :raises RemoteUnsupportedError: if the table is of a kind that cannot be linked.
         """
         local = self._qualified(statement.name)
@@ -208,9 +210,10 @@ class Remotes:
             ) from error
 
     def alter(self, kind: Kind, name: Name, properties: Mapping[str, str]) -> SyncReport:
-        """Change properties of a remote, and refresh it by the new ones before they are kept.
+        """Change properties of a remote, and refresh it with the new properties before they are stored.
 
-        :raises ConfigurationError: if they are not the factory's, or the remote belongs to a database.
+        :raises ConfigurationError: if the factory does not have such properties.
+        :raises NotARemoteError: if the name is not a remote, or is a table of a remote database.
         """
         link = self.link(kind, name)
         if link.member:
@@ -221,14 +224,14 @@ class Remotes:
             )
         changed = replace(link, properties={**link.properties, **properties}, event_id=None)
         opened = self._open(changed, changed)
-        # Another metastore numbers its events in its own way: everything is compared.
+        # The new properties may lead to a metastore with other event ids: so everything is compared.
         return self._refresh(opened, None)
 
     def drop(self, kind: Kind, name: Name, *, if_exists: bool = False) -> bool:
-        """Drop a remote; nothing of the remote's data or definitions is touched.
+        """Drop the link of a remote, and leave the remote's data and definitions untouched.
 
-        :return: whether there was one.
-        :raises NotARemoteError: if the name belongs to something else, or to nothing.
+        :return: true if the remote existed.
+        :raises NotARemoteError: if the name belongs to another object, or to none.
         """
         try:
             link = self.link(kind, name)
@@ -246,7 +249,7 @@ class Remotes:
     def refresh(
         self, kind: Kind, name: Name, *, on_dropped: OnDropped | None = None, whole: bool = False
     ) -> SyncReport:
-        """Bring a remote to what it stands for; see :func:`.sync.refresh`."""
+        """Bring a remote's link up to date; see :func:`.sync.refresh`."""
         opened = self.open(kind, name)
         if opened.link.member:
             database = Name(database=opened.link.local.database)
@@ -254,36 +257,36 @@ class Remotes:
         return self._refresh(opened, on_dropped, whole=whole)
 
     def describe(self, kind: Kind, name: Name, *, extended: bool = False) -> Answer:
-        """Describe a remote: by the remote, and as of the last refresh if that does not answer."""
+        """Describe a remote from the remote itself, or from the last refresh if it does not answer."""
         opened = self.open(kind, name)
-        found, down = self._described(opened)
+        description, down = self._described(opened)
         if kind is Kind.DATABASE:
             left_out = {} if down else find_left_out(self._local, opened.catalog, opened.link, opened.breaker)
             return describe.describe_database(
-                found, opened.link, extended=extended, down=down, left_out=left_out
+                description, opened.link, extended=extended, down=down, left_out=left_out
             )
-        return describe.describe_table(found, opened.link, opened.owner, extended=extended, down=down)
+        return describe.describe_table(description, opened.link, opened.owner, extended=extended, down=down)
 
     def links(self, database: str | None = None) -> list[Link]:
-        """The remotes of a database, or of all.
+        """Return the links of a database, or of all databases.
 
-        :raises NoSuchObjectError: if there is no such database.
+        :raises NoSuchObjectError: if the database does not exist.
         """
         with self._local.client() as client:
             names = [database.lower()] if database else client.list_databases()
         return [link for name in names for link in self._links_in(name)]
 
     def link(self, kind: Kind, name: Name) -> Link:
-        """The link behind a local name.
+        """Return the link behind a local name.
 
-        :raises NotARemoteError: if there is none.
+        :raises NotARemoteError: if the name has no link.
         """
         local = self._qualified(name)
         exists, link = self._present(kind, local)
         if link is None:
-            what = "is no remote" if exists else "does not exist"
+            reason = "is no remote" if exists else "does not exist"
             raise NotARemoteError(
-                f"{kind.value.title()} {local} {what}.",
+                f"{kind.value.title()} {local} {reason}.",
                 remedy="SHOW REMOTES lists the remotes.",
                 remote=str(local),
                 absent=not exists,
@@ -291,19 +294,19 @@ class Remotes:
         return link
 
     def open(self, kind: Kind, name: Name) -> OpenRemote:
-        """A remote with its catalog, which is not asked yet.
+        """Return a remote with its catalog, without a call to the catalog.
 
-        :raises NotARemoteError: if there is no such remote.
+        :raises NotARemoteError: if the remote does not exist.
         """
         link = self.link(kind, name)
         return self._open(link, self._with_properties(link))
 
     def local_partition_names(self, name: Name) -> list[str]:
-        """Names of the partitions that a link has."""
+        """Return the names of the partitions of a local table that is a link."""
         return self._local.list_partition_names(name.database or "", name.table or "")
 
     def close(self) -> None:
-        """Close all connections; never fails."""
+        """Close all connections without raising an error."""
         self._catalogs.close()
         self._local.close()
 
@@ -341,21 +344,23 @@ class Remotes:
         return refresh(ends, opened.link, on_dropped=on_dropped, whole=whole)
 
     def _present(self, kind: Kind, local: Name) -> tuple[bool, Link | None]:
-        """Whether there is something of that name, and its link if it is a remote."""
+        """Return true if the name exists, and its link if it is a remote."""
         try:
-            found: Any = (
+            entry: Any = (
                 self._local.get_database(local.database or "")
                 if kind is Kind.DATABASE
                 else self._local.get_table(local.database or "", local.table or "")
             )
         except NoSuchObjectError:
             return False, None
-        return True, link_of(kind, local, found.parameters)
+        return True, link_of(kind, local, entry.parameters)
 
     def _unfinished(self, link: Link) -> Link | SyncReport | None:
-        """The link of that name whose creation was interrupted; a report if it was not; ``None`` for none.
+        """Return the link of that name if its creation was interrupted, a report if the link is complete.
 
-        :raises NameTakenError: if the name belongs to something else.
+        ``None`` means that the name is free.
+
+        :raises NameTakenError: if the name belongs to another object.
         """
         exists, present = self._present(link.kind, link.local)
         if not exists:
@@ -375,11 +380,13 @@ class Remotes:
         return replace(link, via=owner.via, properties=owner.properties, event_id=owner.event_id)
 
     def _links_in(self, database: str) -> Iterator[Link]:
-        found = link_of(Kind.DATABASE, Name(database=database), self._local.get_database(database).parameters)
-        if found is not None:
-            yield found
-        for some in batches(self._local.list_tables(database), TABLES_A_CALL):
-            for table in self._local.get_tables(database, some):
+        database_link = link_of(
+            Kind.DATABASE, Name(database=database), self._local.get_database(database).parameters
+        )
+        if database_link is not None:
+            yield database_link
+        for table_names in batches(self._local.list_tables(database), TABLES_A_CALL):
+            for table in self._local.get_tables(database, table_names):
                 name = Name(database=database, table=table.tableName)
                 if (link := link_of(Kind.TABLE, name, table.parameters)) is not None:
                     yield link
@@ -418,7 +425,7 @@ class Remotes:
         database = link.local.database or ""
         with self._local.client() as client:
             names = client.list_tables(database)
-            members = {one.local.table for one in self._links_in(database) if one.kind is Kind.TABLE}
+            members = {member.local.table for member in self._links_in(database) if member.kind is Kind.TABLE}
             if others := sorted(set(names) - members):
                 raise RemoteError(
                     f"Remote database {database} holds tables that are no remotes: {', '.join(others)}.",
@@ -450,7 +457,7 @@ class Remotes:
 
 
 def _completed(remote: Name, local: Name) -> Name:
-    """A remote table named without a database is in one of the local database's name."""
+    """Complete a remote table name without a database by the name of the local database."""
     return remote if remote.database else replace(remote, database=local.database)
 
 
@@ -473,5 +480,5 @@ def _refreshed(report: SyncReport) -> str:
 def _skipped(report: SyncReport) -> str:
     if not report.skipped:
         return ""
-    told = "; ".join(f"{name} ({why.rstrip('.')})" for name, why in sorted(report.skipped.items()))
-    return f" Left out: {told}."
+    tables = "; ".join(f"{name} ({reason.rstrip('.')})" for name, reason in sorted(report.skipped.items()))
+    return f" Left out: {tables}."

@@ -1,4 +1,4 @@
-"""The statements of remotes, from text to frozen objects: pure.
+"""Parses the statements of remotes into frozen objects, without any I/O.
 
 ::
 
@@ -13,9 +13,9 @@
     DESCRIBE [REMOTE] DATABASE [EXTENDED | FORMATTED] db
     USE db
 
-Keywords in any case, names with or without backticks, comments, several statements with semicolons between
-them. Properties may have commas between them. The tokens are those of sqlglot's Hive dialect; its parser is
-not used, for it knows none of these statements.
+Keywords ignore case, and names may stand in backticks. A script may have comments, and separates statements
+by semicolons. Commas may separate properties. The tokenizer is that of sqlglot's Hive dialect; sqlglot's
+parser is not used, because it does not know these statements.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from airflow_hive_federation.errors import StatementError
 
 
 class Kind(StrEnum):
-    """What a remote stands for."""
+    """The kind of object that a remote stands for."""
 
     TABLE = "table"
     DATABASE = "database"
@@ -42,10 +42,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Name:
-    """A name as it was written, in lower case as the metastore keeps it.
+    """A name in a statement, in lower case as the metastore stores it.
 
-    :param database: its database; ``None`` for a table named without one.
-    :param table: the table; ``None`` for a database.
+    :param database: name of the database; ``None`` for a table named without one.
+    :param table: name of the table; ``None`` for a database.
     """
 
     database: str | None = None
@@ -57,7 +57,7 @@ class Name:
 
 @dataclass(frozen=True, kw_only=True)
 class CreateRemote:
-    """``CREATE REMOTE``; what was left out is ``None``."""
+    """The statement ``CREATE REMOTE``; omitted parts are ``None``."""
 
     kind: Kind
     name: Name
@@ -69,7 +69,7 @@ class CreateRemote:
 
 @dataclass(frozen=True, kw_only=True)
 class AlterRemote:
-    """``ALTER REMOTE … SET``."""
+    """The statement ``ALTER REMOTE … SET``."""
 
     kind: Kind
     name: Name
@@ -78,7 +78,7 @@ class AlterRemote:
 
 @dataclass(frozen=True, kw_only=True)
 class DropRemote:
-    """``DROP REMOTE``."""
+    """The statement ``DROP REMOTE``."""
 
     kind: Kind
     name: Name
@@ -87,7 +87,7 @@ class DropRemote:
 
 @dataclass(frozen=True, kw_only=True)
 class RefreshRemote:
-    """``REFRESH REMOTE``."""
+    """The statement ``REFRESH REMOTE``."""
 
     kind: Kind
     name: Name
@@ -95,14 +95,14 @@ class RefreshRemote:
 
 @dataclass(frozen=True, kw_only=True)
 class ShowRemotes:
-    """``SHOW REMOTES``; ``database`` is ``None`` for all databases."""
+    """The statement ``SHOW REMOTES``; ``database`` is ``None`` for all databases."""
 
     database: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShowCreateRemote:
-    """``SHOW CREATE REMOTE``."""
+    """The statement ``SHOW CREATE REMOTE``."""
 
     kind: Kind
     name: Name
@@ -110,7 +110,7 @@ class ShowCreateRemote:
 
 @dataclass(frozen=True, kw_only=True)
 class DescribeRemote:
-    """``DESCRIBE``; ``extended`` for EXTENDED and FORMATTED alike."""
+    """The statement ``DESCRIBE``; EXTENDED and FORMATTED both set ``extended``."""
 
     kind: Kind
     name: Name
@@ -119,7 +119,7 @@ class DescribeRemote:
 
 @dataclass(frozen=True, kw_only=True)
 class Use:
-    """``USE``: the database that later statements mean where they name none."""
+    """The statement ``USE``, which sets the database of later statements that name none."""
 
     database: str
 
@@ -137,10 +137,10 @@ Statement = (
 
 
 def parse_script(text: str) -> list[Statement]:
-    """Parse the statements of a script; one without any gives an empty list.
+    """Parse the statements of a script; a script without statements returns an empty list.
 
-    :raises StatementError: at the first token that cannot stand where it does. ``line`` and ``column`` count
-        from 1, ``expected`` says what could have stood there.
+    :raises StatementError: at the first token that the grammar does not allow. ``line`` and ``column`` count
+        from 1; ``expected`` lists the tokens that the grammar allows.
     """
     parser = _Parser(text, _tokens(text))
     statements: list[Statement] = []
@@ -155,7 +155,7 @@ def parse_script(text: str) -> list[Statement]:
 def parse_statement(text: str) -> Statement:
     """Parse one statement; a semicolon may follow it.
 
-    :raises StatementError: as :func:`parse_script`, or if there are none or several.
+    :raises StatementError: as :func:`parse_script`, or if the text has no statement or several.
     """
     statements = parse_script(text)
     if len(statements) != 1:
@@ -170,9 +170,9 @@ def parse_statement(text: str) -> Statement:
 
 
 def parse_name(kind: Kind, text: str) -> Name:
-    """Parse the name of a table (``[database.]table``) or database, as a statement may have it.
+    """Parse the name of a table (``[database.]table``) or database in the syntax of statements.
 
-    :raises StatementError: if it is none.
+    :raises StatementError: if the text is not such a name.
     """
     parser = _Parser(text, _tokens(text))
     name = parser.name(kind)
@@ -181,20 +181,20 @@ def parse_name(kind: Kind, text: str) -> Name:
 
 
 def quoted(name: str) -> str:
-    """Write a name as a statement may have it: in backticks where it needs them."""
+    """Write a name for a statement, in backticks if it needs them."""
     if _PLAIN.fullmatch(name) and name.upper() not in _KEYWORDS:
         return name
     return "`" + name.replace("`", "``") + "`"
 
 
 def literal(value: str) -> str:
-    """Write a value as a string of a statement."""
+    """Write a value as a string literal of a statement."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n") + "'"
 
 
 _WORD = re.compile(r"\w+")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-#: Words that mean something where a name may stand or follow.
+#: These words are keywords at places where a name may stand or follow.
 _KEYWORDS = frozenset(
     {"CONNECTED", "DATABASE", "EXISTS", "EXTENDED", "FORMATTED", "IF", "IN", "NOT", "REMOTE", "REMOTES"}
     | {"SET", "TABLE", "TO", "USE", "VIA"}
@@ -211,9 +211,9 @@ def _tokens(text: str) -> list[Token]:
     try:
         return list(_Tokenizer(dialect=Hive).tokenize(text))
     except TokenError as error:
-        # "Missing ' from 2:17", which is the line of the end and the offset of the beginning.
-        found = _POSITION.search(str(error.__cause__ or error))
-        line, column = _position(text, int(found[1]) if found else 0)
+        # The message is "Missing ' from 2:17", with the line of the end and the offset of the beginning.
+        match = _POSITION.search(str(error.__cause__ or error))
+        line, column = _position(text, int(match[1]) if match else 0)
         raise StatementError(
             f"Line {line}, column {column}: a quotation, comment or number that does not end.",
             remedy="Close it.",
@@ -310,7 +310,7 @@ class _Parser:
         self._accept("REMOTE")
         extended = self._accept("EXTENDED") or self._accept("FORMATTED")
         kind = Kind.TABLE
-        # A table may be called `table` or `database`: either word alone is a name.
+        # A table may have the name `table` or `database`: either word alone is a name.
         if self._followed_by_name() and not self._accept("TABLE") and self._accept("DATABASE"):
             kind = Kind.DATABASE
             extended = self._accept("EXTENDED") or self._accept("FORMATTED") or extended
@@ -345,22 +345,22 @@ class _Parser:
         return token.text.lower()
 
     def _properties(self, *may_follow: str) -> dict[str, str]:
-        found: dict[str, str] = {}
+        properties: dict[str, str] = {}
         while self._is(TokenType.STRING):
             token = self._tokens[self._at]
-            if token.text in found:
+            if token.text in properties:
                 raise self._error(f"another property than {token.text!r}, which was given before")
             self._at += 1
             if not self.skip(TokenType.EQ):
                 raise self._error("=")
-            found[token.text] = self._string("the property's value in quotes")
+            properties[token.text] = self._string("the property's value in quotes")
             if self.skip(TokenType.COMMA) and not self._is(TokenType.STRING):
                 raise self._error("a property in quotes")
         if not self._at_boundary():
             raise self._error(
-                *([] if found else may_follow), "a property in quotes", "the end of the statement"
+                *([] if properties else may_follow), "a property in quotes", "the end of the statement"
             )
-        return found
+        return properties
 
     def _string(self, what: str) -> str:
         if not self._is(TokenType.STRING):
@@ -374,9 +374,9 @@ class _Parser:
         return self._at >= len(self._tokens)
 
     def skip(self, kind: TokenType) -> bool:
-        found = self._is(kind)
-        self._at += found
-        return found
+        matches = self._is(kind)
+        self._at += matches
+        return matches
 
     def end_of_statement(self) -> None:
         if not self._at_boundary():
@@ -395,9 +395,9 @@ class _Parser:
 
     def _accept(self, word: str) -> bool:
         token = self._peek()
-        found = token is not None and _is_word(token) and token.text.upper() == word
-        self._at += found
-        return found
+        matches = token is not None and _is_word(token) and token.text.upper() == word
+        self._at += matches
+        return matches
 
     def _expect(self, word: str) -> None:
         if not self._accept(word):
@@ -411,9 +411,9 @@ class _Parser:
         token = self._peek()
         start = len(self._text.rstrip()) if token is None else token.start
         line, column = _position(self._text, start)
-        found = "the end" if token is None else repr(self._text[token.start : token.end + 1])
+        token_text = "the end" if token is None else repr(self._text[token.start : token.end + 1])
         return StatementError(
-            f"Line {line}, column {column}: expected {' or '.join(expected)}, found {found}.",
+            f"Line {line}, column {column}: expected {' or '.join(expected)}, found {token_text}.",
             remedy="See docs/remotes.md for the statements.",
             line=line,
             column=column,

@@ -1,7 +1,8 @@
-"""Brings links to what their remotes are: the tables and partitions that changed, and nothing else.
+"""Brings links up to date with their remotes by applying only the changed tables and partitions.
 
-The position, the remote's last event that a link contains, is noted before anything is read and written after
-everything is applied. Whoever is interrupted begins again at the old position and finds done what is done.
+The position of a link is the last event of the remote that it contains. A refresh reads the new position
+before it reads any table, and writes it after it has applied every change. After an interruption the next
+refresh begins at the old position, and finds the applied changes done.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ from airflow_hive_federation.remotes.statement import Kind, Name
 log = logging.getLogger(__name__)
 
 TABLES_A_CALL = 100
-#: While some are read from the remote, as many others are written here.
+#: Half of the tables are read from the remote while the other half is written to the local metastore.
 _TABLES_AT_ONCE = 2 * POOL_SIZE
 _EVERYTHING = TableChange(all_partitions=True)
-#: Name, the remote's table, local tables by name, and what changed.
+#: Holds a name, the remote's table, the local tables by name, and the change.
 _Found = tuple[str, Any, Mapping[str, Any], TableChange]
 
 
 class OnDropped(StrEnum):
-    """What becomes of a link whose table is gone at the remote."""
+    """The treatment of a link whose table the remote has dropped."""
 
     DROP = "drop"
     KEEP = "keep"
@@ -53,15 +54,15 @@ class OnDropped(StrEnum):
 
 @dataclass(kw_only=True)
 class SyncReport:
-    """What a refresh did.
+    """The result of a refresh.
 
     :param remote: local name of the remote.
-    :param event_id: the remote's last event that it contains now; -1 for a catalog without events.
-    :param whole: everything was compared, not only what events named.
-    :param created: local names of tables that were created, and so on.
-    :param gone: tables that the remote has no more and whose links were kept.
+    :param event_id: last event of the remote that the link contains now; -1 for a catalog without events.
+    :param whole: every table was compared, not only the tables that events name.
+    :param created: local names of the created tables; ``altered`` and ``dropped`` likewise.
+    :param gone: tables that the remote has dropped and whose links were kept.
     :param skipped: tables that were left out, with the reason.
-    :param with_partitions: tables of which partitions were added, altered or dropped.
+    :param with_partitions: tables whose partitions were added, altered or dropped.
     """
 
     remote: str
@@ -79,12 +80,12 @@ class SyncReport:
 
     @property
     def changed(self) -> bool:
-        """Whether anything was changed."""
+        """Return true if the refresh has changed a table or a partition."""
         counts = self.partitions_added + self.partitions_altered + self.partitions_dropped
         return bool(self.created or self.altered or self.dropped or counts)
 
     def to_json(self) -> dict[str, Any]:
-        """As an XCom or for ``--json``."""
+        """Return the report as a dictionary for XCom and ``--json``."""
         return asdict(self)
 
 
@@ -101,13 +102,14 @@ class _Outcome:
 def refresh(
     ends: Ends, link: Link, *, on_dropped: OnDropped | None = None, whole: bool = False
 ) -> SyncReport:
-    """Bring a link to what its remote is now.
+    """Bring a link up to date with its remote.
 
-    :param on_dropped: by default, tables of a remote database are dropped, and a remote table fails.
-    :param whole: compare everything, even where events tell what changed.
-    :raises RemoteUnavailableError: if the remote does not answer; what was applied stays.
-    :raises RemoteDroppedError: if what it stands for is gone.
-    :raises RemoteUnsupportedError: if the remote's table has become one that cannot be linked.
+    :param on_dropped: treatment of tables that the remote has dropped; by default their links in a remote
+        database are dropped, and a remote table fails.
+    :param whole: compare every table, even if events name the changes.
+    :raises RemoteUnavailableError: if the remote does not answer; applied changes stay.
+    :raises RemoteDroppedError: if the remote has dropped the table or database.
+    :raises RemoteUnsupportedError: if the remote's table can no longer be linked.
     """
     with ends.breaker.guard():
         last = ends.remote.last_event_id() if isinstance(ends.remote, EventSource) else None
@@ -128,7 +130,7 @@ def _default(link: Link) -> OnDropped:
 
 
 def _changes(remote: Catalog, link: Link, position: int) -> Mapping[str, TableChange] | None:
-    """The tables to look at; ``None`` for all."""
+    """Return the changed tables of the remote; ``None`` for all tables."""
     if not isinstance(remote, EventSource) or position == NO_EVENT:
         return None
     if link.event_id is None or not 0 <= link.event_id <= position:
@@ -140,7 +142,7 @@ def _changes(remote: Catalog, link: Link, position: int) -> Mapping[str, TableCh
 
 
 def _publish(ends: Ends, link: Link, position: int) -> None:
-    """Write the position. The rest of the object is as it was read a moment before."""
+    """Write the position into the link's object, which is read again just before."""
     with ends.local.client() as client:
         if link.kind is Kind.DATABASE:
             database = client.get_database(link.local.database or "")
@@ -208,32 +210,32 @@ class _Work:
         )
 
     def _tables_then_views(self, found: Iterable[_Found]) -> list[_Outcome]:
-        """A view is judged by what is linked of that which it reads, other views among it."""
+        """Link the tables, then the views whose tables and views are all linked."""
         waiting: dict[str, _Found] = {}
 
         def tables() -> Iterator[_Found]:
-            for one in found:
-                if one[1] is not None and definitions.is_view(one[1]):
-                    waiting[one[0]] = one
+            for entry in found:
+                if entry[1] is not None and definitions.is_view(entry[1]):
+                    waiting[entry[0]] = entry
                 else:
-                    yield one
+                    yield entry
 
         outcomes = self._side_by_side(tables())
         while waiting:
-            read = {table for one in waiting.values() for table in views.names_read(one[1])}
+            read = {table for view in waiting.values() for table in views.names_read(view[1])}
             linked = views.linked(self._local_tables(sorted(read - waiting.keys())), self.link)
             reasons = {
-                name: definitions.why_not_view(one[1], self._names, linked) for name, one in waiting.items()
+                name: definitions.why_not_view(view[1], self._names, linked) for name, view in waiting.items()
             }
             ready = [name for name, reason in reasons.items() if reason is None]
             outcomes += [self._member(*waiting.pop(name)) for name in ready]
             if not ready:
-                outcomes += [self._left_out(one, reasons[name] or "") for name, one in waiting.items()]
+                outcomes += [self._left_out(view, reasons[name] or "") for name, view in waiting.items()]
                 break
         return outcomes
 
     def _left_out(self, found: _Found, reason: str) -> _Outcome:
-        """Leave a table out; a link that stands for what it was before would show other rows."""
+        """Leave a table out, and drop its link, which would show rows of the earlier table."""
         name, _, present, _ = found
         table = present.get(name)
         link = table and link_of(Kind.TABLE, self._local(name), table.parameters)
@@ -254,25 +256,26 @@ class _Work:
             names = sorted(name.lower() for name in self.ends.remote.list_tables(database))
         with self.ends.local.client() as client:
             here = {name.lower() for name in client.list_tables(self.link.local.database or "")}
-        for some in batches(sorted(here - set(names)), TABLES_A_CALL):
-            present = self._local_tables(some)
-            yield from ((name, None, present, _EVERYTHING) for name in some)
-        for some in batches(names, TABLES_A_CALL):
+        for batch in batches(sorted(here - set(names)), TABLES_A_CALL):
+            present = self._local_tables(batch)
+            yield from ((name, None, present, _EVERYTHING) for name in batch)
+        for batch in batches(names, TABLES_A_CALL):
             with self.ends.breaker.guard():
-                found = {
-                    (one.tableName or "").lower(): one for one in self.ends.remote.get_tables(database, some)
+                remote_tables = {
+                    (table.tableName or "").lower(): table
+                    for table in self.ends.remote.get_tables(database, batch)
                 }
-            present = self._local_tables([name for name in some if name in here])
-            yield from ((name, found.get(name), present, _EVERYTHING) for name in some)
+            present = self._local_tables([name for name in batch if name in here])
+            yield from ((name, remote_tables.get(name), present, _EVERYTHING) for name in batch)
 
     def _side_by_side(self, tables: Iterable[_Found]) -> list[_Outcome]:
         with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="remote") as threads:
-            running = [threads.submit(self._member, *one) for one in tables]
+            running = [threads.submit(self._member, *table) for table in tables]
             try:
-                return [one.result() for one in running]
+                return [task.result() for task in running]
             finally:
-                for one in running:
-                    one.cancel()
+                for task in running:
+                    task.cancel()
 
     def _member(self, name: str, remote: Any, present: Mapping[str, Any], change: TableChange) -> _Outcome:
         link = Link(
@@ -283,16 +286,16 @@ class _Work:
         )
         table = present.get(name)
         if table is not None:
-            found = link_of(Kind.TABLE, link.local, table.parameters)
-            if found is None or not found.member:
+            stored = link_of(Kind.TABLE, link.local, table.parameters)
+            if stored is None or not stored.member:
                 return _Outcome(name=name, why_skipped="the local name belongs to another table")
-            link = found
+            link = stored
         try:
             return self._apply(link, remote, table, change)
         except RemoteUnsupportedError as error:
             return self._left_out((name, remote, present, change), error.message)
         except (CyclicRemoteError, InvalidObjectError) as error:
-            # The last is the local metastore's: a type that it lacks, a name that it does not allow.
+            # InvalidObjectError comes from the local metastore: it lacks a type, or does not allow a name.
             return _Outcome(name=name, why_skipped=error.message)
 
     # -- one table -----------------------------------------------------------------------------------------
@@ -354,28 +357,28 @@ class _Work:
 
     def _create(self, link: Link, remote: Any, made: Any) -> _Outcome:
         self._with_statistics(made, remote, link)
-        found = partitions.at_the_remote(self.ends, link, remote)
-        # Read before the table is made: a remote that fails now leaves nothing.
-        some, added = next(found, []), 0
+        pages = partitions.at_the_remote(self.ends, link, remote)
+        # The first batch is read before the table is made: so a remote that fails leaves no table behind.
+        page, added = next(pages, []), 0
         with self.ends.local.client() as client:
             client.create_table(made, environment=KEEP_STATISTICS)
-        while some:
+        while page:
             with self.ends.local.client() as client:
-                partitions.write(client, link, added=some)
-            added += len(some)
-            some = next(found, [])
+                partitions.write(client, link, added=page)
+            added += len(page)
+            page = next(pages, [])
         return _Outcome(name=link.local.table or "", action="created", added=added)
 
     def _alter(self, link: Link, remote: Any, made: Any, table: Any, change: TableChange) -> _Outcome:
-        """Partitions first: the table's definition is what says that all of it was taken over."""
+        """Alter the partitions, then the table, whose new definition marks the refresh as complete."""
         before = link_of(Kind.TABLE, link.local, table.parameters)
         same = before is not None and before.definition == link.definition and before.path == link.path
-        turned = table.parameters.get(READ_BY) != made.parameters[READ_BY]
-        # Links of earlier versions to partitioned tables have the remote's directory.
-        theirs = bool(
+        read_by_changed = table.parameters.get(READ_BY) != made.parameters[READ_BY]
+        # Earlier versions gave links of partitioned tables the remote's directory.
+        has_remote_location = bool(
             remote.partitionKeys and not made.sd.location and table.sd.location == remote.sd.location
         )
-        if turned or theirs or definitions.keys_changed(made, table):
+        if read_by_changed or has_remote_location or definitions.keys_changed(made, table):
             return self._make_anew(link, remote, made)
         outcome = _Outcome(name=link.local.table or "", action="" if same else "altered")
         if remote.partitionKeys:
@@ -393,7 +396,7 @@ class _Work:
         return replace(self._create(link, remote, made), action="altered")
 
     def _replace(self, link: Link, remote: Any, made: Any, table: Any) -> bool:
-        """Alter the local table; ``False`` if it has to be made anew."""
+        """Alter the local table; return ``False`` if it has to be recreated."""
         self._with_statistics(made, remote, link)
         statistics, made.colStats = made.colStats, None
         made.createTime = table.createTime
@@ -403,7 +406,7 @@ class _Work:
             try:
                 _alter(client, made)
             except InvalidOperationError as error:
-                # A change of types that metastore.disallow.incompatible.col.type.changes forbids.
+                # metastore.disallow.incompatible.col.type.changes forbids this change of types.
                 log.info("%s is made anew: %s", link.local, error.message)
                 made.colStats = statistics
                 return False
@@ -417,8 +420,8 @@ class _Work:
         catalog = self.ends.remote
         if isinstance(catalog, TableStatistics):
             with self.ends.breaker.guard():
-                found = catalog.table_statistics(remote)
-            made.colStats = definitions.table_statistics(found, made) if found else None
+                statistics = catalog.table_statistics(remote)
+            made.colStats = definitions.table_statistics(statistics, made) if statistics else None
         elif definitions.has_column_statistics(remote):
             with_statistics = self._ask(lambda: catalog.get_table(*names_of(link.remote)))
             if with_statistics is not None:
@@ -430,11 +433,11 @@ class _Work:
 
     def _local_tables(self, names: list[str]) -> dict[str, Any]:
         with self.ends.local.client() as client:
-            found = client.get_tables(self.link.local.database or "", names)
-        return {(table.tableName or "").lower(): table for table in found}
+            tables = client.get_tables(self.link.local.database or "", names)
+        return {(table.tableName or "").lower(): table for table in tables}
 
     def _ask(self, question: Callable[[], Any]) -> Any:
-        """Ask the remote for one thing; ``None`` if there is no such thing."""
+        """Call the remote for one object; return ``None`` if the object does not exist."""
         with self.ends.breaker.guard():
             try:
                 return question()
@@ -443,7 +446,7 @@ class _Work:
 
 
 def name_taken(what: str) -> NameTakenError:
-    """The error for a local name that belongs to something else."""
+    """Return the error for a local name that belongs to another object."""
     return NameTakenError(
         f"{what} exists, and is not this remote.", remedy="Choose another name, or drop it.", remote=what
     )

@@ -1,4 +1,4 @@
-"""What views of a remote database read, and which of that is linked. Pure."""
+"""Finds the tables that views of a remote database read, and the linked ones among them, without any I/O."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from airflow_hive_federation.remotes.statement import Kind, Name
 
 
 def renaming(link: Link) -> Renaming:
-    """The databases of a link: the one at the remote, and the local one."""
+    """Return the renaming from the remote database of a link to its local database."""
     return Renaming(source_database=link.remote.database or "", target_database=link.local.database or "")
 
 
 def names_read(view: Any) -> set[str]:
-    """Names of the tables that a wire view reads, of whatever database; none if it cannot be parsed."""
+    """Return the names of the tables, of any database, that a wire view reads; none if unreadable."""
     try:
         return {table for _, table in read_by_view(view).tables}
     except UnreadableViewError:
@@ -25,14 +25,14 @@ def names_read(view: Any) -> set[str]:
 
 
 def linked(tables: Mapping[str, Any], database: Link) -> dict[str, str]:
-    """How engines read each local table that came with a remote database.
+    """Return the way that engines read each local table of a remote database (:data:`.links.READ_BY`).
 
     :param tables: wire tables of the local database, by name.
     :param database: the link of the database.
     """
-    found = {}
+    read_by = {}
     for name, table in tables.items():
         link = link_of(Kind.TABLE, Name(database=database.local.database, table=name), table.parameters)
         if link is not None and link.member:
-            found[name] = table.parameters.get(READ_BY, "")
-    return found
+            read_by[name] = table.parameters.get(READ_BY, "")
+    return read_by

@@ -1,1 +1,1 @@
-"""Replication of Hive databases (spec 5): policy, dump, copy, load, verification."""
+"""Replicates Hive databases, by the design of replication V2: policy, dump, copy, load and verification."""

@@ -1,4 +1,4 @@
-"""A cycle of a replication: a bootstrap where the target is not published yet, an increment where it is."""
+"""Runs one cycle of a replication: a bootstrap if the target is not published yet, otherwise an increment."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 def is_published(client: MetastoreClient, policy: ReplicationPolicy) -> bool:
-    """Whether the next cycle is an increment; else it is a bootstrap.
+    """Return whether the target is published, so that the next cycle is an increment and not a bootstrap.
 
     :param client: client of the target.
     :raises TargetNotOursError: the target database belongs to another policy, or to nobody.
@@ -50,11 +50,12 @@ def dump_next_increment(
     threads: int = 8,
     progress: Callable[[str], None] = logger.info,
 ) -> IncrementSummary:
-    """Dump the increment that goes on from where the target stands.
+    """Dump the increment that continues from the target's position.
 
     :param source: connections to the source.
     :param target: connections to the target.
-    :param mend: what is to be mended of the target; then tables of others in it are dropped too.
+    :param mend: the parts of the target to mend; the increment then also drops tables that this policy did
+        not make, if they are among these.
     :raises TargetChangedError: somebody else wrote to the target.
     :raises HiveFederationError: as :func:`~.replica.position.read_position` and
         :func:`~.dump.increment.dump_increment`.
@@ -75,17 +76,18 @@ def load_dump(
     progress: Callable[[str], None] = logger.info,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> LoadSummary:
-    """Load a dump, a bootstrap's or an increment's, while no other cycle works on the target.
+    """Load the dump of a bootstrap or an increment, while no other cycle works on the target.
 
     :param source: connections to the source.
     :param target: connections to the target.
     :param dump: URI of the dump.
     :param run_copy: carries out a copy plan (URI of the plan, URI of the directory for outcomes).
-    :param on_step: told each step before it is taken; tests kill there.
+    :param on_step: receives the name of each step before the step begins; tests kill the process there.
     :raises CycleRunningError: another cycle works on the target, or has published since the dump.
-    :raises CycleLostError: this process had given no sign of life for too long, and another may have taken
-        its place.
-    :raises ConfigurationError: the policy puts things elsewhere than it did when the dump was written.
+    :raises CycleLostError: this process had sent no heartbeat for too long, and another may have taken its
+        place.
+    :raises ConfigurationError: the policy has changed the places of tables or functions since the dump was
+        written.
     :raises DumpIncompleteError: the dump is not finished, or files that it lists are gone on the source.
     :raises HiveFederationError: as :func:`~.load.bootstrap.load_bootstrap` and
         :func:`~.load.increment.load_increment`.
@@ -134,7 +136,7 @@ def load_idle(
     *,
     progress: Callable[[str], None] = logger.info,
 ) -> LoadSummary:
-    """Say on the target that it has got as far as an event, up to which nothing was to be done.
+    """Record on the target that it has reached an event, if no change up to that event concerned it.
 
     :param target: connections to the target.
     :param event_id: the event.
@@ -163,7 +165,7 @@ def _refuse_overtaken(
 ) -> None:
     """Refuse a dump that was made before another cycle published.
 
-    :param previous: the dump that an increment goes on from.
+    :param previous: the dump from which an increment continues.
     """
     state = find_target(client, policy)
     if state.state is not TargetState.LOADED:

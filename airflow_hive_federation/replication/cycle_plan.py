@@ -1,7 +1,7 @@
-"""What a cycle would do, without doing it.
+"""Plans a cycle: computes the changes that it would make, without making them.
 
-A dump changes nothing but its own directory, so a dry run writes one into a temporary directory, and compares
-it with the target as a load would.
+A dump writes only its own directory. So a dry run writes a dump into a temporary directory, and compares it
+with the target as a load would.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedTable:
-    """What a cycle would do with one table.
+    """The changes that a cycle would make to one table.
 
     :param action: ``create``, ``replace``, ``alter``, ``continue`` (rows, files, statistics) or ``drop``.
-    :param files: how many would be copied.
+    :param files: number of files that would be copied.
     :param changes: fields of the definition that would change.
     """
 
@@ -53,15 +53,15 @@ class PlannedTable:
 
 @dataclass(frozen=True, kw_only=True)
 class CyclePlan:
-    """What a cycle would do.
+    """The changes that a cycle would make.
 
     :param kind: ``bootstrap``, ``increment`` or ``idle``.
-    :param event_id: the event that the target would stand at.
-    :param transactions: the source's transactions that would be replayed.
+    :param event_id: the event that the target would reach.
+    :param transactions: number of the source's transactions that would be replayed.
     :param waits_for: transactions that a bootstrap would wait for.
-    :param skipped: tables of the source that are not replicated although the policy asks for them, with the
-        reason.
-    :param retained: those of them of which the target keeps what they were before.
+    :param skipped: the tables of the source that the policy selects but that are not replicated, each with
+        the reason.
+    :param retained: those of the skipped tables whose earlier replica the target keeps.
     """
 
     database: str
@@ -76,12 +76,12 @@ class CyclePlan:
 
     @property
     def files(self) -> int:
-        """Files that would be copied."""
+        """Return the number of files that would be copied."""
         return sum(table.files for table in self.tables)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that would be copied."""
+        """Return the number of bytes that would be copied."""
         return sum(table.size_bytes for table in self.tables)
 
     def to_json(self) -> dict[str, Any]:
@@ -95,11 +95,11 @@ def plan_cycle(
     *,
     progress: Callable[[str], None] = logger.debug,
 ) -> CyclePlan:
-    """Say what the next cycle would do. Neither side is changed.
+    """Plan the next cycle, and change neither side.
 
     :param source: connections to the source.
     :param target: connections to the target.
-    :raises HiveFederationError: what the cycle would fail with.
+    :raises HiveFederationError: the error with which the cycle would fail.
     """
     with tempfile.TemporaryDirectory(prefix="hive-federation-plan-") as directory:
         aside = replace(policy, dump_root=f"file:{directory}", functions_root=policy.root_of_functions)
@@ -173,7 +173,7 @@ def _plan_increment(
 
 
 class _Comparison:
-    """An increment's dump beside the target."""
+    """Compares an increment's dump with the target."""
 
     def __init__(self, client: MetastoreClient, policy: ReplicationPolicy, directory: DumpDirectory) -> None:
         self._client = client
@@ -198,24 +198,27 @@ class _Comparison:
         document = self._directory.read_json(table_file("tables", name, ".json"))
         new = facts["work"] != TableWork.CONTINUE.value
         copy = self._copy(name, document, new=new)
-        wanted = {
+        partitions = {
             line["name"] for line in self._directory.read_lines(table_file("partitions", name, ".jsonl"))
         }
         changes: list[str] = []
-        there: set[str] = set()
+        existing: set[str] = set()
         if not new:
-            found: Any = self._client.get_table(self._policy.target_database, name)
-            changes = [one.what for one in definition_differences(self._layout.table(document, {}), found)]
-            if found.partitionKeys:
-                there = set(self._client.list_partition_names(self._policy.target_database, name))
+            current: Any = self._client.get_table(self._policy.target_database, name)
+            changes = [
+                difference.what
+                for difference in definition_differences(self._layout.table(document, {}), current)
+            ]
+            if current.partitionKeys:
+                existing = set(self._client.list_partition_names(self._policy.target_database, name))
         action = facts["work"] if new or not changes else "alter"
         return PlannedTable(
             name=name,
             action=action,
             files=len(copy.items),
             size_bytes=sum(item.size_bytes for item in copy.items),
-            partitions_added=sorted(wanted - there),
-            partitions_dropped=sorted(there - wanted),
+            partitions_added=sorted(partitions - existing),
+            partitions_dropped=sorted(existing - partitions),
             changes=changes,
         )
 
@@ -236,5 +239,5 @@ class _Comparison:
     def _files_before(self, name: str) -> Mapping[str, tuple[int, int]]:
         if name not in self._before:
             return {}
-        found = dumped_files(self._before.of(name), name)
-        return {file.uri: (file.size_bytes, file.modified_ns) for file in found}
+        files = dumped_files(self._before.of(name), name)
+        return {file.uri: (file.size_bytes, file.modified_ns) for file in files}

@@ -1,20 +1,21 @@
-"""Failover: source and target of a replication change places, and the way back needs no second bootstrap.
+"""Fails a replication over: source and target change places, and the way back needs no second bootstrap.
 
-1. *start*: the source is marked (``repl.failover.endpoint``, ``readonly``), and its open transactions are
-   waited for, or aborted;
-2. the last increment, and a verification, as in any cycle;
-3. *switch*: the source becomes the target of the reversed policy, then the target is let go. Whoever looks in
-   between sees two replicas, never two sides that may be written.
+1. *Start* marks the source (``repl.failover.endpoint``, ``readonly``), and waits for its open transactions,
+   or aborts them.
+2. The last increment and a verification follow, as in any cycle.
+3. *Switch* makes the source the target of the reversed policy, then lets the target go. A reader of the
+   markers in between sees two replicas, never two sides that may be written.
 
-Every step that marks a side holds the lock that cycles hold: of the source's metastore and, where the target
-is concerned, of the target's too. It reads the marks after it has the lock, and decides by those. So a
-roll-back never meets a switch half-way.
+Every step that marks a side holds the locks that cycles hold: the lock in the source's metastore and, if the
+step concerns the target, the lock in the target's metastore too. The step reads the markers after it has
+taken the locks, and decides by those markers. So a roll-back never meets a half-finished switch.
 
-A metastore stops no writer by itself; Hive does where ``EnforceReadOnlyDatabaseHook`` is configured. So the
-switch asks whether anything was written since the last increment, and refuses to go on if so.
+A metastore alone stops no writer; Hive does, if ``EnforceReadOnlyDatabaseHook`` is configured. So the
+switch checks for writes since the last increment, and refuses to continue if it finds any.
 
-What the source is, as a target, is written down as a dump of the new source that nobody loads: both have the
-same tables, write ids and rows, and increments of the way back go on from its event.
+The switch records the source's state, as a target, in a dump of the new source that is never loaded. Both
+sides have the same tables, write ids and rows, and increments of the way back continue from that dump's
+event.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: What a side that is lost answers with.
+#: A side that is lost causes one of these errors.
 SILENCE = (MetastoreUnreachableError, MetastoreTimeoutError, TunnelUnreachableError)
 _SOURCE = {markers.FAILOVER: "SOURCE", markers.READ_ONLY: "true"}
-#: What makes a database a target.
+#: These parameters make a database a target.
 _TARGET = (
     markers.POLICY,
     markers.CHECKPOINT,
@@ -70,11 +71,11 @@ _TARGET = (
 
 @dataclass(frozen=True, kw_only=True)
 class FailoverReport:
-    """What a failover has come to.
+    """The result of a failover.
 
-    :param database: the database that may be written now, of the former target.
-    :param replica: the database that is a replica now, of the former source.
-    :param event_id: event of the new source that the way back goes on from.
+    :param database: the database of the former target, which may now be written.
+    :param replica: the database of the former source, which is now a replica.
+    :param event_id: event of the new source from which the way back continues.
     :param policy: the policy of the way back.
     """
 
@@ -85,7 +86,7 @@ class FailoverReport:
 
     @property
     def word(self) -> str:
-        """It in a sentence."""
+        """Return the report as one sentence."""
         return (
             f"Failed over: {self.database} of the former target may be written; {self.replica} of the former "
             f"source is its replica at event {self.event_id}, by policy {self.policy.name!r}."
@@ -109,36 +110,36 @@ def start_failover(
     *,
     progress: Callable[[str], None] = logger.info,
 ) -> None:
-    """Mark the source as one that is being left, and let its open transactions end. To be repeated at will.
+    """Mark the source as failing over, and let its open transactions end. The call may be repeated at will.
 
     :param source: connections to the source.
     :param target: connections to the target.
-    :raises FailoverError: the source is a replica itself, or the start was rolled back while its transactions
-        were waited for.
+    :raises FailoverError: the source is a replica itself, or the start was rolled back during the wait for
+        transactions of the source.
     :raises TargetNotOursError: the target is not the policy's, or not published yet.
-    :raises CycleRunningError: a switch, or a roll-back, is marking the source at this moment.
+    :raises CycleRunningError: a switch or a roll-back is marking the source at this moment.
     """
     with (
         _source_lock(source, policy, progress) as lock,
-        lock.target.client() as one,
-        target.client() as other,
+        lock.target.client() as source_client,
+        target.client() as target_client,
     ):
-        if _has_switched(one, policy):
+        if _has_switched(source_client, policy):
             progress(f"{policy.source_database} is a replica already.")
             return
-        _refuse_replica(one, policy)
-        loaded_dump(other, policy)
-        _alter(one, policy.source_database, _SOURCE)
+        _refuse_replica(source_client, policy)
+        loaded_dump(target_client, policy)
+        _alter(source_client, policy.source_database, _SOURCE)
         lock.prove()
-    # The lock is not held meanwhile: a start that waits for an hour can be rolled back.
-    with source.client() as one:
-        start = begin_drain(one, policy.source_database)
+    # No lock is held during the wait, so that a start that waits for an hour can be rolled back.
+    with source.client() as source_client:
+        start = begin_drain(source_client, policy.source_database)
         progress(f"{policy.source_database} is marked; {len(start.transactions)} transactions to wait for")
-        if has_drained(one, start, timeout_s=policy.open_txn_timeout_s):
+        if has_drained(source_client, start, timeout_s=policy.open_txn_timeout_s):
             return
-    with _source_lock(source, policy, progress) as lock, lock.target.client() as one:
-        _refuse_unmarked(one, policy)
-        abort_remaining(one, start)
+    with _source_lock(source, policy, progress) as lock, lock.target.client() as source_client:
+        _refuse_unmarked(source_client, policy)
+        abort_remaining(source_client, start)
 
 
 def roll_back_failover(
@@ -149,26 +150,26 @@ def roll_back_failover(
     target_lost: bool = False,
     progress: Callable[[str], None] = logger.info,
 ) -> None:
-    """Take a start back: the source may be written again.
+    """Undo the start of a failover: the source may be written again.
 
     :param source: connections to the source.
-    :param target: connections to the target, which must be a replica still: it may have been let go by a
-        take-over while the source did not answer.
+    :param target: connections to the target, which must still be a replica: a take-over may have let it go
+        while the source did not answer.
     :param target_lost: roll back although the target does not answer, because it never will.
     :raises FailoverError: the roles are switched, or the target was let go.
     :raises MetastoreUnreachableError: the target does not answer.
     :raises CycleRunningError: a cycle works on the target, or a start or switch is marking the source.
     """
-    with ExitStack() as held:
+    with ExitStack() as locks:
         try:
-            held.enter_context(CycleLock(target, policy, fences=False, progress=progress))
-            with target.client() as other:
-                _refuse_let_go(other, policy)
+            locks.enter_context(CycleLock(target, policy, fences=False, progress=progress))
+            with target.client() as target_client:
+                _refuse_let_go(target_client, policy)
         except SILENCE as error:
             if not target_lost:
                 raise
             progress(f"The target of policy {policy.name!r} is not asked: {error}")
-        lock = held.enter_context(_source_lock(source, policy, progress))
+        lock = locks.enter_context(_source_lock(source, policy, progress))
         with lock.target.client() as client:
             if _has_switched(client, policy):
                 raise FailoverError(
@@ -192,15 +193,17 @@ def switch_roles(
     progress: Callable[[str], None] = logger.info,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> FailoverReport:
-    """Make the source a replica of the target. Killed anywhere, it is run again and goes on.
+    """Make the source a replica of the target.
+
+    If a run is killed at any point, the next run continues it.
 
     :param source: connections to the source.
     :param target: connections to the target.
-    :param on_step: told each step before it is taken; tests kill there.
+    :param on_step: receives the name of each step before the step begins; tests kill the process there.
     :raises FailoverError: the failover was not started, or the source was written to since the last
-        increment, or has something that the target's copy cannot stand for.
+        increment, or the source has an object that the target's copy cannot stand for.
     :raises TargetNotOursError: the target is not the policy's.
-    :raises CycleRunningError: a cycle works on one of the two.
+    :raises CycleRunningError: a cycle works on one of the two databases.
     """
     back = reverse_policy(source, policy)
     with CycleLock(target, policy, progress=progress) as own, _source_lock(source, policy, progress) as other:
@@ -216,7 +219,7 @@ def switch_roles(
 
 
 def is_switched(source: MetastorePool, policy: ReplicationPolicy) -> bool:
-    """Whether the source is a replica of the target already; a switch that was killed has but to end.
+    """Return whether the source is a replica of the target already, so that a killed switch only has to end.
 
     :param source: connections to the source.
     """
@@ -225,7 +228,7 @@ def is_switched(source: MetastorePool, policy: ReplicationPolicy) -> bool:
 
 
 def reverse_policy(source: MetastorePool, policy: ReplicationPolicy) -> ReplicationPolicy:
-    """The policy of the way back.
+    """Return the policy of the way back, which replicates the target to the source.
 
     :param source: connections to the source.
     :raises FailoverError: the source's external tables lie in several stores.
@@ -233,11 +236,11 @@ def reverse_policy(source: MetastorePool, policy: ReplicationPolicy) -> Replicat
     with source.client() as client:
         tables = client.get_tables(policy.source_database, client.list_tables(policy.source_database))
         roots = {
-            _root(str(data_location(one)))
-            for one in tables
-            if one.tableType == "EXTERNAL_TABLE"
-            and one.sd
-            and policy.replicates(policy.target_table(str(one.tableName)))
+            _root(str(data_location(table)))
+            for table in tables
+            if table.tableType == "EXTERNAL_TABLE"
+            and table.sd
+            and policy.replicates(policy.target_table(str(table.tableName)))
         }
     if len(roots) > 1 and not policy.external_prefix:
         raise FailoverError(
@@ -265,7 +268,7 @@ class _Switch:
             self.on_step("baseline")
             baseline = self._baseline()
             self.on_step("source becomes target")
-            # Writing the baseline took its time.
+            # Writing the baseline took time, in which the source may have been changed.
             self._refuse_unready()
             self._prove()
             self._demote(baseline)
@@ -287,7 +290,7 @@ class _Switch:
         return report
 
     def _prove(self) -> None:
-        """Make sure that both locks are held.
+        """Make sure that this process holds both locks.
 
         :raises CycleLostError: one of them is lost.
         """
@@ -307,7 +310,7 @@ class _Switch:
             )
 
     def _baseline(self) -> DumpDirectory:
-        """Write down what both sides are, as of an event of the new source."""
+        """Record the state of both sides in a dump of the new source, as of one of its events."""
         with self.target.client() as client:
             start = begin_drain(client, self.policy.target_database)
         dumped = dump_bootstrap(self.target, self.back, start, adopted=True, progress=self.progress)
@@ -315,13 +318,13 @@ class _Switch:
         directory = DumpDirectory(dumped.dump, self.policy.storage_options)
         with self.source.client() as client:
             layout = find_layout(client, self.back)
-            found = metadata_differences(client, layout, Homes(directory))
-        if found:
-            lines = "\n  ".join(map(str, found))
+            differences = metadata_differences(client, layout, Homes(directory))
+        if differences:
+            lines = "\n  ".join(map(str, differences))
             raise FailoverError(
                 f"{self.policy.source_database} cannot be a replica of what the target has:\n  {lines}",
                 remedy="Repair the target, or leave these tables out (exclude_tables).",
-                differences=[str(one) for one in found],
+                differences=[str(difference) for difference in differences],
             )
         return directory
 
@@ -358,7 +361,7 @@ class _Switch:
 
 
 def let_go(client: MetastoreClient, policy: ReplicationPolicy) -> None:
-    """Make a policy's target a database as any other, which may be written.
+    """Make a policy's target an ordinary database, which may be written.
 
     :param client: client of the target.
     """
@@ -368,7 +371,10 @@ def let_go(client: MetastoreClient, policy: ReplicationPolicy) -> None:
 def _source_lock(
     source: MetastorePool, policy: ReplicationPolicy, progress: Callable[[str], None]
 ) -> CycleLock:
-    """The lock of the source's database, as a target of the way back: whoever marks the source holds it."""
+    """Return the lock of the source's database as the target of the way back.
+
+    Every step that marks the source holds this lock.
+    """
     return CycleLock(source, policy.reversed(), fences=False, progress=progress)
 
 
@@ -413,13 +419,13 @@ def _has_switched(source: MetastoreClient, policy: ReplicationPolicy) -> bool:
 
 
 def _alter(client: MetastoreClient, database: str, parameters: Mapping[str, str | None]) -> None:
-    """Set database parameters in one call; ``None`` takes one away."""
-    found: Any = client.get_database(database)
-    before = dict(found.parameters or {})
-    wanted = {**before, **parameters}
-    found.parameters = {name: value for name, value in wanted.items() if value is not None}
-    if found.parameters != before:
-        client.alter_database(database, found)
+    """Set database parameters in one call; ``None`` removes a parameter."""
+    altered: Any = client.get_database(database)
+    before = dict(altered.parameters or {})
+    after = {**before, **parameters}
+    altered.parameters = {name: value for name, value in after.items() if value is not None}
+    if altered.parameters != before:
+        client.alter_database(database, altered)
 
 
 def _root(location: str) -> str:

@@ -1,4 +1,4 @@
-"""What is replicated where."""
+"""Defines a replication policy: the database to replicate, the target, and the limits of a cycle."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _UNITS_S = {
     "d": 86400.0,
 }
 
-#: Hive's setting → the policy's field it sets.
+#: Hive's settings, and the policy's field that each of them sets.
 HIVE_OPTIONS = {
     "hive.repl.bootstrap.dump.open.txn.timeout": "open_txn_timeout_s",
     "hive.repl.replica.external.table.base.dir": "external_base",
@@ -38,61 +38,65 @@ HIVE_OPTIONS = {
     "hive.exec.parallel.thread.number": "parallel_copies",
     "hive.repl.approx.max.load.tasks": "max_load_tasks",
 }
-#: Letters of ``preserve``.
+#: ``preserve`` accepts these letters.
 PRESERVABLE = "ugpa"
-#: Fields that are true or false.
+#: These fields are true or false.
 FLAGS = frozenset({"into_existing", "external_authority", "preserve_strictly"})
-#: Fields that are whole numbers, one at least.
+#: These fields are whole numbers of at least one.
 COUNTS = frozenset({"bandwidth_bytes_per_s", "parallel_copies", "max_load_tasks"})
-#: Fields that are whole numbers from 0 on, and their highest value if there is one.
+#: These fields are whole numbers from 0 up to the given highest value, if they have one.
 BOUNDS: Mapping[str, int | None] = {"max_unexplained_tables": None, "max_unexplained_percent": 100}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicationPolicy:
-    """One database, from one metastore to another.
+    """The rules by which one database is replicated from one metastore to another.
 
     :param name: names the policy in the target's parameters, in dump directories and in Airflow's task group.
     :param source_database: database to replicate.
     :param target_database: its name on the target; the same by default.
     :param include_tables: regular expression that the whole names of tables and views to replicate match, as
         in Hive's ``REPL DUMP db.'<regex>'``; all by default.
-    :param exclude_tables: regular expression of those that stay out all the same.
+    :param exclude_tables: regular expression of tables and views that are not replicated even if they match
+        ``include_tables``.
     :param table_names: names of tables on the target, by their names on the source; the same by default.
-    :param dump_root: URI of a directory both sides and Spark can reach; each dump gets a directory below it.
+    :param dump_root: URI of a directory that both sides and Spark can reach; each dump gets a directory below
+        it.
     :param external_base: URI of the directory under which external tables land: ``/ext_loc/x`` of the source
-        becomes ``<external_base>/ext_loc/x``. Required where external tables exist
+        becomes ``<external_base>/ext_loc/x``. Required if external tables exist
         (``hive.repl.replica.external.table.base.dir``).
-    :param external_prefix: URI of a directory of the source that is left out of that: ``<external_prefix>/x``
-        becomes ``<external_base>/x``. For the way back after a failover, see :meth:`reversed`.
+    :param external_prefix: URI of a directory of the source that the target's paths omit:
+        ``<external_prefix>/x`` becomes ``<external_base>/x``. For the way back after a failover, see
+        :meth:`reversed`.
     :param external_authority: the store of an external table is a directory below ``external_base``:
-        ``s3a://a/x`` becomes ``<external_base>/a/x``, and a local file's store is ``file``. Required where
+        ``s3a://a/x`` becomes ``<external_base>/a/x``, and a local file's store is ``file``. Required if
         external tables of one policy lie in several stores.
-    :param functions_root: URI of the directory that receives the jars of permanent functions, in a directory
-        per policy (``hive.repl.replica.functions.root.dir``); ``<dump_root>/functions`` by default.
-    :param open_txn_timeout_s: seconds the bootstrap waits for transactions open at its start before it aborts
-        them (``hive.repl.bootstrap.dump.open.txn.timeout``; Hive's default is one hour); text as Hive writes
-        it (``30s``, ``1h``) is understood.
+    :param functions_root: URI of the directory that receives the jars of permanent functions, in one
+        directory per policy (``hive.repl.replica.functions.root.dir``); ``<dump_root>/functions`` by default.
+    :param open_txn_timeout_s: seconds that the bootstrap waits for transactions open at its start before it
+        aborts them (``hive.repl.bootstrap.dump.open.txn.timeout``; Hive's default is one hour); accepts text
+        as Hive writes it (``30s``, ``1h``).
     :param bandwidth_bytes_per_s: cap on the copy job as a whole; ``None`` is no cap.
-    :param parallel_copies: files copied at once at most (``hive.exec.parallel.thread.number``); ``None`` is
-        as many as Spark has room for.
-    :param max_load_tasks: Spark tasks that the copy job is cut into at most
+    :param parallel_copies: highest number of files copied at once (``hive.exec.parallel.thread.number``);
+        ``None`` is as many as Spark has room for.
+    :param max_load_tasks: highest number of Spark tasks in the copy job
         (``hive.repl.approx.max.load.tasks``); ``None`` is no bound.
-    :param preserve: what copies keep of their sources where the stores have it, in the letters of
+    :param preserve: attributes that copies keep from their sources if the stores have them, in the letters of
         ``distcp -p``: owner (``u``), group (``g``), permissions (``p``). By default a copy belongs to the
         copy job's user, and its mode is the source's less that user's umask.
-    :param preserve_strictly: owner, group or mode that the copy job may not set fail the load; else they are
-        counted and logged.
-    :param into_existing: adopt a target database that exists and is not marked as ours.
-    :param max_unexplained_tables: tables that one cycle may drop at most though neither an event of the
-        source nor the policy says that they are gone; with 0, the cycle stops.
-    :param max_unexplained_percent: percent of a table's partitions, and of its files, that one cycle may
-        remove at most though no event says that they are gone and nothing was found where they lay; with 0,
-        the cycle stops.
-    :param allowed_source_roots: URIs of the directories that tables, links in their directories, and jars of
-        functions may be copied from; ``s3://`` is every bucket. Empty for the stores that machines share
-        (HDFS, object stores): of local disks (``file:``), nothing is copied then. The environment variable
+    :param preserve_strictly: the load fails if the copy job may not set an owner, group or mode; otherwise
+        these cases are counted and logged.
+    :param into_existing: adopt a target database that exists and has no marker of a policy.
+    :param max_unexplained_tables: highest number of tables that one cycle may drop although neither an event
+        of the source nor the policy accounts for their removal; with 0, the cycle stops.
+    :param max_unexplained_percent: highest percentage of a table's partitions, and of its files, that one
+        cycle may remove although no event accounts for their removal and their directories hold nothing; with
+        0, the cycle stops.
+    :param allowed_source_roots: URIs of the directories from which tables, links in their directories, and
+        jars of functions may be copied; ``s3://`` is every bucket. An empty list allows the stores that
+        machines share (HDFS, object stores), and no local disk (``file:``). The environment variable
         ``HIVE_FEDERATION_SOURCE_ROOTS`` of a worker bounds it. A failover's way back has the same roots.
+    :param storage_options: storage options (fsspec).
     :raises ConfigurationError: an impossible value.
     """
 
@@ -125,21 +129,21 @@ class ReplicationPolicy:
                 f"{self.name!r} cannot name a replication policy.",
                 remedy="Use letters, digits, '_', '-' and '.', beginning with a letter or digit.",
             )
-        for which in ("source_database", "dump_root"):
-            if not getattr(self, which):
-                raise ConfigurationError(f"Policy {self.name!r} has no {which}.", remedy=f"Set {which}.")
-        for which in ("include_tables", "exclude_tables"):
-            _check_pattern(self.name, which, getattr(self, which))
-        for which in COUNTS:
-            _check_count(self.name, which, getattr(self, which))
-        for which, highest in BOUNDS.items():
-            _check_bound(self.name, which, getattr(self, which), highest)
+        for setting in ("source_database", "dump_root"):
+            if not getattr(self, setting):
+                raise ConfigurationError(f"Policy {self.name!r} has no {setting}.", remedy=f"Set {setting}.")
+        for setting in ("include_tables", "exclude_tables"):
+            _check_pattern(self.name, setting, getattr(self, setting))
+        for setting in COUNTS:
+            _check_count(self.name, setting, getattr(self, setting))
+        for setting, highest in BOUNDS.items():
+            _check_bound(self.name, setting, getattr(self, setting), highest)
         if set(self.preserve) - set(PRESERVABLE):
             raise ConfigurationError(
                 f"Policy {self.name!r}: preserve is {self.preserve!r}.",
                 remedy=f"Give letters of {PRESERVABLE}: owner, group, permissions, access list (of HDFS).",
             )
-        # Text where a template was rendered.
+        # A rendered template yields text.
         object.__setattr__(self, "open_txn_timeout_s", duration_s(str(self.open_txn_timeout_s)))
         object.__setattr__(self, "source_database", self.source_database.lower())
         object.__setattr__(self, "target_database", (self.target_database or self.source_database).lower())
@@ -149,42 +153,44 @@ class ReplicationPolicy:
 
     @property
     def directory(self) -> str:
-        """URI of the directory that holds this policy's dumps."""
+        """Return the URI of the directory that holds this policy's dumps."""
         return f"{self.dump_root}/{self.name}"
 
     @property
     def functions_directory(self) -> str:
-        """URI of the directory that receives the jars of this policy's functions, and of no other's."""
+        """Return the URI of the directory for the jars of this policy's functions, and of no other's."""
         return f"{self.root_of_functions}/{self.name}"
 
     @property
     def root_of_functions(self) -> str:
-        """URI of the directory that receives the jars of functions of several policies."""
+        """Return the URI of the directory that receives the jars of functions of several policies."""
         return (self.functions_root or f"{self.dump_root}/functions").rstrip("/")
 
     @property
     def sources(self) -> SourceRoots:
-        """Return the roots that this process may copy from for the policy.
+        """Return the roots from which this process may copy for the policy.
 
-        :raises ConfigurationError: a root lies outside of what the worker's administrator allows.
+        :raises ConfigurationError: a root lies outside of those that the worker's administrator allows.
         """
         from airflow_hive_federation.storage.sources import SourceRoots
 
         return SourceRoots.of(self.allowed_source_roots)
 
     def target_table(self, source_table: str) -> str:
-        """The name on the target of a table of the source."""
+        """Return the name on the target of a table of the source."""
         name = source_table.lower()
         return self.table_names.get(name, name)
 
     def source_table(self, target_table: str) -> str:
-        """The name on the source of a table of the target."""
-        return next((one for one, name in self.table_names.items() if name == target_table), target_table)
+        """Return the name on the source of a table of the target."""
+        return next(
+            (source for source, target in self.table_names.items() if target == target_table), target_table
+        )
 
     def replicates(self, target_table: str) -> bool:
-        """Whether a table or view is one of those to replicate, by its name on the target.
+        """Return whether the policy replicates a table or view, by its name on the target.
 
-        The patterns are of names on the source.
+        The patterns match names on the source.
         """
         table = self.source_table(target_table)
         included = not self.include_tables or re.fullmatch(self.include_tables, table, re.IGNORECASE)
@@ -192,14 +198,15 @@ class ReplicationPolicy:
         return bool(included and not excluded)
 
     def reversed(self, external_root: str | None = None) -> ReplicationPolicy:
-        """The policy of the way back, after a failover; reversed once more, it is this one again.
+        """Return the policy of the way back after a failover; a second reversal returns this policy again.
 
-        External tables go back to where they came from, so ``external_base`` and ``external_prefix`` change
-        places; a policy without a prefix has the root of the source's store in its place.
+        External tables return to their former directories, so ``external_base`` and ``external_prefix``
+        change places. If the policy has no prefix, the root of the source's store takes the place of the
+        prefix.
 
-        :param external_root: URI of the root of the store that external tables of the source lie in:
+        :param external_root: URI of the root of the store that holds the source's external tables:
             ``file:/``, ``hdfs://namenode:8020/``.
-        :raises ConfigurationError: patterns choose tables that have other names on the target, or the policy
+        :raises ConfigurationError: patterns select tables that have other names on the target, or the policy
             keeps external tables of several stores apart.
         """
         if self.external_authority:
@@ -226,24 +233,24 @@ class ReplicationPolicy:
             external_base=self.external_prefix or (self.external_base and external_root),
             external_prefix=None if is_store_root(self.external_base) else self.external_base,
             table_names={target: source for source, target in self.table_names.items()},
-            # What the policy leaves out stays where it is: among it views that cannot be rewritten.
+            # Tables that the policy leaves out stay in place, among them views that cannot be rewritten.
             into_existing=bool(self.include_tables or self.exclude_tables or self.table_names),
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The policy as plain values, without storage options (they may hold secrets)."""
+        """Return the policy as plain values, without storage options (they may hold secrets)."""
         values = asdict(self)
         del values["storage_options"]
         values["allowed_source_roots"] = list(self.allowed_source_roots)
         return values
 
     def as_dumped(self) -> dict[str, Any]:
-        """Return the policy for the manifest of a dump: its fields, and where functions go by them."""
+        """Return the policy for the manifest of a dump: its fields, and the directory of its functions."""
         return {**self.to_json(), "functions_directory": self.functions_directory}
 
     @classmethod
     def from_options(cls, *, options: Mapping[str, str], **fields: Any) -> ReplicationPolicy:
-        """Build a policy from fields and settings under Hive's own names (``hive.repl.*``).
+        """Build a policy from fields and from settings under Hive's own names (``hive.repl.*``).
 
         :raises ConfigurationError: an option this package does not know.
         """
@@ -253,13 +260,13 @@ class ReplicationPolicy:
                     f"The option {key!r} is not known to a replication policy.",
                     remedy=f"Known ones are {', '.join(sorted(HIVE_OPTIONS))}.",
                 )
-            name = HIVE_OPTIONS[key]
-            fields[name] = _option(name, value)
+            setting = HIVE_OPTIONS[key]
+            fields[setting] = _option(setting, value)
         return cls(**fields)
 
 
 def _source_roots(policy: str, given: Sequence[str]) -> tuple[str, ...]:
-    # One that is meant as a list: its characters would be taken for roots.
+    # A single text may be meant as a list: as a sequence, each of its characters would become a root.
     roots = [given] if isinstance(given, str) else list(given)
     if not all(isinstance(root, str) for root in roots):
         raise ConfigurationError(
@@ -267,25 +274,25 @@ def _source_roots(policy: str, given: Sequence[str]) -> tuple[str, ...]:
         )
     if not roots:
         return ()
-    # DAG files import the policy.
+    # DAG files import this module, which must stay light.
     from airflow_hive_federation.storage.sources import checked_roots
 
     return checked_roots(roots, f"allowed_source_roots of policy {policy!r}")
 
 
 def is_store_root(uri: str | None) -> bool:
-    """Whether a URI is the root of its store: there, a prefix leaves nothing out."""
+    """Return whether a URI is the root of its store; as a prefix, such a root omits nothing."""
     return uri is not None and bool(_STORE_ROOT.fullmatch(uri))
 
 
 def _table_names(policy: str, given: Mapping[str, str]) -> dict[str, str]:
     names = {str(source).lower(): str(target).lower() for source, target in dict(given).items()}
-    wrong = [name for pair in names.items() for name in pair if not _TABLE_NAME.fullmatch(name)]
-    twice = [name for name, count in Counter(names.values()).items() if count > 1]
-    if wrong or twice:
+    invalid = [name for pair in names.items() for name in pair if not _TABLE_NAME.fullmatch(name)]
+    repeated = [name for name, count in Counter(names.values()).items() if count > 1]
+    if invalid or repeated:
         raise ConfigurationError(
             f"Policy {policy!r}: table_names has "
-            + (f"{wrong[0]!r}, which is no name of a table." if wrong else f"{twice[0]!r} twice."),
+            + (f"{invalid[0]!r}, which is no name of a table." if invalid else f"{repeated[0]!r} twice."),
             remedy="Give tables of the source one name each: letters, digits and '_'.",
         )
     return {source: target for source, target in names.items() if source != target}
@@ -293,7 +300,7 @@ def _table_names(policy: str, given: Mapping[str, str]) -> dict[str, str]:
 
 def _option(name: str, value: str) -> Any:
     if name in COUNTS:
-        # What is no number is named by the policy itself.
+        # The policy's own check names a value that is no number.
         return int(value) if value.strip().isdecimal() else value
     return duration_s(value) if name.endswith("_s") else value
 
@@ -324,7 +331,9 @@ def _check_pattern(policy: str, which: str, pattern: str) -> None:
 
 
 def duration_s(text: str) -> float:
-    """Seconds in a duration as Hive writes it: ``3600s``, ``5m``, ``500ms``; a bare number is seconds.
+    """Return the seconds of a duration as Hive writes it.
+
+    Such durations are ``3600s``, ``5m`` or ``500ms``; a bare number is seconds.
 
     :raises ConfigurationError: not a duration.
     """

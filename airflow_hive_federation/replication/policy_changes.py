@@ -1,4 +1,4 @@
-"""What a policy says now, beside what it said when the target was last loaded. Pure."""
+"""Compares a policy with the policy by which the target was last loaded. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyChanges:
-    """What changed of a policy between two cycles.
+    """The changes of a policy between two cycles.
 
-    Tables that came to the policy, or left it, are in no list: the next increment finds tables that the
-    target lacks, or has for nothing.
+    No field lists tables that joined or left the policy: the next increment finds the tables that the target
+    lacks, and those that the policy no longer has.
 
-    :param external_base: external tables land elsewhere now; each is moved by the next increment.
-    :param functions_root: so do the jars of functions.
-    :param renamed: names on the target that stand for other tables of the source now.
+    :param external_base: the policy places external tables elsewhere now; the next increment moves each of
+        them.
+    :param functions_root: the policy places the jars of functions elsewhere now.
+    :param renamed: names on the target that now stand for other tables of the source.
     """
 
     external_base: bool = False
@@ -28,16 +29,17 @@ class PolicyChanges:
 
 
 def policy_changes(before: Mapping[str, Any], policy: ReplicationPolicy) -> PolicyChanges:
-    """Compare.
+    """Compare a policy with the one in the manifest of the target's dump.
 
     :param before: the policy in the manifest of the target's dump (:meth:`ReplicationPolicy.as_dumped`).
-    :raises ConfigurationError: the policy names another source database than the target was made of.
+    :raises ConfigurationError: the policy names another source database than the one the target was made
+        from.
     """
-    was = before["source_database"]
-    if was != policy.source_database:
+    source_before = before["source_database"]
+    if source_before != policy.source_database:
         raise ConfigurationError(
             f"Policy {policy.name!r} replicates database {policy.source_database} now; target database "
-            f"{policy.target_database} was made of {was}.",
+            f"{policy.target_database} was made of {source_before}.",
             remedy="Give the other database a policy of its own name and target; or drop the target "
             "database, and it is made anew.",
             policy=policy.name,
@@ -54,13 +56,13 @@ def policy_changes(before: Mapping[str, Any], policy: ReplicationPolicy) -> Poli
 
 
 def refuse_changed(dump: str, manifest: Mapping[str, Any], policy: ReplicationPolicy) -> None:
-    """Refuse to load a dump by a policy that puts things elsewhere than it did when the dump was written.
+    """Refuse to load a dump if the policy has since changed the places of tables or functions.
 
-    An increment's dump says which tables move because of such a change. A bootstrap that was killed has
-    left tables and files where the policy had them before.
+    The dump of an increment lists the tables that move because of such a change. A bootstrap that was killed
+    has left tables and files at the policy's former places.
 
     :param dump: URI of the dump.
-    :param manifest: its manifest.
+    :param manifest: the manifest of the dump.
     :raises ConfigurationError: the policy has changed in that way, or names another source database.
     """
     changes = policy_changes(manifest["policy"], policy)
@@ -84,7 +86,10 @@ def refuse_changed(dump: str, manifest: Mapping[str, Any], policy: ReplicationPo
 
 
 def _renamed(before: Mapping[str, str], now: Mapping[str, str]) -> frozenset[str]:
-    """Names on the target that stand for another table, or none: one that has another name left its own."""
+    """Return the names on the target that now stand for another table, or for none.
+
+    A table that has another name on the target leaves its own name unused there.
+    """
     was, becomes = (
         {**dict.fromkeys(names), **{target: source for source, target in names.items()}}
         for names in (before, now)
@@ -98,6 +103,6 @@ def _place(uri: str | None) -> str:
 
 
 def _functions(before: Mapping[str, Any]) -> str:
-    # Dumps of versions whose policies shared one directory do not name it.
+    # Dumps of versions whose policies shared one directory lack ``functions_directory``.
     root = before.get("functions_root") or f"{_place(before['dump_root'])}/functions"
     return _place(before.get("functions_directory") or root)

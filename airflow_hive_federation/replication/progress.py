@@ -1,4 +1,4 @@
-"""How far long steps are: lines for a task's log."""
+"""Reports the progress of long steps as lines for a task's log."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ def counted(
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[T]:
-    """Yield the items, and tell twice a minute how many they were so far, and how many a second.
+    """Yield the items, and report twice per minute their number so far and the number per second.
 
-    :param what: what the items are of, and are: ``db.t: partitions read``.
+    :param what: the heading of each report, which names the subject and the items: ``db.t: partitions read``.
+    :param progress: receives one line per report.
     """
-    began = told = clock()
+    began = reported = clock()
     for count, item in enumerate(items, 1):
         yield item
         now = clock()
-        if now - told >= _EVERY_S:
-            told = now
+        if now - reported >= _EVERY_S:
+            reported = now
             progress(f"{what}: {count:,} so far, {count / (now - began):,.0f} a second")

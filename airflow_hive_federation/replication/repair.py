@@ -1,9 +1,10 @@
-"""Mending a replica: exactly what a verification names.
+"""Repairs a replica: mends exactly the differences that a verification names.
 
-A repair is a cycle: an increment that looks at the tables that differ, whether events name them or not. So it
-holds the target's lock, copies to hidden places and publishes by a switch, may be killed between any two
-lines, and leaves the target at one event. Definitions and partitions are altered, made and dropped as they
-differ, files copied again as their digests do. A table that nothing less mends is copied as a whole, alone.
+A repair is a cycle: an increment that also examines the tables that differ, whether or not events name them.
+So it holds the target's lock, copies to hidden directories, publishes by a switch, survives a kill between
+any two lines, and leaves the target at one event. It alters, creates and drops definitions and partitions
+that differ, and copies files again whose digests differ. It copies a table as a whole only if nothing less
+mends that table, and then copies only that table.
 """
 
 from __future__ import annotations
@@ -26,17 +27,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: A table is mended; what that uncovers is mended; it is made anew. There is no fourth way.
+#: The first round mends a table, the second mends what the first uncovered, and the third replaces the table.
+#: No fourth method exists.
 _ROUNDS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class RepairReport:
-    """What a repair has done.
+    """The result of a repair.
 
-    :param mended: differences that are there no more.
-    :param tables: tables that were looked at.
-    :param replaced: those of them that were copied anew, as a whole.
+    :param mended: differences that no longer exist.
+    :param tables: tables that the repair examined.
+    :param replaced: those of them that the repair copied anew, as a whole.
     :param report: the last verification.
     """
 
@@ -46,11 +48,11 @@ class RepairReport:
     report: VerificationReport
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values; what is left is in ``differences``."""
+        """Return JSON values; ``differences`` holds the differences that remain."""
         values = asdict(self)
         return {
             **self.report.to_json(),
-            "mended": [str(one) for one in self.mended],
+            "mended": [str(difference) for difference in self.mended],
             "mended_tables": values["tables"],
             "replaced_tables": values["replaced"],
         }
@@ -67,15 +69,16 @@ def repair_replica(
     progress: Callable[[str], None] = logger.info,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> RepairReport:
-    """Verify a target, mend what differs, and verify it again.
+    """Verify a target, mend its differences, and verify it again.
 
     :param source: connections to the source.
     :param target: connections to the target.
     :param run_copy: carries out a copy plan.
     :param run_verify: reads files by Spark, see :func:`~.verify.verify_replica`.
-    :param tables: those whose files and rows are compared; all by default.
-    :param on_step: told each step of the loads before it is taken; tests kill there.
-    :return: what was mended; what is left is in its ``report``.
+    :param tables: tables whose files and rows are compared; all by default.
+    :param on_step: receives the name of each step of the loads before the step begins; tests kill the process
+        there.
+    :return: the mended differences; its ``report`` holds those that remain.
     :raises TargetNotOursError: the target database is not this policy's, or not published yet.
     :raises CycleRunningError: another cycle works on the target.
     :raises HiveFederationError: as :func:`~.cycle.dump_next_increment`, :func:`~.cycle.load_dump` and
@@ -90,25 +93,29 @@ def repair_replica(
         )
 
     report = verify()
-    met: list[Difference] = []
+    seen: list[Difference] = []
     mended: set[str] = set()
     replaced: set[str] = set()
     for _ in range(_ROUNDS):
-        found = [one for one in report.differences if one.table not in replaced and not _stays(one, policy)]
-        if not found:
+        mendable = [
+            difference
+            for difference in report.differences
+            if difference.table not in replaced and not _stays(difference, policy)
+        ]
+        if not mendable:
             break
-        # The same once more: looking at the table was not enough.
-        mend = mend_of(found, again={one.table for one in found if one in met})
+        # A difference that was seen before needs more than another look at its table.
+        mend = mend_of(mendable, again={difference.table for difference in mendable if difference in seen})
         progress(f"{policy.target_database}: mending {', '.join(sorted(mend.tables))}")
         dumped = dump_next_increment(source, target, policy, mend=mend, progress=progress)
         load_dump(source, target, policy, dumped.dump, run_copy=run_copy, progress=progress, on_step=on_step)
-        met += [one for one in found if one not in met]
+        seen += [difference for difference in mendable if difference not in seen]
         mended |= mend.tables
         replaced |= mend.replaced
         report = verify()
-    left = set(report.differences)
+    remaining = set(report.differences)
     return RepairReport(
-        mended=[one for one in met if one not in left],
+        mended=[difference for difference in seen if difference not in remaining],
         tables=sorted(mended),
         replaced=sorted(replaced),
         report=report,
@@ -116,6 +123,10 @@ def repair_replica(
 
 
 def _stays(difference: Difference, policy: ReplicationPolicy) -> bool:
-    """Tables that were in an adopted database before, and those that wait for somebody's decision."""
+    """Return whether a repair leaves a difference alone.
+
+    It leaves alone tables that an adopted database held before, and tables that wait for a decision of an
+    administrator.
+    """
     adopted = policy.into_existing and difference.what == "table" and difference.expected == "none"
     return adopted or difference.what == RETAINED

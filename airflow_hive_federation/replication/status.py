@@ -1,6 +1,7 @@
-"""Where a target stands, how far it is behind its source, and what its last cycles did.
+"""Reads a target's position, its lag behind the source, and the records of its last cycles.
 
-What the target says of itself is in its database's parameters: it can be read while the source is away.
+The target keeps its position and these records in the parameters of its database, so they can be read while
+the source does not answer.
 """
 
 from __future__ import annotations
@@ -43,10 +44,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Lag:
-    """How far a target, or one table of it, is behind.
+    """The lag of a target, or of one of its tables, behind the source.
 
-    :param events: events of the source's database that the target does not have.
-    :param seconds: age of the oldest of them, by this machine's clock and the source's; 0 if there is none.
+    :param events: number of events of the source's database that the target does not have.
+    :param seconds: age of the oldest of them, by the clocks of this machine and the source; 0 without such
+        events.
     """
 
     events: int = 0
@@ -55,9 +57,9 @@ class Lag:
 
 @dataclass(frozen=True, kw_only=True)
 class TableLag:
-    """A table that the next cycle is concerned with.
+    """A table that the next cycle would change.
 
-    :param events: events of the table; 0 where only its files have changed.
+    :param events: number of events of the table; 0 if only its files have changed.
     :param seconds: age of the oldest of them.
     :param size_bytes: bytes that the next cycle would copy.
     """
@@ -70,21 +72,21 @@ class TableLag:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicationStatus:
-    """Status of a policy's target.
+    """The status of a policy's target.
 
     :param state: ``absent``, ``loading``, ``loaded`` or ``adoptable``, as
         :class:`~.replica.markers.TargetState`.
     :param event_id: last event of the target, if it is published.
-    :param dump: the dump that it was loaded from last.
-    :param running: the cycle that is at work, in words; empty if there is none.
-    :param source_event_id: last event of the source; ``None`` if it does not answer.
+    :param dump: the dump from which the target was last loaded.
+    :param running: a description of the cycle at work; empty if none is.
+    :param source_event_id: last event of the source; ``None`` if the source does not answer.
     :param lag: ``None`` if the target is not published or the source does not answer.
-    :param cycles: the last ones, oldest first.
-    :param source_error: why the source does not answer.
-    :param skipped: tables of the source that are not replicated although the policy asks for them, with the
-        reason.
-    :param retained: those of them of which the target keeps what they were before.
-    :param blocked: why the next cycle would stop before it removes anything.
+    :param cycles: the records of the last cycles, oldest first.
+    :param source_error: the error of the call to the source; empty if the source answers.
+    :param skipped: the tables of the source that the policy selects but that are not replicated, each with
+        the reason.
+    :param retained: those of the skipped tables whose earlier replica the target keeps.
+    :param blocked: the reason for which the next cycle would stop before it removes anything.
     """
 
     database: str
@@ -102,14 +104,14 @@ class ReplicationStatus:
     blocked: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        cycles = [{**asdict(one), "bytes_per_s": round(one.bytes_per_s)} for one in self.cycles]
+        cycles = [{**asdict(record), "bytes_per_s": round(record.bytes_per_s)} for record in self.cycles]
         return {**asdict(self), "cycles": cycles}
 
 
 def read_status(source: MetastorePool, target: MetastorePool, policy: ReplicationPolicy) -> ReplicationStatus:
-    """Ask both sides.
+    """Read the status from both metastores.
 
-    :param source: connections to the source; it may be away.
+    :param source: connections to the source, which need not answer.
     :param target: connections to the target.
     :raises TargetNotOursError: the target database belongs to another policy, or to nobody.
     :raises SourceWentBackError: the source knows fewer events than the target has seen.
@@ -149,7 +151,7 @@ def read_status(source: MetastorePool, target: MetastorePool, policy: Replicatio
 
 
 def read_lag(source: MetastoreClient, target: MetastoreClient, policy: ReplicationPolicy) -> Lag | None:
-    """How far the target is behind; ``None`` if it is not published yet. No file is listed.
+    """Return the lag of the target, or ``None`` if it is not published yet. No file is listed.
 
     :raises TargetNotOursError: the target database belongs to another policy, or to nobody.
     :raises SourceWentBackError: the source knows fewer events than the target has seen.
@@ -165,7 +167,7 @@ def _table_lags(plan: CyclePlan, counted: _Counted) -> Iterable[TableLag]:
 
 
 class _Counted:
-    """Events that the target does not have: when each of a table's happened, in seconds since 1970."""
+    """Holds the times of the events that the target does not have, by table, in seconds since 1970."""
 
     def __init__(self, now_s: float) -> None:
         self._now_s = now_s
@@ -176,16 +178,16 @@ class _Counted:
     def read(cls, client: MetastoreClient, policy: ReplicationPolicy, last_id: int) -> _Counted:
         check_source(last_id, client.get_current_notification_event_id())
         counted = cls(time.time())
-        ours: dict[int, set[str]] = {}  # transaction → tables
+        tables_of_txn: dict[int, set[str]] = {}
         for raw in client.iter_notification_events(last_id):
             event, when = named_event(policy, read_event(raw)), int(raw.eventTime or 0)
             if isinstance(event, WriteIdsAllocated) and event.database == policy.source_database:
                 for txn, _ in event.write_ids:
-                    ours.setdefault(txn, set()).add(event.table)
+                    tables_of_txn.setdefault(txn, set()).add(event.table)
             if isinstance(event, UnreadableEvent) and event.ends_transaction:
-                counted._add((), when, of_ours=True)  # perhaps
+                counted._add((), when, of_ours=True)  # The transaction may have written to this database.
             elif isinstance(event, TxnEnded):
-                counted._add(ours.get(event.txn_id, ()), when, of_ours=event.txn_id in ours)
+                counted._add(tables_of_txn.get(event.txn_id, ()), when, of_ours=event.txn_id in tables_of_txn)
             elif event.database == policy.source_database:
                 names = {event.table} if isinstance(event, TableEvent) else set()
                 if isinstance(event, TableAltered) and event.old_database == event.database:
@@ -208,5 +210,5 @@ class _Counted:
     def _lag(self, found: Sequence[int]) -> Lag:
         if not found:
             return Lag()
-        # Clocks differ: what happened in this machine's future happened now.
+        # The clocks of the two machines differ, so an event may carry a time in this machine's future.
         return Lag(events=len(found), seconds=max(0.0, round(self._now_s - min(found), 1)))

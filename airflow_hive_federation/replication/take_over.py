@@ -1,14 +1,15 @@
-"""Taking over from a source that is lost: the target is let go as far as it has got.
+"""Takes over a target whose source is lost: finishes its loads and lets it go at the event it has reached.
 
 A load replays the source's transactions in their order, and each in all its tables at once. So whatever was
-interrupted, a target shows the transactions of its source up to one of them: none is there in part, none is
-there without those before. Two things are to be done before it may be written:
+interrupted, a target shows all transactions of its source up to one of them, none in part, and none without
+those before it. Two steps precede the first write to such a target:
 
-1. a load that had copied all its files needs no source any more: it is ended;
-2. files that wait for transactions which will never be replayed are removed: a writer of the target would
-   soon be given their write ids.
+1. A load that had copied all its files no longer needs the source, so it is finished.
+2. Files that wait for transactions which will never be replayed are removed, because writers of the target
+   would soon receive the write ids of these files.
 
-External and other tables without transactions have no such order: they are as far as they were copied.
+External tables, and other tables without transactions, have no such order: they hold the files that were
+copied so far.
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class TakeOverReport:
-    """What a take-over has come to.
+    """The result of a take-over.
 
-    :param database: the database of the former target, which may be written now.
-    :param event_id: last event of the lost source that it has.
-    :param removed: files removed that waited for transactions which were never replayed.
+    :param database: the database of the former target, which may now be written.
+    :param event_id: last event of the lost source that the database has.
+    :param removed: number of files removed that waited for transactions which were never replayed.
     """
 
     database: str
@@ -63,7 +64,7 @@ class TakeOverReport:
 
     @property
     def word(self) -> str:
-        """It in a sentence."""
+        """Return the report as one sentence."""
         return (
             f"Taken over without its source: {self.database} may be written. It has the source's events up "
             f"to {self.event_id}; what the source did after is lost with it."
@@ -87,13 +88,16 @@ def take_over(
     progress: Callable[[str], None] = logger.info,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> TakeOverReport:
-    """Let a target go whose source does not answer. Killed anywhere, it is run again and goes on.
+    """Let go of a target whose source does not answer.
 
-    :param source: connections to the source, which is asked whether it is there.
+    If a run is killed at any point, the next run continues it.
+
+    :param source: connections to the source, which must not answer.
     :param target: connections to the target.
-    :param on_step: told each step before it is taken; tests kill there.
-    :raises FailoverError: the source answers, whether it has the database or not.
-    :raises ConfigurationError: a load is to be ended, and the policy has changed since its dump was written.
+    :param on_step: receives the name of each step before the step begins; tests kill the process there.
+    :raises FailoverError: the source answers, whether or not it has the database.
+    :raises ConfigurationError: a load remains to be finished, and the policy has changed since its dump was
+        written.
     :raises TargetNotOursError: the target is not the policy's, or was never published.
     :raises CycleRunningError: a cycle works on the target.
     """
@@ -114,7 +118,7 @@ def take_over(
             Replay(client, policy).sweep(())
             event_id = int((client.get_database(policy.target_database).parameters or {})[markers.LAST_ID])
             on_step("let go")
-            # Removing took its time: a source that has come back may be written.
+            # The removals took time, and a source that has come back meanwhile may be written.
             _refuse_living(source, policy)
             let_go(client, policy)
             lock.prove()
@@ -131,7 +135,8 @@ def _refuse_living(source: MetastorePool, policy: ReplicationPolicy) -> None:
     except SILENCE:
         return
     except NoSuchObjectError as error:
-        # Another metastore answers, or the policy names another database: nothing tells that it is lost.
+        # Another metastore may answer, or the policy may name another database: neither shows that the source
+        # is lost.
         raise FailoverError(
             f"The source of policy {policy.name!r} answers, but has no database {database}.",
             remedy="Check the connection to the source, and the name. If the database is gone for good, stop "
@@ -159,7 +164,7 @@ def _end_load(
     target, manifest = lock.target, dump.manifest()
     with target.client() as client:
         if loaded_dump(client, policy) != manifest["previous"]:
-            return  # another of them has been ended
+            return  # Another load from the same position has been finished.
     refuse_changed(dump.uri, manifest, policy)
     try:
         load_increment(
@@ -188,9 +193,9 @@ def _nothing_to_copy(plan: str, _outcomes: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Removing:
-    """What removals have in common.
+    """The arguments that all removals share.
 
-    :param check: is called before each file; raises if the cycle must end.
+    :param check: runs before each removal, and raises if the cycle must end.
     """
 
     policy: ReplicationPolicy
@@ -198,15 +203,16 @@ class _Removing:
 
 
 def _remove_orphans(client: MetastoreClient, removing: _Removing, dump: DumpDirectory) -> int:
-    """Remove what a load has copied for tables that it did not come to create."""
+    """Remove the files that a load has copied for tables that it did not yet create."""
     policy = removing.policy
     layout, removed = find_layout(client, policy), 0
-    there = set(client.list_tables(policy.target_database))
+    existing = set(client.list_tables(policy.target_database))
     for facts in dump.manifest()["tables"]:
         kind = TableKind(facts["kind"])
-        # A table that was there before the load is not taken for an orphan because it is not listed now.
-        made = facts["work"] in {TableWork.CREATE.value, TableWork.REPLACE.value}
-        if facts["name"] in there or not made or not kind.has_files:
+        # A load that continues a table copies into one that existed before: even if the table is not listed
+        # now, its files are no orphans.
+        makes_table = facts["work"] in {TableWork.CREATE.value, TableWork.REPLACE.value}
+        if facts["name"] in existing or not makes_table or not kind.has_files:
             continue
         if kind is not TableKind.EXTERNAL:
             document = dump.read_json(table_file("tables", facts["name"], ".json"))
@@ -216,21 +222,25 @@ def _remove_orphans(client: MetastoreClient, removing: _Removing, dump: DumpDire
 
 
 def _remove_invisible(client: MetastoreClient, removing: _Removing) -> int:
-    """Remove files of write ids that no reader of the target sees, and what waits in hidden places."""
+    """Remove files whose write ids no reader of the target sees, and files in hidden directories."""
     policy = removing.policy
     database = policy.target_database
     tables: list[Any] = list(client.get_tables(database, client.list_tables(database)))
-    ours = [one for one in tables if table_kind(one).transactional and policy.replicates(one.tableName)]
-    write_ids = readable_write_ids(client, ours, valid_transactions(client.get_open_txns()))
+    transactional = [
+        candidate
+        for candidate in tables
+        if table_kind(candidate).transactional and policy.replicates(candidate.tableName)
+    ]
+    write_ids = readable_write_ids(client, transactional, valid_transactions(client.get_open_txns()))
     return sum(
         _remove(removing, table.sd.location, invisible_to(write_ids[table.tableName]))
-        for table in ours
+        for table in transactional
         if table.tableName in write_ids
     )
 
 
 def invisible_to(write_ids: ValidWriteIds) -> Callable[[str], bool]:
-    """Make the test of whether no reader sees a file, by its path below the table's directory."""
+    """Make a test of a file's path below the table's directory: it is true if no reader sees the file."""
 
     def invisible(path: str) -> bool:
         parts = path.split("/")
@@ -238,16 +248,16 @@ def invisible_to(write_ids: ValidWriteIds) -> Callable[[str], bool]:
             return True
         names = [parse_directory(part) for part in parts[:-1] if is_acid_directory(part)]
         return any(
-            one.max_write_id > write_ids.high_watermark
-            or write_ids.has_open(one.min_write_id, one.max_write_id)
-            for one in names
+            name.max_write_id > write_ids.high_watermark
+            or write_ids.has_open(name.min_write_id, name.max_write_id)
+            for name in names
         )
 
     return invisible
 
 
 def _remove(removing: _Removing, root: str, unwanted: Callable[[str], bool]) -> int:
-    """Remove files below a directory, and the directories that are empty then; return how many files."""
+    """Remove files below a directory, and directories that this leaves empty; return the number of files."""
     policy = removing.policy
     listing = list_many([root], options=policy.storage_options, missing_ok=True)
     paths = [entry.path for entries in listing.values() for entry in entries if unwanted(entry.path)]
@@ -258,7 +268,7 @@ def _remove(removing: _Removing, root: str, unwanted: Callable[[str], bool]) -> 
         removing.check()
         filesystem, known_as = open_filesystem(join(root, directory), policy.storage_options)
         with storage_errors(join(root, directory)):
-            # (Object stores have no directories.)
+            # Object stores have no directories.
             if filesystem.exists(known_as) and not filesystem.ls(known_as, detail=False):
                 filesystem.rmdir(known_as)
     return len(paths)

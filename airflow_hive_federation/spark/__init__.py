@@ -1,1 +1,1 @@
-"""Jobs that run on Spark: entry points and what they share."""
+"""Runs jobs on Spark: copying, verification, compaction, SQL statements and a streaming sink."""

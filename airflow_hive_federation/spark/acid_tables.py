@@ -1,9 +1,9 @@
-"""Transactional tables for a statement of SQL: each as the frame that our reader makes of its files.
+"""Replaces transactional tables in an SQL statement with DataFrames that this package's reader makes.
 
-The statement is run as it was written. Spark parses it, and the relations of these tables in its plan are
-replaced, before it is analysed. Temporary views stand for names without a database, which common table
-expressions may hide. What is not found so, in the text of a view for instance, the session refuses: it is a
-guarded one.
+The text of the statement stays unchanged. Spark parses it; then the relations of these tables in its plan are
+replaced, before Spark analyses the plan. Temporary views stand for names without a database, which common
+table expressions may hide. The session is guarded: it refuses transactional tables that were not replaced,
+for instance those in the text of a view.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _SEPARATOR = "\x01"
 def acid_frames(
     spark: SparkSession, described: Sequence[Mapping[str, Any]], options: Mapping[str, Any] | None = None
 ) -> dict[tuple[str, str], DataFrame]:
-    """Make frames of transactional tables.
+    """Make a DataFrame of each transactional table.
 
-    :param described: as :func:`airflow_hive_federation.clusters.acid_inputs.acid_inputs` says it.
-    :return: by database and table, in lower case.
-    :raises ConfigurationError: a description cannot be read, or a table is in a format that is not read here.
+    :param described: descriptions from :func:`airflow_hive_federation.clusters.acid_inputs.acid_inputs`.
+    :return: DataFrames by database and table, in lower case.
+    :raises ConfigurationError: a description cannot be read, or this package cannot read a table's format.
     :raises AcidFormatError: directories break Hive's layout.
     """
     frames = {}
@@ -56,7 +56,7 @@ def acid_frames(
 def _rows(
     spark: SparkSession, table: types.Table, read: Mapping[str, Any], options: Mapping[str, Any] | None
 ) -> DataFrame:
-    """The rows of the places that are read by one snapshot."""
+    """Return the rows of all directories that one snapshot covers."""
     write_ids, txns = ValidWriteIds.parse(read["write_ids"]), ValidTxns.parse(read["txns"])
     places = read["places"]
     listings = list_many(
@@ -87,11 +87,12 @@ def _rows(
 def sql_with_frames(
     spark: SparkSession, sql: str, frames: Mapping[tuple[str, str], DataFrame], database: str
 ) -> DataFrame:
-    """Run a statement in which frames stand for tables.
+    """Run a statement in which DataFrames stand for tables.
 
-    :param spark: a guarded session, of which the temporary views are ours.
-    :param frames: by database and table, in lower case.
-    :param database: the database of names without one.
+    :param spark: a guarded session, whose temporary views this function may replace.
+    :param sql: the statement.
+    :param frames: DataFrames by database and table, in lower case.
+    :param database: database of table names without one.
     """
     if not frames:
         return spark.sql(sql)
@@ -106,7 +107,7 @@ def sql_with_frames(
 
 
 class _Replacing:
-    """Scala's ``PartialFunction[LogicalPlan, LogicalPlan]``: puts frames in the place of relations."""
+    """A Scala ``PartialFunction[LogicalPlan, LogicalPlan]`` that replaces relations with DataFrames."""
 
     def __init__(self, jvm: Any, frames: Mapping[tuple[str, str], DataFrame]) -> None:
         self._jvm = jvm
@@ -119,7 +120,7 @@ class _Replacing:
         kind = node.getClass().getSimpleName()
         if kind == "UnresolvedRelation":
             return self._relation(node)
-        # The common table expressions are no children of their node.
+        # Common table expressions are not children of their node, so the transformation skips them.
         return self._with(node) if kind == "UnresolvedWith" else node
 
     class Java:
@@ -138,13 +139,13 @@ class _Replacing:
 
     def _with(self, node: Any) -> Any:
         arguments = [node.productElement(index) for index in range(node.productArity())]
-        made = []
+        relations = []
         for index in range(node.cteRelations().size()):
             item = node.cteRelations().apply(index)
             parts = [item.productElement(at) for at in range(item.productArity())]
             parts[1] = self.plan(parts[1])
-            made.append(getattr(self._jvm.scala, f"Tuple{len(parts)}")(*parts))
-        arguments[1] = self._seq(made)
+            relations.append(getattr(self._jvm.scala, f"Tuple{len(parts)}")(*parts))
+        arguments[1] = self._seq(relations)
         array = self._jvm.org.apache.spark.api.python.PythonUtils.toArray(arguments)
         return node.makeCopy(array)
 

@@ -1,4 +1,4 @@
-"""Dealing files out to tasks."""
+"""Distributes files to Spark tasks of about equal cost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from airflow_hive_federation.model.files import CopyItem
 
-#: What opening, naming and recording a file costs, as bytes that could be copied instead.
+#: Cost of opening, naming and recording a file, as the number of bytes that could be copied in that time.
 FILE_COST_BYTES = 1024 * 1024
 
 Item = TypeVar("Item")
@@ -23,12 +23,11 @@ def balance(
 ) -> list[list[CopyItem]]:
     """Group copy items into tasks of about equal cost; the same items make the same groups.
 
-    :param items: what is to be copied, in any order.
-    :param tasks: make at least so many groups, if there are files enough.
-    :param bytes_per_task: make so many groups that their mean stays below this many bytes; a single file
-        may be larger.
-    :param files_per_task: no group has more files.
-    :return: groups, none empty, the most expensive first so that it does not start last.
+    :param items: the copy items, in any order.
+    :param tasks: least number of groups, unless the items are fewer.
+    :param bytes_per_task: upper bound of the groups' mean size; a single file may be larger.
+    :param files_per_task: greatest number of files in a group.
+    :return: groups, none of them empty; the most expensive one comes first, so that it does not start last.
     """
     return deal(
         items,
@@ -49,14 +48,18 @@ def deal(
     bytes_per_task: int,
     files_per_task: int,
 ) -> list[list[Item]]:
-    """:func:`balance` for any items that have a size and a name."""
+    """Group items of any type, as :func:`balance` groups copy items.
+
+    :param size_of: returns an item's size in bytes.
+    :param name_of: returns an item's name, which orders items of the same size.
+    """
     if not items:
         return []
     ordered = sorted(items, key=lambda item: (-size_of(item), name_of(item)))
     total_bytes = sum(map(size_of, ordered))
-    wanted = max(tasks, -(-total_bytes // bytes_per_task), -(-len(ordered) // files_per_task), 1)
-    groups: list[list[Item]] = [[] for _ in range(min(wanted, len(ordered)))]
-    # Largest first into the cheapest group (Graham's LPT rule: at most 4/3 of the best there is).
+    group_count = max(tasks, -(-total_bytes // bytes_per_task), -(-len(ordered) // files_per_task), 1)
+    groups: list[list[Item]] = [[] for _ in range(min(group_count, len(ordered)))]
+    # The largest item first, each into the cheapest group (Graham's LPT rule: at most 4/3 of the optimum).
     cheapest = [(0, index) for index in range(len(groups))]
     costs = [0] * len(groups)
     for item in ordered:

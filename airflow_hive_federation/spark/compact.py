@@ -1,9 +1,9 @@
-"""The compaction job: bucket files merged by Spark tasks.
+"""Merges bucket files in Spark tasks, for compaction.
 
-It reads merges, a line each, and writes what became of them, in the same order. A merge that fails is an
-answer too, so that one bad partition does not stop the others. Tasks write each file under a hidden name and
-rename it, so that retries and speculation do no harm. What is asked of the metastore is asked by whoever
-submits the job: the job knows no metastore.
+The job reads one merge per line, and writes one outcome per line in the same order. The outcome of a failed
+merge is its error, so that one bad partition does not stop the others. Tasks write each file under a hidden
+name and rename it, so that retries and speculation do no harm. The process that submits the job makes all
+calls to the metastore; the job itself calls no metastore.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MERGES, _OUTCOMES = "merges.jsonl", "outcomes.jsonl"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The job's arguments."""
+    """Add the job's arguments."""
     parser.add_argument("--plan", required=True, help=f"URI of the directory with {_MERGES}")
     parser.add_argument(
         "--compression", help="of ORC files: zlib, zstd, snappy, lz4; each table's own by default"
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Run the job with parsed arguments; return how much was merged as JSON values."""
+    """Run the job with parsed arguments; return the numbers of merges, failures and tasks as JSON values."""
     from py4j.protocol import Py4JError
 
     context = getattr(spark, "sparkContext", spark)
@@ -49,8 +49,8 @@ def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None 
     groups = deal(
         numbered,
         context.defaultParallelism,
-        size_of=lambda one: one[1].size_bytes,
-        name_of=lambda one: f"{one[1].table.location}/{one[1].output}",
+        size_of=lambda numbered_merge: numbered_merge[1].size_bytes,
+        name_of=lambda numbered_merge: f"{numbered_merge[1].table.location}/{numbered_merge[1].output}",
         bytes_per_task=_BYTES_A_TASK,
         files_per_task=_FILES_A_TASK,
     )
@@ -58,10 +58,14 @@ def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None 
     task = MergeTask(options=options, compression=args.compression, threads=threads)
     context.setJobDescription(JOB)
     try:
-        found = context.parallelize(groups, len(groups)).mapPartitions(task).collect() if groups else []
+        numbered_outcomes = (
+            context.parallelize(groups, len(groups)).mapPartitions(task).collect() if groups else []
+        )
     except Py4JError as error:
         raise from_spark(error) from error
-    outcomes = [outcome for _, outcome in sorted(found, key=lambda one: one[0])]
+    outcomes = [
+        outcome for _, outcome in sorted(numbered_outcomes, key=lambda numbered_outcome: numbered_outcome[0])
+    ]
     text = "".join(json.dumps(outcome, sort_keys=True) + "\n" for outcome in outcomes)
     write_atomically(join(args.plan, _OUTCOMES), [text.encode()], options)
     failed = sum("error" in outcome for outcome in outcomes)
@@ -70,7 +74,12 @@ def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None 
 
 @dataclass(frozen=True, kw_only=True)
 class MergeTask:
-    """The function of a Spark task."""
+    """The function of a Spark task: takes groups of numbered merges, and yields each number with its outcome.
+
+    :param options: storage options.
+    :param compression: compression of ORC files; each table's own by default.
+    :param threads: number of threads per merge.
+    """
 
     options: Mapping[str, Any] | None = field(repr=False)
     compression: str | None
@@ -93,11 +102,11 @@ def by_spark(
     options: Mapping[str, Any] | None = None,
     compression: str | None = None,
 ) -> MergeRunner:
-    """Merge by one Spark job for all merges given.
+    """Return a runner that carries out all its merges in one Spark job.
 
-    :param submit: runs a job: (name, arguments, URI of a file for its report).
+    :param submit: runs a job; receives its name, its arguments and the URI of a file for its report.
     :param options: storage options.
-    :param compression: of ORC files; each table's own by default.
+    :param compression: compression of ORC files; each table's own by default.
     """
 
     def run_merges(merges: Sequence[BucketMerge]) -> list[MergeOutcome | HiveFederationError]:
@@ -120,7 +129,7 @@ def by_spark(
 
 
 def _plan_directory(first: BucketMerge) -> str:
-    # In the hidden directory of the first compaction, which is swept if this is killed.
+    # In the hidden directory of the first compaction, which a later sweep removes if this process is killed.
     staging = first.output.partition("/")[0]
     return join(first.table.location, staging if staging.startswith("_") else f"_{staging}", "_plan")
 

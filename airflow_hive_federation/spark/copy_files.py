@@ -1,7 +1,8 @@
-"""The copy job: carries out a copy plan.
+"""Copies the files of a copy plan in a Spark job.
 
-What was copied is recorded as it is copied; a run after a kill does only what is not recorded, or whose
-target is not as long as recorded. ``_summary.json`` in the outcomes' directory says how the last run ended.
+The job records each file when it has copied it. A run after a kill copies only files without a record, or
+whose target does not have the recorded length. ``_summary.json`` in the outcomes' directory holds the summary
+of the last run.
 
 A job that outlives its cycle stops: see :mod:`~airflow_hive_federation.storage.fence`.
 """
@@ -41,29 +42,29 @@ logger = logging.getLogger(__name__)
 
 SUMMARY = "_summary.json"
 
-#: Groups a core gets, so that a slow one does not hold up the end.
+#: Groups per core; several groups keep one slow group from delaying the end of the job.
 _GROUPS_PER_SLOT = 3
 
-#: Files a task copies side by side where stores have latency. On local disks one at a time is fastest.
+#: Files that a task copies at the same time on stores with latency; on local disks, one at a time is fastest.
 _REMOTE_THREADS = 4
-#: On HDFS, closing a file is mostly waiting: see :mod:`~airflow_hive_federation.storage.hdfs`.
+#: The same on HDFS, where closing a file is mostly waiting: see :mod:`~airflow_hive_federation.storage.hdfs`.
 _HDFS_THREADS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class CopySummary:
-    """How a copy job ended.
+    """The counts of a finished copy job.
 
-    :param files: files of the plan.
-    :param size_bytes: their length as the plan has it.
-    :param recorded: files an earlier run had copied.
-    :param identical: files whose identical target was there, though no record of it.
-    :param copied: files copied by this run.
-    :param copied_bytes: their length.
-    :param failed: files that could not be copied.
-    :param tasks: Spark tasks.
+    :param files: number of files in the plan.
+    :param size_bytes: their total length according to the plan.
+    :param recorded: number of files that an earlier run had copied.
+    :param identical: number of files whose identical target existed without a record.
+    :param copied: number of files that this run copied.
+    :param copied_bytes: their total length.
+    :param failed: number of files that the job could not copy.
+    :param tasks: number of Spark tasks.
     :param seconds: wall time without Spark's start.
-    :param unpreserved: files that lack some of what was to be kept of their sources' permissions.
+    :param unpreserved: number of files that lack some of the owner, group or permissions to preserve.
     """
 
     files: int
@@ -82,7 +83,7 @@ class CopySummary:
 class CopyWork:
     """Copies one item in a task.
 
-    :param settings: as :class:`.copying.CopySettings`.
+    :param settings: settings of the copies.
     """
 
     settings: CopySettings
@@ -93,7 +94,7 @@ class CopyWork:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The job's arguments."""
+    """Add the job's arguments."""
     parser.add_argument(
         "--plan",
         required=True,
@@ -155,25 +156,28 @@ def copy_plan(
     sources: SourceRoots | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> CopySummary:
-    """Copy what a plan lists and is not recorded as copied.
+    """Copy the files of a plan that are not recorded as copied.
 
     :param spark: a SparkSession or a SparkContext.
     :param plan_uri: URI of the plan, see :func:`.plan_files.read_plan`.
     :param outcomes_uri: URI of the directory for outcomes, see :func:`.plan_files.read_outcomes`.
-    :param bandwidth_bytes_per_s: cap of the whole job; with it, there is a task a core and no more.
-    :param parallel: files copied at once at most, by all tasks together.
-    :param max_tasks: Spark tasks at most.
-    :param threads: files a task copies side by side; by default 1 between local paths, 8 on HDFS, else 4.
-    :param sync: wait until each file is on the disk (``fsync``) before it gets its name, and for its name.
-    :param preserve: what copies keep of their sources' owners, groups and modes.
-    :param sources: where items may be copied from; without it, whoever wrote the plan is believed.
+    :param bandwidth_bytes_per_s: limit of the whole job; with it, the job has at most one task per core.
+    :param parallel: greatest number of files that all tasks together copy at the same time.
+    :param max_tasks: greatest number of Spark tasks.
+    :param threads: files that a task copies at the same time; by default 1 between local paths, 8 on HDFS,
+        else 4.
+    :param sync: wait until each file is on the disk (``fsync``) before it gets its name, and then until the
+        name is on the disk.
+    :param preserve: parts of the sources' owners, groups and modes that the copies keep.
+    :param sources: directories that items may come from; without it, the job trusts the plan's author.
     :param options: storage options, see :func:`.filesystem.options_for`.
-    :raises SourceNotAllowedError: an item lies elsewhere; all others were copied.
-    :raises FileVanishedError: files are gone, or changed while they were copied.
+    :raises SourceNotAllowedError: an item lies outside of these directories; all others were copied.
+    :raises FileVanishedError: files are gone, or changed during their copy.
     :raises StorageError: files cannot be read or written. All others were copied, except on a full disk.
-    :raises CycleLostError: another cycle has begun; what was not copied by then is not.
-    :raises ConfigurationError: two items of the plan have one target, or a store's driver cannot preserve.
-    :raises DumpCorruptError: the plan is damaged, or has not the digest of its URI; nothing is copied.
+    :raises CycleLostError: another cycle has begun; the job has copied no files since then.
+    :raises ConfigurationError: two items of the plan have the same target, or a store's driver cannot
+        preserve owners, groups or modes.
+    :raises DumpCorruptError: the plan is damaged, or does not have the digest in its URI; no file is copied.
     :raises SparkJobError: Spark failed.
     """
     begun_at = time.monotonic()
@@ -184,7 +188,7 @@ def copy_plan(
     preserve = preserve or Preserve()
     check_preserved(preserve, items)
     run_id = new_run_id()
-    # Links between processes end here: everything below is found on shared storage again by the next run.
+    # From here on, all state of the job lies on shared storage, where the next run finds it again.
     outcomes = read_outcomes(outcomes_uri, options=options)
     directories = sorted({item.target.rpartition("/")[0] for item in items})
     sizes = survey_targets(directories, options=options, sweep_runs_before=run_id)
@@ -209,7 +213,7 @@ def copy_plan(
         records_uri=outcomes_uri,
         run_id=run_id,
         threads=min(threads or _threads(pending), max(1, (parallel or 1 << 30) // max(1, len(groups)))),
-        # The cap is shared by all tasks, whether they run at once or not: it is never exceeded.
+        # Each task gets an equal share, even if not all run at once: the job never exceeds the limit.
         bytes_per_s=max(1.0, bandwidth_bytes_per_s / len(groups))
         if bandwidth_bytes_per_s and groups
         else None,
@@ -221,7 +225,7 @@ def copy_plan(
         context, groups, task, name="copy-files", total_bytes=sum(item.size_bytes for item in pending)
     )
     if any(result.attempt for result in results) or _speculates(context):
-        # Attempts that Spark gave up or killed may have left files of this very run.
+        # Failed or killed attempts may have left temporary files of this very run.
         survey_targets(directories, options=options, sweep_runs_before=f"{run_id}~")
     summary = summarize(items, pending, groups, results, time.monotonic() - begun_at)
     _finish(summary, results, outcomes_uri, options)
@@ -229,16 +233,16 @@ def copy_plan(
 
 
 def distinct(items: Iterable[CopyItem]) -> list[CopyItem]:
-    """The items, each once.
+    """Return the items without repetitions.
 
-    :raises ConfigurationError: two different items have one target.
+    :raises ConfigurationError: two different items have the same target.
     """
     by_target: dict[str, CopyItem] = {}
     for item in items:
-        known = by_target.setdefault(item.target, item)
-        if known != item:
+        first = by_target.setdefault(item.target, item)
+        if first != item:
             raise ConfigurationError(
-                f"The copy plan makes {item.target} twice: from {known.source} and from {item.source}.",
+                f"The copy plan makes {item.target} twice: from {first.source} and from {item.source}.",
                 remedy="Check that no two locations of the source map to one of the target.",
                 path=item.target,
             )
@@ -248,10 +252,10 @@ def distinct(items: Iterable[CopyItem]) -> list[CopyItem]:
 def pending_items(
     items: Iterable[CopyItem], outcomes: Mapping[str, CopyOutcome], sizes: Mapping[str, int]
 ) -> list[CopyItem]:
-    """The items to work on: those without a record, or whose target is not what was recorded.
+    """Return the items to copy: those without a record, or whose target differs from its record.
 
     :param outcomes: recorded outcomes by target.
-    :param sizes: length in bytes of the files that are there, by URI.
+    :param sizes: lengths of the existing files in bytes, by URI.
     """
     return [item for item in items if not _is_done(item, outcomes.get(item.target), sizes)]
 
@@ -264,16 +268,16 @@ def summarize(
     seconds: float,
 ) -> CopySummary:
     """Add up the results of all tasks."""
-    done = sum(result.records for result in results)
+    finished = sum(result.records for result in results)
     copied = sum(result.changed for result in results)
     return CopySummary(
         files=len(items),
         size_bytes=sum(item.size_bytes for item in items),
         recorded=len(items) - len(pending),
-        identical=done - copied,
+        identical=finished - copied,
         copied=copied,
         copied_bytes=sum(result.changed_bytes for result in results),
-        failed=len(pending) - done,
+        failed=len(pending) - finished,
         tasks=len(groups),
         seconds=round(seconds, 3),
         unpreserved=sum(result.unpreserved for result in results),
@@ -287,7 +291,7 @@ def _is_done(item: CopyItem, outcome: CopyOutcome | None, sizes: Mapping[str, in
 
 
 def _groups(pending: Sequence[CopyItem], slots: int, *, capped: bool, at_most: int) -> list[list[CopyItem]]:
-    """The tasks: with a cap of the bandwidth, one a slot; never more than ``at_most``."""
+    """Group items into tasks: one per slot with a limit of the bandwidth, and never more than ``at_most``."""
     groups = [] if capped else balance(pending, slots * _GROUPS_PER_SLOT)
     if groups and len(groups) <= at_most:
         return groups
@@ -305,7 +309,7 @@ def _threads(pending: Iterable[CopyItem]) -> int:
 def _rewrite_file(
     source: str, target: str, visible_write_ids: str, options: Mapping[str, Any] | None
 ) -> None:
-    # pyarrow is loaded by the tasks that need it only.
+    # Imported here, so that only the tasks that need pyarrow load it.
     from airflow_hive_federation.acid.rewrite import rewrite_file
 
     rewrite_file(source, target, visible_write_ids, options)
@@ -326,8 +330,8 @@ def _finish(
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     write_atomically(join(outcomes_uri, SUMMARY), [text.encode()], options, private=True)
     rate = summary.copied_bytes / max(summary.seconds, 0.001)
-    done = summary.copied + summary.identical
-    count = f"{done + summary.recorded:,} of {summary.files:,}"
+    present = summary.copied + summary.identical
+    count = f"{present + summary.recorded:,} of {summary.files:,}"
     logger.info(progress_line("copy-files", count, summary.copied_bytes, summary.size_bytes, rate))
     if summary.unpreserved:
         logger.warning(

@@ -1,4 +1,4 @@
-"""SHA-256 of a list of files, by Spark, for verification."""
+"""Computes SHA-256 digests of a list of files in Spark tasks, for verification."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _GROUPS_PER_SLOT = 3
 
 @dataclass(frozen=True, kw_only=True)
 class DigestSummary:
-    """How a digest job ended.
+    """The counts of a finished digest job.
 
-    :param files: files digested.
-    :param size_bytes: bytes read.
-    :param tasks: Spark tasks.
+    :param files: number of digested files.
+    :param size_bytes: number of bytes read.
+    :param tasks: number of Spark tasks.
     :param seconds: wall time without Spark's start.
     """
 
@@ -54,13 +54,16 @@ def digest_plan(
     bandwidth_bytes_per_s: int | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> DigestSummary:
-    """Digest the files of a plan. Every run reads every file: a digest of yesterday verifies nothing today.
+    """Digest the files of a plan.
+
+    Every run reads every file: yesterday's digest cannot verify today's file.
 
     :param spark: a SparkSession or a SparkContext.
-    :param plan_uri: URI of the .jsonl of :class:`FileToDigest` records.
-    :param digests_uri: URI of the directory for :class:`FileDigest` records, a new one.
-    :param bandwidth_bytes_per_s: cap of the whole job.
-    :raises FileVanishedError: files are gone, or have another length than listed.
+    :param plan_uri: URI of the .jsonl file of :class:`FileToDigest` records.
+    :param digests_uri: URI of a new directory for :class:`FileDigest` records.
+    :param bandwidth_bytes_per_s: limit of the whole job.
+    :param options: storage options.
+    :raises FileVanishedError: files are gone, or have another length than the plan lists.
     :raises StorageError: files cannot be read.
     :raises SparkJobError: Spark failed.
     """

@@ -1,4 +1,4 @@
-"""Our errors as text, so that they come back typed from another process's log."""
+"""Writes this package's errors as text, and restores their types from another process's log."""
 
 from __future__ import annotations
 
@@ -10,63 +10,63 @@ from typing import Any
 from airflow_hive_federation import errors
 from airflow_hive_federation.errors import HiveFederationError, SparkJobError
 
-#: Begins the line in which a job tells its result or its error.
+#: Beginning of the line in which a job reports its result or its error.
 RESULT_MARK = "HIVE_FEDERATION_RESULT "
 
-#: Failed files named by an error that stands for many.
+#: Greatest number of failed files that a combined error names.
 _NAMED_FAILURES = 100
 
 _REMEDY = "Look further up in the job's log; Spark's own settings are those of the connection and of `conf`."
 
 
 def error_to_json(error: HiveFederationError) -> dict[str, Any]:
-    """An error's class, text and facts; facts that are not JSON become text."""
+    """Return an error's class, text and facts as JSON values; facts of other types become text."""
     facts = json.loads(json.dumps(error.facts, default=str))
     return {"type": type(error).__name__, "message": error.message, "remedy": error.remedy, "facts": facts}
 
 
 def error_from_json(values: Mapping[str, Any]) -> HiveFederationError:
-    """The error that :func:`error_to_json` described; a class unknown here becomes a SparkJobError."""
+    """Return the error that :func:`error_to_json` wrote; an unknown class becomes a SparkJobError."""
     kind = getattr(errors, str(values.get("type")), None)
     if not (isinstance(kind, type) and issubclass(kind, HiveFederationError)):
         kind = SparkJobError
     facts = {str(key): value for key, value in (values.get("facts") or {}).items()}
-    for taken in ("message", "remedy", "self"):
-        facts.pop(taken, None)
+    for reserved in ("message", "remedy", "self"):
+        facts.pop(reserved, None)
     return kind(str(values.get("message", "")), remedy=str(values.get("remedy", "")), **facts)
 
 
 def result_line(result: Mapping[str, Any]) -> str:
-    """The line that tells a job's result."""
+    """Return the line that reports a job's result."""
     return RESULT_MARK + json.dumps({"result": result}, sort_keys=True)
 
 
 def error_line(error: HiveFederationError) -> str:
-    """The line that tells a job's error."""
+    """Return the line that reports a job's error."""
     return RESULT_MARK + json.dumps({"error": error_to_json(error)}, sort_keys=True)
 
 
 def read_result(text: str) -> dict[str, Any]:
-    """The result in a line, or a text around it, that :func:`result_line` or :func:`error_line` made.
+    """Return the result from a text that holds a line of :func:`result_line` or :func:`error_line`.
 
-    :raises HiveFederationError: the job told an error: that error.
-    :raises SparkJobError: the text holds neither.
+    :raises HiveFederationError: the line reports this error.
+    :raises SparkJobError: the text holds no such line, or a damaged one.
     """
     start = text.rfind(RESULT_MARK)
     try:
-        told, _ = json.JSONDecoder().raw_decode(text, start + len(RESULT_MARK)) if start >= 0 else ({}, 0)
+        report, _ = json.JSONDecoder().raw_decode(text, start + len(RESULT_MARK)) if start >= 0 else ({}, 0)
     except ValueError as error:
         raise SparkJobError("The job's result line is damaged.", remedy=_REMEDY) from error
-    if "error" in told:
-        raise error_from_json(told["error"])
-    if "result" not in told:
+    if "error" in report:
+        raise error_from_json(report["error"])
+    if "result" not in report:
         raise SparkJobError("The job told no result.", remedy=_REMEDY)
-    result: dict[str, Any] = told["result"]
+    result: dict[str, Any] = report["result"]
     return result
 
 
 def combined(failures: Sequence[HiveFederationError]) -> HiveFederationError:
-    """One error for all files that failed: the first of the gravest kind, and how many others there are."""
+    """Return one error for all failed files: the first of the gravest kind, with the number of the others."""
     first = min(failures, key=_gravity)
     if len(failures) == 1:
         return first
@@ -84,7 +84,7 @@ def combined(failures: Sequence[HiveFederationError]) -> HiveFederationError:
 
 
 def from_spark(error: Exception) -> HiveFederationError:
-    """What Spark raised, made ours: the error a task told, else a SparkJobError with the innermost cause."""
+    """Return the error that a task has reported, or else a SparkJobError with Spark's innermost cause."""
     text = str(error)
     if RESULT_MARK in text:
         try:
@@ -95,12 +95,12 @@ def from_spark(error: Exception) -> HiveFederationError:
 
 
 def _gravity(error: HiveFederationError) -> int:
-    # What a retry cannot mend comes first.
+    # Errors that a retry cannot fix come first.
     return int(error.retryable)
 
 
 def _innermost(text: str) -> str:
-    """The line that says most: the last of a Python traceback, else the last cause, else the first line."""
+    """Return the last line of a Python traceback, else the last cause, else the first line of the text."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Exit|Interrupt)\b", line)]
     python = [line for line in raised if not re.match(r"(java|scala|org|py4j)\.", line)]

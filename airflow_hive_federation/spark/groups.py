@@ -1,8 +1,8 @@
-"""Running file work in groups: one Spark task a group, records of what is done written as it is done.
+"""Processes files in groups, one Spark task per group, and writes a record of each finished file on the way.
 
-Records are parts, ``<run id>-<digest of the group>-<task attempt>.jsonl``. No two attempts share a part, so
-a slow duplicate of a task (speculation) cannot overwrite what the quick one wrote; and a part is rewritten
-whole, so whoever is killed leaves parts that can be believed.
+The records lie in part files, ``<run id>-<digest of the group>-<task attempt>.jsonl``. No two attempts share
+a part file, so a slow duplicate of a task (speculation) cannot overwrite the records of the quick one. Each
+write replaces a part file as a whole, so a killed task leaves only valid part files.
 """
 
 from __future__ import annotations
@@ -32,46 +32,46 @@ from airflow_hive_federation.storage.plan_files import write_records
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two writings of a running task's records: what a kill costs at most.
+#: Seconds between two writes of a running task's records; a kill loses at most the records of this time.
 _RECORD_EVERY_S = 2.0
 
 #: Seconds between two progress lines.
 _PROGRESS_EVERY_S = 5.0
 
-#: Pauses, in seconds, before a store is asked again that failed for no reason we know.
+#: Pauses, in seconds, before a retry after a storage failure of unknown cause.
 _RETRY_PAUSES_S = (0.5, 2.0)
 
-#: Failures that a second try would only repeat.
+#: Failures that a retry would only repeat.
 _NOT_RETRIED = (FileVanishedError, StoragePermissionError, StorageFullError, DigestMismatchError)
 
 
 class Work(Protocol):
-    """What is done with one item; pickled to the executors."""
+    """The function that processes one item; Spark pickles it to the executors."""
 
     def __call__(self, item: Any, bandwidth: TokenBucket | None) -> Any:
-        """Do it and return the record of it: a dataclass with ``size_bytes``."""
+        """Process the item and return its record, a dataclass with ``size_bytes``."""
         ...
 
 
 class Counter(Protocol):
-    """As much of Spark's accumulator as is used here."""
+    """The part of Spark's accumulator that this module uses."""
 
     def add(self, term: int) -> None:
-        """Add to the sum the driver sees."""
+        """Add to the sum that the driver sees."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupResult:
-    """What one task did.
+    """The counts and failures of one task.
 
-    :param records: items done.
-    :param changed: items of these for which something was made (``copied`` of a copy outcome).
-    :param size_bytes: bytes of the items done.
-    :param changed_bytes: bytes of those for which something was made.
-    :param unpreserved: items that lack some of what was to be kept of their source's permissions.
-    :param failures: errors, as :func:`.failures.error_to_json` describes them.
-    :param attempt: 0 for a task that ran once.
+    :param records: number of finished items.
+    :param changed: number of changed items: those with ``copied`` in a copy outcome; in other jobs, all.
+    :param size_bytes: bytes of the finished items.
+    :param changed_bytes: bytes of the changed items.
+    :param unpreserved: number of items that lack some of the owner, group or permissions to preserve.
+    :param failures: errors in the form of :func:`.failures.error_to_json`.
+    :param attempt: number of the task's attempt; 0 for the first.
     """
 
     records: int
@@ -85,13 +85,13 @@ class GroupResult:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupTask:
-    """The function of a Spark task: takes a partition's groups, yields a :class:`GroupResult` for each.
+    """The function of a Spark task: takes a partition's groups, yields one :class:`GroupResult` per group.
 
-    :param work: what is done with an item.
-    :param records_uri: directory for the records.
-    :param run_id: id of this run; greater than those of earlier runs.
-    :param threads: items in work side by side.
-    :param bytes_per_s: the task's share of the bandwidth; ``None`` for no cap.
+    :param work: processes an item.
+    :param records_uri: URI of the directory for the records.
+    :param run_id: id of this run, greater than those of earlier runs.
+    :param threads: number of items that the task processes at the same time.
+    :param bytes_per_s: the task's share of the bandwidth; ``None`` for no limit.
     :param options: storage options of the records' directory.
     :param files_done: counts items for the progress line.
     :param bytes_done: counts bytes for the progress line.
@@ -130,18 +130,18 @@ class GroupTask:
         return _group_result(records, failures, attempt_number)
 
     def _work_through(self, group: Sequence[Any], failures: list[HiveFederationError]) -> Iterator[Any]:
-        """Yield records; add what failed to ``failures`` and go on, except on a full disk."""
+        """Yield records; add errors to ``failures`` and go on with other items, except on a full disk."""
         bandwidth = TokenBucket(self.bytes_per_s) if self.bytes_per_s is not None else None
-        full = threading.Event()
+        disk_full = threading.Event()
 
         def attempt(item: Any) -> Any:
-            return None if full.is_set() else _patiently(lambda: self.work(item, bandwidth))
+            return None if disk_full.is_set() else _patiently(lambda: self.work(item, bandwidth))
 
         for outcome in _outcomes(attempt, group, self.threads):
             if isinstance(outcome, HiveFederationError):
                 failures.append(outcome)
                 if isinstance(outcome, StorageFullError):
-                    full.set()
+                    disk_full.set()
             elif outcome is not None:
                 self.files_done.add(1)
                 self.bytes_done.add(outcome.size_bytes)
@@ -151,13 +151,14 @@ class GroupTask:
 def run_groups(
     context: Any, groups: Sequence[Sequence[Any]], task: GroupTask, *, name: str, total_bytes: int
 ) -> list[GroupResult]:
-    """Run a group a task and wait, telling the progress every few seconds.
+    """Run one task per group, wait for all, and log the progress every few seconds.
 
     :param context: the SparkContext.
     :param groups: items, grouped by :func:`.balancing.deal`.
-    :param name: begins the progress lines.
+    :param task: the function of each task.
+    :param name: name of the job, at the start of each progress line.
     :param total_bytes: bytes of all items.
-    :raises SparkJobError: Spark gave up on a task; failures of single items are in the results instead.
+    :raises SparkJobError: a task failed as a whole; failures of single items are in the results instead.
     """
     from py4j.protocol import Py4JError
 
@@ -176,17 +177,17 @@ def run_groups(
 
 
 def failures_of(results: Sequence[GroupResult]) -> list[HiveFederationError]:
-    """The errors of all tasks."""
+    """Return the errors of all tasks."""
     return [error_from_json(failure) for result in results for failure in result.failures]
 
 
 def new_run_id() -> str:
-    """An id greater than those of earlier runs, 16 hexadecimal digits."""
+    """Return an id of 16 hexadecimal digits that is greater than those of earlier runs."""
     return f"{time.time_ns():016x}"
 
 
 def group_digest(group: Sequence[Any]) -> str:
-    """Names a group by its items: 16 hexadecimal digits."""
+    """Return a digest of a group's items, 16 hexadecimal digits."""
     return hashlib.sha256("\n".join(map(repr, group)).encode()).hexdigest()[:16]
 
 
@@ -204,7 +205,7 @@ def _outcomes(attempt: Callable[[Any], Any], group: Sequence[Any], threads: int)
 
 
 def _patiently(work: Callable[[], Any]) -> Any:
-    """The record, or the error once trying again is of no use."""
+    """Return the record, or the error of the last try; retry failures of unknown cause."""
     for pause_s in _RETRY_PAUSES_S:
         try:
             return work()
@@ -237,7 +238,7 @@ def _group_result(
 
 @contextmanager
 def _progress(task: GroupTask, name: str, files: int, size_bytes: int) -> Iterator[None]:
-    """Tell how far the tasks are, from a thread of the driver, while the block runs."""
+    """Log the tasks' progress from a thread of the driver while the block runs."""
     ended = threading.Event()
     begun_at = time.monotonic()
 
@@ -259,7 +260,7 @@ def _progress(task: GroupTask, name: str, files: int, size_bytes: int) -> Iterat
 
 
 def progress_line(name: str, count: str, done_bytes: int, all_bytes: int, rate: float) -> str:
-    """``copy-files: 1,200 of 2,200 files, 120.0 of 220.0 MB, 85.3 MB/s``; MB are a million bytes."""
+    """Return ``copy-files: 1,200 of 2,200 files, 120.0 of 220.0 MB, 85.3 MB/s``; 1 MB is a million bytes."""
     return (
         f"{name}: {count} files, {done_bytes / 1e6:,.1f} of {all_bytes / 1e6:,.1f} MB, {rate / 1e6:,.1f} MB/s"
     )

@@ -1,12 +1,12 @@
-"""Jobs by name: their arguments, their Spark session, their result or error.
+"""Finds a Spark job by its name, parses its arguments, runs it, and reports its result or error.
 
 A job is a module with two functions, listed in :data:`JOBS`::
 
     def add_arguments(parser: argparse.ArgumentParser) -> None
     def run(spark, args: argparse.Namespace, options: Mapping | None) -> dict   # JSON values
 
-``spark`` is a SparkContext when ``spark-submit`` started the job, for a session costs seconds that copying
-has no use for; a job that wants SQL asks ``SparkSession.builder.getOrCreate()``, which builds on that
+``spark`` is a SparkContext if ``spark-submit`` has started the job, since a session costs seconds, and
+copying needs none. A job that needs SQL calls ``SparkSession.builder.getOrCreate()``, which builds on that
 context.
 """
 
@@ -26,7 +26,7 @@ from airflow_hive_federation.errors import ConfigurationError, HiveFederationErr
 from airflow_hive_federation.spark.failures import RESULT_MARK, error_line, from_spark, result_line
 from airflow_hive_federation.storage.publishing import write_atomically
 
-#: Every job and the module it is in.
+#: Name of each job → its module.
 JOBS: Mapping[str, str] = MappingProxyType(
     {
         "copy-files": "airflow_hive_federation.spark.copy_files",
@@ -36,12 +36,12 @@ JOBS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-#: Environment variable with the storage options as JSON: it is in no process list and in no Spark property.
+#: Environment variable with the storage options as JSON; it appears in no process list and no Spark property.
 OPTIONS_VARIABLE = "HIVE_FEDERATION_STORAGE_OPTIONS"
 
 
 class JobModule(Protocol):
-    """What a module of :data:`JOBS` offers."""
+    """The interface of a module in :data:`JOBS`."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the job's arguments."""
@@ -50,7 +50,7 @@ class JobModule(Protocol):
     def run(
         self, spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Do the work and return JSON values."""
+        """Run the job and return its result as JSON values."""
         ...
 
 
@@ -63,17 +63,18 @@ def run_job(
     :param job: a name of :data:`JOBS`.
     :param arguments: the job's command line.
     :param options: storage options.
-    :raises ConfigurationError: there is no such job, or it does not take these arguments.
-    :raises HiveFederationError: what the job raises.
+    :raises ConfigurationError: no job has this name, or the job does not take these arguments.
+    :raises HiveFederationError: the job failed.
     """
     module = _module(job)
     return module.run(spark, _parse(job, module, arguments), options)
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run ``JOB ARGUMENTS…`` under spark-submit, tell the result on standard output; return the exit code.
+    """Run ``JOB ARGUMENTS…`` under spark-submit, print the result on standard output; return the exit code.
 
-    ``--report URI``, before the job's name, writes the same to a file, for drivers whose output goes nowhere.
+    ``--report URI``, before the job's name, also writes the result to a file, for drivers without a readable
+    output.
     """
     logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -85,7 +86,7 @@ def main(argv: Sequence[str]) -> int:
     except HiveFederationError as error:
         line, code = error_line(error), 1
     except Exception as error:
-        # Told before it goes its way: the traceback is for the log, the line for whoever waits.
+        # Report the error before it propagates: the log gets the traceback, and the submitter reads the line.
         _tell(error_line(from_spark(error)), report, options)
         raise
     _tell(line, report, options)
@@ -139,7 +140,7 @@ def _tell(line: str, report: str | None, options: Mapping[str, Any] | None) -> N
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises instead of exiting."""
+    """An argument parser that raises an error instead of exiting."""
 
     def error(self, message: str) -> NoReturn:
         raise ConfigurationError(f"Spark job {self.prog}: {message}.", remedy="Correct the job's arguments.")

@@ -1,12 +1,12 @@
-"""The file that spark-submit runs: ``main.py [--report URI] JOB ARGUMENTS…``."""
+"""Runs a job under spark-submit: ``main.py [--report URI] JOB ARGUMENTS…``."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-# The directory of the submitted file comes first on the path, where modules of this package would hide others
-# of the same name.
+# Python puts the directory of the submitted file first on the path. There, modules of this package would hide
+# other modules with the same name.
 _HERE = Path(__file__).resolve().parent
 sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != _HERE]
 

@@ -1,8 +1,8 @@
-"""This package as a zip for Spark's Python processes (``--py-files``).
+"""Packs this package into a zip file for Spark's Python processes (``--py-files``).
 
-Executors have Python and nothing of ours. The zip holds the packages that jobs use and fsspec, which is
-plain Python too; what has compiled parts (pyarrow, s3fs's dependencies) executors must have themselves if a
-job needs it: copying between local or mounted file systems needs none.
+Executors have Python, but not this package. The zip holds the subpackages that jobs use, and fsspec, which is
+plain Python, too. If a job needs packages with compiled parts (pyarrow, s3fs's dependencies), they must be
+installed on the executors; copying between local or mounted file systems needs none.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from pathlib import Path
 
 from airflow_hive_federation.runtime.cache import cache_directory, write_atomically
 
-#: Parts of this package that jobs may import.
+#: Subpackages that jobs may import.
 _PARTS = ("acid", "compaction", "metastore", "model", "orc", "spark", "storage", "tables", "transactions")
 
-#: Zip entries have dates; one for all makes equal contents equal files.
+#: Date of all zip entries, so that equal contents make equal zip files.
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def package_zip() -> Path:
-    """Return the path of the zip, built if the cache has none of this content.
+    """Return the path of the zip; build it if the cache has no zip with this content.
 
     :raises OSError: the cache cannot be written.
     """
@@ -40,7 +40,7 @@ def package_zip() -> Path:
         if built.is_file():
             return built
     content = zip_bytes(entries)
-    # The name begins like a package's, for it is what an executor's log shows.
+    # The name begins with the package's name, since logs of executors show it.
     built = stamp.parent / f"airflow_hive_federation-{hashlib.sha256(content).hexdigest()[:16]}.zip"
     if not built.is_file():
         write_atomically(built, content)
@@ -49,7 +49,7 @@ def package_zip() -> Path:
 
 
 def main_file() -> Path:
-    """The file that spark-submit runs."""
+    """Return the path of the file that spark-submit runs."""
     return Path(__file__).with_name("main.py")
 
 

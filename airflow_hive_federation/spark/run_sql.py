@@ -1,8 +1,8 @@
-"""The job that runs one statement of SQL on the tables of a metastore.
+"""Runs one SQL statement on the tables of a metastore in a Spark job.
 
-The statement comes in a file, for process lists show command lines. The metastore is the one that the
-properties of the job name (``spark.hadoop.hive.metastore.uris``). Transactional tables are read as the file
-describes them, and are refused otherwise.
+A file holds the statement, since process lists show command lines. The job's properties name the metastore
+(``spark.hadoop.hive.metastore.uris``). The job reads transactional tables only as the file describes them,
+and refuses other transactional tables.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(_spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Run the job with parsed arguments; return columns and rows as texts.
+    """Run the job with parsed arguments; return columns, and rows as strings.
 
     :raises ConfigurationError: the file holds no statement.
     """
@@ -43,7 +43,7 @@ def run(_spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None
             raise ConfigurationError(
                 f"{args.statement} holds no statement: {error}.", remedy="Run the task again."
             ) from error
-    # On the context that runs already; its properties name the metastore.
+    # The session uses the running context, whose properties name the metastore.
     session = guarded(SparkSession.builder.enableHiveSupport().getOrCreate())
     session.catalog.setCurrentDatabase(database)
     answer = sql_with_frames(session, sql, acid_frames(session, acid, options), database)

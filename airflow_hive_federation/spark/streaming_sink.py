@@ -1,10 +1,10 @@
-"""Spark rows into an ACID table, exactly once: frames with a position, and a sink for Structured Streaming.
+"""Writes Spark rows into an ACID table exactly once, from a DataFrame or from Structured Streaming.
 
 >>> sink = HiveStreamingSink(settings, "sales.orders", name="orders")  # doctest: +SKIP
 >>> stream.writeStream.foreachBatch(sink).option("checkpointLocation", "…").start()  # doctest: +SKIP
 
-One micro-batch is one transaction, written by all of Spark's tasks. Its number is committed with its rows:
-what Spark repeats after a restart is recognised and left out.
+One micro-batch is one transaction, to which all of Spark's tasks write. The transaction commits the number of
+the batch with its rows, so the sink recognises and skips batches that Spark repeats after a restart.
 """
 
 from __future__ import annotations
@@ -35,17 +35,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Set by Spark in the thread that runs a query (StreamExecution.QUERY_ID_KEY); kept in its checkpoint.
+# Local property that Spark sets in a query's thread (StreamExecution.QUERY_ID_KEY); its value is part of the
+# query's checkpoint.
 _QUERY_ID = "sql.streaming.queryId"
 
 
 class HiveStreamingSink:
-    """Writes micro-batches; give it to ``foreachBatch``.
+    """Writes micro-batches into a table; pass it to ``foreachBatch``.
 
-    :param table: ``database.table``, transactional.
-    :param name: names the position that is kept with the table. Two queries into one table need two names.
-    :param partition: static values of partition keys; the others come from the rows.
-    :param storage_options: options of the store the table lies in.
+    :param settings: settings of the metastore client.
+    :param table: ``database.table`` of a transactional table.
+    :param name: name of the query's position, which the table keeps. Two queries into one table need two
+        names.
+    :param partition: static values of partition keys; the rows hold the values of the other keys.
+    :param storage_options: options of the table's store.
     """
 
     def __init__(
@@ -64,8 +67,8 @@ class HiveStreamingSink:
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, unless it was committed before.
 
-        :raises ConfigurationError: the position is that of another query (another checkpoint).
-        :raises HiveFederationError: it could not be written; nothing of it is visible.
+        :raises ConfigurationError: the position belongs to another query (another checkpoint).
+        :raises HiveFederationError: the write failed, and none of its rows are visible.
         """
         query_id = rows.sparkSession.sparkContext.getLocalProperty(_QUERY_ID) or ""
 
@@ -86,7 +89,7 @@ class HiveStreamingSink:
         )
 
     def committed(self) -> dict[str, Any] | None:
-        """Return query and number of the micro-batch that was committed last."""
+        """Return the query and number of the last committed micro-batch; ``None`` if none was committed."""
         database, _, table = self._table.partition(".")
         with MetastoreClient(self._settings) as client:
             text = committed_position(client, database, table, self._key)
@@ -94,8 +97,8 @@ class HiveStreamingSink:
 
     def _position(self, text: str) -> dict[str, Any]:
         try:
-            found = bounded_json.loads(text)
-            return {"query": str(found["query"]), "batch": int(found["batch"])}
+            position = bounded_json.loads(text)
+            return {"query": str(position["query"]), "batch": int(position["batch"])}
         except (ValueError, LookupError, TypeError, ArithmeticError) as error:
             raise ConfigurationError(
                 f"{self._table}: {self._key} is no position of a query: {text[:200]!r}.",
@@ -121,14 +124,18 @@ def write_frame(
     partition: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> WriteResult | None:
-    """Append rows and move a position, both or neither.
+    """Append rows and move a position in one transaction.
 
+    :param rows: the rows to append.
+    :param settings: settings of the metastore client.
     :param table: ``database.table``.
     :param key: table parameter (``_meta…``) that keeps the position.
-    :param advance: given the position that was committed last, returns the next one, or ``None`` if the rows
-        were written before.
-    :return: ``None`` if nothing was written.
-    :raises TransactionError: somebody else is moving the position.
+    :param advance: receives the last committed position; returns the next one, or ``None`` if the rows were
+        written before.
+    :param partition: static values of partition keys; the rows hold the values of the other keys.
+    :param storage_options: options of the table's store.
+    :return: ``None`` if no rows were written.
+    :raises TransactionError: another process is moving the position.
     :raises HiveFederationError: see :func:`~airflow_hive_federation.tables.write.statements.append`.
     """
     database, _, name = table.partition(".")
@@ -161,7 +168,7 @@ def write_frame(
 
 
 class _PositioningClient(MetastoreClient):
-    """A client whose commits set a position."""
+    """A metastore client that sets a position with each commit."""
 
     key_value: types.CommitTxnKeyValue | None = None
 

@@ -1,8 +1,7 @@
-"""The verification job: digests of the target's files, and the rows both sides show.
+"""Digests a replica's files and counts the rows of source and target in a Spark job, for verification.
 
-It reads a plan with one line for each table and side: the table as its metastore has it, its valid write ids,
-and the files of each directory. Rows are read as every reader of :mod:`airflow_hive_federation.tables` reads
-them.
+The job reads a plan with one line per table and side: the table as its metastore has it, its valid write ids,
+and the files of each directory. It reads rows with the readers of :mod:`airflow_hive_federation.tables`.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Tables counted side by side: small ones cost scheduling, not reading.
+#: Tables that are counted at the same time; for small tables, scheduling takes longer than reading.
 _COUNTED_AT_ONCE = 4
-#: Spark's error classes for a file that is damaged or gone, and for rows that our reader refuses.
+#: Spark's error classes for a damaged or missing file, and for rows that this package's reader refuses.
 _UNREADABLE = re.compile(r"\[(FAILED_READ_FILE|USER_RAISED_EXCEPTION).*")
 _GONE = "[FAILED_READ_FILE.FILE_NOT_EXIST]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The job's arguments."""
+    """Add the job's arguments."""
     parser.add_argument(
         "--plan", required=True, help="URI of the directory with tables.jsonl and files.jsonl"
     )
@@ -43,10 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Run the job with parsed arguments; return how much was read as JSON values."""
+    """Run the job with parsed arguments; return the numbers of files, bytes and tables as JSON values."""
     from pyspark.sql import SparkSession
 
-    # On the context that runs already, if there is one.
+    # The session uses the running context, if one exists.
     session = SparkSession.builder.getOrCreate()
     digests = digest_plan(
         spark, join(args.plan, "files.jsonl"), join(args.results, "digests"), options=options
@@ -65,32 +64,32 @@ def _count(spark: SparkSession, plan: Mapping[str, Any], options: Mapping[str, A
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    found: dict[str, Any] = {"table": plan["table"]["tableName"], "side": plan["side"], "rows": None}
+    result: dict[str, Any] = {"table": plan["table"]["tableName"], "side": plan["side"], "rows": None}
     try:
         rows = _rows(spark, plan, options)
         if plan.get("row_digests"):
-            found["rows"], found["row_digest"] = _digested(rows)
+            result["rows"], result["row_digest"] = _digested(rows)
         else:
-            found["rows"] = rows.count()
+            result["rows"] = rows.count()
     except ConfigurationError as error:
-        # A format this package does not read (Avro, a SerDe of somebody's): its files' digests must do.
-        logger.warning("%s is compared by digests alone: %s", found["table"], error)
-        found["not_counted"] = f"rows are not compared, digests of files are: {error.message}"
+        # This package cannot read the format (Avro, a custom SerDe): only digests of the files are compared.
+        logger.warning("%s is compared by digests alone: %s", result["table"], error)
+        result["not_counted"] = f"rows are not compared, digests of files are: {error.message}"
     except (AcidFormatError, FileVanishedError) as error:
-        found |= {"unreadable": error.message, "vanished": isinstance(error, FileVanishedError)}
+        result |= {"unreadable": error.message, "vanished": isinstance(error, FileVanishedError)}
     except (PySparkException, Py4JJavaError) as error:
-        told = _UNREADABLE.search(str(error))
-        if told is None:
+        match = _UNREADABLE.search(str(error))
+        if match is None:
             raise
-        found |= {"unreadable": told[0].strip(), "vanished": told[0].startswith(_GONE)}
-    return found
+        result |= {"unreadable": match[0].strip(), "vanished": match[0].startswith(_GONE)}
+    return result
 
 
 def _digested(rows: Any) -> tuple[int, str]:
-    """The number of rows, and a digest that does not depend on their order."""
+    """Return the number of rows, and a digest that does not depend on their order."""
     from pyspark.sql import functions
 
-    # As JSON, for Spark has no hash of maps.
+    # The digest is of JSON, since Spark cannot hash maps.
     digest = functions.xxhash64(functions.to_json(functions.struct("*"))).cast("decimal(38,0)")
     count, total = rows.agg(functions.count(functions.lit(1)), functions.sum(digest)).first()
     return count, str(total)
@@ -113,13 +112,13 @@ def _rows(spark: SparkSession, plan: Mapping[str, Any], options: Mapping[str, An
     def state(files: Any) -> AcidState:
         entries = tuple(FileEntry(path=path, size_bytes=size_bytes) for path, size_bytes in files)
         if write_ids is not None:
-            # They are chosen already: a base whose write id has aborted is one that a compactor made.
+            # The plan has chosen the files already, so a base whose write id is aborted is from a compactor.
             bases = {path.partition("/")[0] for path, _ in files if path.startswith("base_")}
-            made = [one for one in bases if write_ids.is_aborted(parse_directory(one).max_write_id)]
-            return acid_state(entries, write_ids, compacted_bases=made)
+            compacted = [base for base in bases if write_ids.is_aborted(parse_directory(base).max_write_id)]
+            return acid_state(entries, write_ids, compacted_bases=compacted)
         return AcidState(base=None, originals=entries, deltas=(), delete_deltas=())
 
-    storages: list[Any] = [from_json(types.StorageDescriptor, one) for one in plan["storages"]]
+    storages: list[Any] = [from_json(types.StorageDescriptor, storage) for storage in plan["storages"]]
     directories = [
         PartitionState(
             location=location, state=state(files), storage=None if index is None else storages[index]

@@ -1,1 +1,1 @@
-"""Hive's tables, read and written by Spark."""
+"""Reads and writes Hive tables with Spark."""

@@ -1,4 +1,4 @@
-"""Hive's types as Spark's."""
+"""Maps Hive types to Spark types."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PRIMITIVES: dict[str, spark.DataType] = {
     "varchar": spark.StringType(),
     "binary": spark.BinaryType(),
     "date": spark.DateType(),
-    # As Spark maps them itself: the wall clock of the session's time zone.
+    # Spark itself maps a Hive timestamp to the wall clock of the session's time zone.
     "timestamp": spark.TimestampType(),
     "timestamp with local time zone": spark.TimestampType(),
     "void": spark.NullType(),
@@ -30,7 +30,7 @@ _PRIMITIVES: dict[str, spark.DataType] = {
 
 
 def spark_type(hive: HiveType) -> spark.DataType:
-    """Map a Hive type; char and varchar become strings.
+    """Map a Hive type to a Spark type; char and varchar become strings.
 
     :raises ConfigurationError: if Spark has no such type (unions, intervals in tables).
     """
@@ -53,5 +53,5 @@ def spark_type(hive: HiveType) -> spark.DataType:
 
 
 def spark_schema(columns: Sequence[Column]) -> spark.StructType:
-    """Map a table's columns, in order."""
+    """Map a table's columns to a Spark schema, in order."""
     return spark.StructType([spark.StructField(column.name, spark_type(column.type)) for column in columns])

@@ -1,4 +1,4 @@
-"""Calls that ask every metastore: all at once, each with its own deadline, and no part missing unnoticed."""
+"""Sends calls to several metastores at once, each with its own deadline, and reports every missing part."""
 
 from __future__ import annotations
 
@@ -21,39 +21,42 @@ from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 
 log = logging.getLogger(__name__)
 
-#: Seconds after a part's deadline when nobody waits for it any more: its name may be looked up in vain.
+#: Seconds behind a part's deadline until the gateway stops waiting: a DNS lookup may block past the deadline.
 GRACE_S = 1.0
-#: Name of a part, what it returned, and why it returned nothing.
+#: Queue of results: the name of a metastore, its return value, and the reason if it returned none.
 Found = queue.SimpleQueue[tuple[str, Any, str | None]]
 
 
 @dataclass(frozen=True)
 class Question:
-    """What one metastore is asked.
+    """A call to one metastore, which contributes to the answer to a client's call.
 
-    :param method: the method; it need not be the one that was called.
-    :param arguments: its arguments by name.
+    :param method: name of the method; it may differ from the client's method.
+    :param arguments: the method's arguments by name.
     """
 
     method: str
     arguments: Mapping[str, Any]
 
     def call(self, call: Call) -> Call:
-        """Return the call that asks it, in the name of another one's caller."""
+        """Return this question as a call, with the caller and deadline of a client's call."""
         values = message_types(self.method)[0](**self.arguments)
         message = call_of(self.method, read_head(call.message).sequence_id, values)
         return Call(self.method, message, call.caller, call.deadline, call.cancellation)
 
 
 class Missing:
-    """Counts answers that were given without a part, per metastore."""
+    """Counts the answers that lacked a metastore's part, per metastore."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.counts: dict[str, int] = {}
 
     def note(self, method: str, reasons: Mapping[str, str]) -> None:
-        """Note that an answer lacks the parts of some metastores."""
+        """Count and log an answer that lacks the parts of some metastores.
+
+        :param reasons: name of each of these metastores → the reason.
+        """
         with self._lock:
             for name in reasons:
                 self.counts[name] = self.counts.get(name, 0) + 1
@@ -64,36 +67,36 @@ class Missing:
 def ask_all(
     call: Call, questions: Mapping[str, tuple[Member, Question]], part_timeout_s: float
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Ask several metastores at once.
+    """Send questions to several metastores at once, and collect their answers.
 
-    :param questions: what each is asked, by name.
-    :param part_timeout_s: seconds for each but the primary metastore, which has the time of the call.
-    :return: what they return, and why others did not, each by name.
+    :param questions: metastore and question, by name.
+    :param part_timeout_s: seconds for each metastore except the primary, which has the call's whole time.
+    :return: return values by name, and reasons by name for the questions without a return value.
     """
-    found: Found = queue.SimpleQueue()
+    results: Found = queue.SimpleQueue()
     cancellations = {name: Cancellation() for name in questions}
 
     def cancel() -> None:
-        for one in cancellations.values():
-            one.cancel()
+        for cancellation in cancellations.values():
+            cancellation.cancel()
 
     if call.cancellation is not None:
         call.cancellation.on_cancel(cancel)
 
     def ask(name: str, member: Member, question: Question) -> None:
-        asked = replace(question.call(call), cancellation=cancellations[name])
+        question_call = replace(question.call(call), cancellation=cancellations[name])
         try:
-            answer = member.ask(asked, part_timeout_s)
+            answer = member.ask(question_call, part_timeout_s)
             success = result(question.method, answer)
-            found.put((name, success, None if success is not None else fault_text(question.method, answer)))
+            results.put((name, success, None if success is not None else fault_text(question.method, answer)))
         except (HiveFederationError, MalformedMessage, OSError, ValueError) as error:
-            found.put((name, None, str(error)))
+            results.put((name, None, str(error)))
 
     for name, (member, question) in questions.items():
         threading.Thread(
             target=ask, args=(name, member, question), name=f"federation-{name}", daemon=True
         ).start()
-    answers, reasons = _collected(call, found, questions, part_timeout_s)
+    answers, reasons = _collected(call, results, questions, part_timeout_s)
     for name in questions.keys() - answers.keys() - reasons.keys():
         cancellations[name].cancel()
         reasons[name] = "no answer within its deadline"
@@ -103,10 +106,10 @@ def ask_all(
 def _collected(
     call: Call, found: Found, questions: Mapping[str, tuple[Member, Question]], part_timeout_s: float
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Wait for all parts, or until the last deadline has passed."""
+    """Collect the parts until all have arrived or the last deadline has passed."""
     answers: dict[str, Any] = {}
     reasons: dict[str, str] = {}
-    waits = any(one.timeout_s is None for one, _ in questions.values())
+    waits = any(member.timeout_s is None for member, _ in questions.values())
     longest = call.deadline.seconds if waits else part_timeout_s
     with contextlib.suppress(queue.Empty, TimeoutError):
         until = call.deadline.sooner(longest + GRACE_S)
@@ -120,20 +123,20 @@ def _collected(
 
 
 def require(call: Call, reasons: Mapping[str, str], *, primary: str, partial: bool, missing: Missing) -> None:
-    """Refuse an answer that lacks parts, or note them.
+    """Refuse an answer that lacks parts, or count and log the missing parts.
 
-    :param primary: the metastore without whose part there is no answer.
-    :param partial: answer with what there is.
-    :raises GatewayError: a part is missing.
+    :param primary: name of the metastore whose part is always required.
+    :param partial: accept an answer with the parts that have arrived.
+    :raises GatewayError: a part is missing, and it is required.
     """
     if not reasons:
         return
     if partial and primary not in reasons:
         missing.note(call.method, reasons)
         return
-    named = "; ".join(f"{name}: {reason}" for name, reason in sorted(reasons.items()))
+    details = "; ".join(f"{name}: {reason}" for name, reason in sorted(reasons.items()))
     raise refused(
         Status.UNAVAILABLE,
-        f"{call.method}: the part of metastore {', '.join(sorted(reasons))} is missing ({named}).",
+        f"{call.method}: the part of metastore {', '.join(sorted(reasons))} is missing ({details}).",
         remedy="Look at that metastore; with on_missing = 'partial', the gap is only logged.",
     )

@@ -1,4 +1,4 @@
-"""Remotes that the primary metastore has recorded, led to a metastore of the gateway without a refresh."""
+"""Resolves remotes that the primary metastore records to metastores of the gateway, without a refresh."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ from airflow_hive_federation.metastore.settings import MetastoreSettings
 from airflow_hive_federation.remotes.links import link_of
 from airflow_hive_federation.remotes.statement import Kind, Name
 
-#: Seconds for which it is remembered whether a name is a remote.
+#: Seconds for which the result of a lookup, a remote or none, is remembered per name.
 REMEMBERED_S = 5.0
 _MOST = 10_000
 
 
 class Links:
-    """Finds recorded remotes.
+    """Finds remotes that the primary metastore records in the properties of databases and tables.
 
-    Whoever may alter a table writes its properties. So a link leads to no address of its own: it is followed
-    if the gateway's file has a metastore with one of its URIs, or with its connection's id for a name. Any
-    other link is a table of the primary metastore, as it is for an engine that asks that one.
+    Any user who may alter a table may write its properties. So the gateway never connects to an address from
+    a link. It follows a link only if its file has a metastore with one of the link's URIs, or with the id of
+    the link's connection as a name. Any other link is a table of the primary metastore, as it is for an
+    engine that calls that metastore.
 
     :param members: the metastores of the gateway, by name.
-    :param primary: the one that has the links.
+    :param primary: name of the metastore that records the links.
     """
 
     def __init__(self, members: Mapping[str, Member], primary: str) -> None:
@@ -50,19 +51,19 @@ class Links:
         self._known: dict[LocalName, tuple[float, Place | None]] = {}
 
     def find(self, call: Call, names: Sequence[LocalName]) -> tuple[Link, ...]:
-        """Return the links among names.
+        """Return the links that the primary metastore records under the given names.
 
-        :param call: in whose caller's name the primary metastore is asked.
+        :param call: the call whose caller's identity the lookup uses.
         :raises GatewayError: a link cannot be read.
         :raises HiveFederationError: the primary metastore does not answer.
         """
-        found: dict[LocalName, Place] = {}
+        places: dict[LocalName, Place] = {}
         for database, table in dict.fromkeys(names):
             if (place := self._place(call, (database, None))) is not None:
-                found[database, None] = place
+                places[database, None] = place
             elif table is not None and (place := self._place(call, (database, table))) is not None:
-                found[database, table] = place
-        return tuple(Link(local=local, place=place) for local, place in found.items())
+                places[database, table] = place
+        return tuple(Link(local=local, place=place) for local, place in places.items())
 
     def _place(self, call: Call, local: LocalName) -> Place | None:
         now = time.monotonic()
@@ -82,10 +83,10 @@ class Links:
             question = Question("get_database", {"name": database})
         else:
             question = Question("get_table", {"dbname": database, "tbl_name": table})
-        asked = question.call(replace(call, cancellation=None))
-        found = result(question.method, self._primary.ask(asked))
-        # Faults are the primary's answer to the call itself, which comes next.
-        return None if found is None else self._read(database, table, found.parameters)
+        lookup = question.call(replace(call, cancellation=None))
+        described = result(question.method, self._primary.ask(lookup))
+        # A fault here needs no handling: the call itself goes to the primary next and gets the same fault.
+        return None if described is None else self._read(database, table, described.parameters)
 
     def _read(self, database: str, table: str | None, parameters: Any) -> Place | None:
         kind = Kind.DATABASE if table is None else Kind.TABLE
@@ -101,13 +102,13 @@ class Links:
     def _owner(self, properties: Mapping[str, str]) -> str | None:
         if properties.get(CONNECTION) in self._names:
             return properties[CONNECTION]
-        uris = tuple(one.strip() for one in properties.get(URIS, "").split(",") if one.strip())
-        owners = {self._owners[one] for one in _addresses_of(uris) if one in self._owners}
+        uris = tuple(uri.strip() for uri in properties.get(URIS, "").split(",") if uri.strip())
+        owners = {self._owners[address] for address in _addresses_of(uris) if address in self._owners}
         return owners.pop() if len(owners) == 1 else None
 
 
 def _addresses(settings: MetastoreSettings) -> Iterator[tuple[str, int]]:
-    return ((one.host.lower(), one.port) for one in settings.endpoints())
+    return ((endpoint.host.lower(), endpoint.port) for endpoint in settings.endpoints())
 
 
 def _addresses_of(uris: tuple[str, ...]) -> Iterator[tuple[str, int]]:

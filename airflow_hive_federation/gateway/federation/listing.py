@@ -1,4 +1,4 @@
-"""Questions to all metastores, and one answer of theirs, under local names. Pure."""
+"""Makes the questions for a list of several metastores, and merges the answers under local names; no I/O."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Part:
-    """What another metastore is asked for a list, and how its answer becomes a part of the list.
+    """The part of a list that another metastore contributes.
 
-    :param question: what it is asked.
-    :param elements: makes elements of the list, under local names, of what it returns.
+    :param question: the call to the other metastore.
+    :param elements: turns the metastore's return value into elements of the list, under local names.
     """
 
     question: Question
@@ -28,11 +28,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Listing:
-    """How one list is made of several metastores' answers.
+    """The functions that merge several metastores' answers into one list.
 
-    :param read: takes the elements out of the primary metastore's answer.
-    :param write: makes the answer of elements.
-    :param key: the name by which elements are ordered, and the database that they belong to.
+    :param read: returns the elements of the primary metastore's answer.
+    :param write: makes the answer from all elements.
+    :param key: returns the name that orders an element, and the database that the element belongs to.
     """
 
     read: Callable[[Any], list[Any]]
@@ -41,9 +41,9 @@ class Listing:
 
 
 def listing_of(method: str, success: Any) -> Listing:
-    """Return how the list of a method is made.
+    """Return the functions that merge the list of a method.
 
-    :param success: what the primary metastore returned.
+    :param success: the primary metastore's return value.
     """
 
     def refilled(name: str) -> Callable[[list[Any]], Any]:
@@ -55,51 +55,53 @@ def listing_of(method: str, success: Any) -> Listing:
 
     if method == "get_databases_req":
         return Listing(
-            lambda one: one.databases or [], refilled("databases"), lambda one: (one.name, one.name)
+            lambda answer: answer.databases or [],
+            refilled("databases"),
+            lambda database: (database.name, database.name),
         )
     if method == "get_all_functions":
         return Listing(
-            lambda one: one.functions or [],
+            lambda answer: answer.functions or [],
             refilled("functions"),
-            lambda one: (f"{one.dbName}.{one.functionName}", one.dbName),
+            lambda function: (f"{function.dbName}.{function.functionName}", function.dbName),
         )
     if method == "get_table_meta":
-        return Listing(list, list, lambda one: (f"{one.dbName}.{one.tableName}", one.dbName))
+        return Listing(list, list, lambda meta: (f"{meta.dbName}.{meta.tableName}", meta.dbName))
     if method in {"get_all_databases", "get_databases"}:
-        return Listing(list, list, lambda one: (one, one))
+        return Listing(list, list, lambda database: (database, database))
     if method == "get_tables_ext":
-        return Listing(list, list, lambda one: (one.tblName, ""))
-    return Listing(list, list, lambda one: (one, ""))
+        return Listing(list, list, lambda info: (info.tblName, ""))
+    return Listing(list, list, lambda table: (table, ""))
 
 
 def merged(listing: Listing, owners: Owners, success: Any, others: Iterable[Any]) -> Any:
-    """Make one answer.
+    """Merge the elements of all metastores into one answer.
 
-    A database of the primary metastore whose name is a remote's is left out: calls that name it go to the
-    remote.
+    A database of the primary metastore is left out if a remote has the same local name, since calls with this
+    name go to the remote.
 
-    :param success: what the primary metastore returned.
+    :param success: the primary metastore's return value.
     :param others: elements of the other metastores, under local names.
     """
     own = []
-    for one in listing.read(success):
-        database = listing.key(one)[1].lower()
+    for element in listing.read(success):
+        database = listing.key(element)[1].lower()
         if database and owners.is_configured(database, None):
             log.warning(
                 "database %s of metastore %s is hidden by the remote of that name", database, owners.primary
             )
         else:
-            own.append(one)
-    found = {listing.key(one)[0].lower(): one for one in own}
-    for one in others:
-        found[listing.key(one)[0].lower()] = one
-    return listing.write([found[key] for key in sorted(found)])
+            own.append(element)
+    by_name = {listing.key(element)[0].lower(): element for element in own}
+    for element in others:
+        by_name[listing.key(element)[0].lower()] = element
+    return listing.write([by_name[key] for key in sorted(by_name)])
 
 
 def part_of_all(method: str, arguments: Any, owners: Owners, owner: str) -> Part | None:
-    """Return the part of another metastore in a list of everything; ``None`` if it has none.
+    """Return another metastore's part of a list over all databases; ``None`` if it has no part.
 
-    :param arguments: of the call.
+    :param arguments: arguments of the call.
     """
     whole = bool(owners.mapped_databases(owner)) or owners.prefix_of(owner) is not None
     if method == "get_table_meta":
@@ -110,10 +112,10 @@ def part_of_all(method: str, arguments: Any, owners: Owners, owner: str) -> Part
         return Part(Question(method, {}), lambda success: list(_functions(success, owners, owner)))
     if method == "get_databases_req":
         request = arguments.request
-        asked = copy.copy(request)
-        asked.pattern = None
+        unfiltered = copy.copy(request)
+        unfiltered.pattern = None
         return Part(
-            Question(method, {"request": asked}),
+            Question(method, {"request": unfiltered}),
             lambda success: list(_databases(success, request.pattern, owners, owner)),
         )
     pattern = arguments.pattern if method == "get_databases" else None
@@ -121,7 +123,7 @@ def part_of_all(method: str, arguments: Any, owners: Owners, owner: str) -> Part
         Question("get_all_databases", {}),
         lambda success: [
             local
-            for names in owners.local_names(owner, [one.lower() for one in success]).values()
+            for names in owners.local_names(owner, [database.lower() for database in success]).values()
             for local in names
             if matches(pattern, local)
         ],
@@ -131,9 +133,9 @@ def part_of_all(method: str, arguments: Any, owners: Owners, owner: str) -> Part
 def parts_of_database(
     method: str, arguments: Any, database: str, owners: Owners, owner: str
 ) -> Iterator[Part]:
-    """Yield another metastore's parts in a list of a local database: its single tables with a name there.
+    """Yield another metastore's parts of a list of a local database: its single tables with a name in it.
 
-    :param arguments: of the call.
+    :param arguments: arguments of the call.
     """
     request = getattr(arguments, "req", None)
     pattern = getattr(arguments, "pattern", None) if request is None else request.tableNamePattern
@@ -147,26 +149,28 @@ def parts_of_database(
             kind = getattr(arguments, "tableType", None)
             question = _metas(wanted.values(), [kind] if kind else None)
             yield Part(
-                question, lambda success: _found(wanted, success, lambda one: _key(one.dbName, one.tableName))
+                question,
+                lambda success: _found(wanted, success, lambda meta: _key(meta.dbName, meta.tableName)),
             )
         return
-    # Each of these two is asked of one database.
-    for there in sorted({place.database for place in wanted.values()}):
-        of_it = {name: place for name, place in wanted.items() if place.database == there}
-        yield _asked_there(method, arguments, there, of_it)
+    # A call of either of these two methods is about one database only.
+    for remote_database in sorted({place.database for place in wanted.values()}):
+        remote_tables = {name: place for name, place in wanted.items() if place.database == remote_database}
+        yield _asked_there(method, arguments, remote_database, remote_tables)
 
 
 def _asked_there(method: str, arguments: Any, database: str, wanted: Mapping[str, Place]) -> Part:
     if method == "get_table_names_by_filter":
-        asked = {"dbname": database, "filter": arguments.filter, "max_tables": -1}
+        values = {"dbname": database, "filter": arguments.filter, "max_tables": -1}
         return Part(
-            Question(method, asked), lambda success: _found(wanted, success, lambda one: _key(database, one))
+            Question(method, values),
+            lambda success: _found(wanted, success, lambda table: _key(database, table)),
         )
     names = "|".join(sorted(place.table or "" for place in wanted.values()))
     request = _with(arguments.req, database=database, tableNamePattern=names, limit=-1)
 
     def elements(success: Any) -> list[Any]:
-        infos = {one.tblName.lower(): one for one in success}
+        infos = {info.tblName.lower(): info for info in success}
         return [
             _with(infos[place.table], tblName=name) for name, place in wanted.items() if place.table in infos
         ]
@@ -175,19 +179,19 @@ def _asked_there(method: str, arguments: Any, database: str, wanted: Mapping[str
 
 
 def limit_of(method: str, arguments: Any) -> int | None:
-    """Return the number of elements that the caller of a list wants at most; ``None`` if all."""
-    most: int | None = None
+    """Return the caller's limit on the number of elements in a list; ``None`` if there is no limit."""
+    limit: int | None = None
     if method == "get_tables_ext":
-        most = arguments.req.limit
+        limit = arguments.req.limit
     elif method == "get_table_names_by_filter":
-        most = arguments.max_tables
-    return most if most is not None and most >= 0 else None
+        limit = arguments.max_tables
+    return limit if limit is not None and limit >= 0 else None
 
 
 def _found(wanted: Mapping[str, Place], success: Any, key: Callable[[Any], tuple[str, str]]) -> list[str]:
-    """Local names of what another metastore has found."""
-    found = {key(one) for one in success}
-    return [name for name, place in wanted.items() if (place.database, place.table) in found]
+    """Return the local names of the wanted tables that another metastore has returned."""
+    returned = {key(element) for element in success}
+    return [name for name, place in wanted.items() if (place.database, place.table) in returned]
 
 
 def _key(database: str, table: str) -> tuple[str, str]:
@@ -196,7 +200,11 @@ def _key(database: str, table: str) -> tuple[str, str]:
 
 def _tables_of_all(arguments: Any, owners: Owners, owner: str) -> Part | None:
     databases, tables = arguments.db_patterns, arguments.tbl_patterns
-    mapped = [there for local, there in owners.mapped_databases(owner).items() if matches(databases, local)]
+    mapped = [
+        remote_name
+        for local, remote_name in owners.mapped_databases(owner).items()
+        if matches(databases, local)
+    ]
     single = {
         name: place
         for name, place in owners.single_tables(owner).items()
@@ -205,39 +213,39 @@ def _tables_of_all(arguments: Any, owners: Owners, owner: str) -> Part | None:
     prefixed = owners.prefix_of(owner) is not None
     if not (mapped or single or prefixed):
         return None
-    there = "|".join(sorted({*mapped, *(one.database for one in single.values())}))
+    database_pattern = "|".join(sorted({*mapped, *(remote.database for remote in single.values())}))
     question = Question(
         "get_table_meta",
         {
-            "db_patterns": "*" if prefixed else there,
-            # Single tables may have other names there.
+            "db_patterns": "*" if prefixed else database_pattern,
+            # A single table may have another name at its owner than its local name.
             "tbl_patterns": "*" if single else tables,
             "tbl_types": arguments.tbl_types,
         },
     )
 
     def elements(success: Any) -> list[Any]:
-        found = []
+        metas = []
         for meta in success:
-            there = meta.dbName.lower()
-            for local in owners.local_names(owner, [there]).get(there, ()):
+            remote_name = meta.dbName.lower()
+            for local in owners.local_names(owner, [remote_name]).get(remote_name, ()):
                 if matches(databases, local) and matches(tables, meta.tableName):
-                    found.append(_with(meta, dbName=local))
+                    metas.append(_with(meta, dbName=local))
             for (local, table), place in single.items():
                 if _is(meta, place):
-                    found.append(_with(meta, dbName=local, tableName=table))
-        return found
+                    metas.append(_with(meta, dbName=local, tableName=table))
+        return metas
 
     return Part(question, elements)
 
 
 def _metas(places: Iterable[Place], kinds: list[str] | None) -> Question:
-    there = list(places)
+    remotes = list(places)
     return Question(
         "get_table_meta",
         {
-            "db_patterns": "|".join(sorted({one.database for one in there})),
-            "tbl_patterns": "|".join(sorted({one.table or "" for one in there})),
+            "db_patterns": "|".join(sorted({remote.database for remote in remotes})),
+            "tbl_patterns": "|".join(sorted({remote.table or "" for remote in remotes})),
             "tbl_types": kinds or [],
         },
     )
@@ -249,21 +257,21 @@ def _is(meta: Any, place: Place) -> bool:
 
 def _functions(success: Any, owners: Owners, owner: str) -> Iterator[Any]:
     for function in success.functions or []:
-        there = function.dbName.lower()
-        for local in owners.local_names(owner, [there]).get(there, ()):
+        remote_name = function.dbName.lower()
+        for local in owners.local_names(owner, [remote_name]).get(remote_name, ()):
             yield _with(function, dbName=local)
 
 
 def _databases(success: Any, pattern: str | None, owners: Owners, owner: str) -> Iterator[Any]:
     for database in success.databases or []:
-        there = database.name.lower()
-        for local in owners.local_names(owner, [there]).get(there, ()):
+        remote_name = database.name.lower()
+        for local in owners.local_names(owner, [remote_name]).get(remote_name, ()):
             if matches(pattern, local):
                 yield _with(database, name=local)
 
 
 def _with(struct: Any, **fields: Any) -> Any:
-    made = copy.copy(struct)
+    changed = copy.copy(struct)
     for name, value in fields.items():
-        setattr(made, name, value)
-    return made
+        setattr(changed, name, value)
+    return changed

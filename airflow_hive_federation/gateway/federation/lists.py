@@ -1,4 +1,4 @@
-"""Calls whose answer is made of several metastores' answers."""
+"""Answers calls for lists and table definitions with the merged answers of several metastores."""
 
 from __future__ import annotations
 
@@ -36,16 +36,17 @@ _CATALOGS = frozenset({None, "", "hive"})
 
 
 def of_all(federation: Federation, call: Call, emit: Emit) -> None:
-    """Ask every metastore, and make one list.
+    """Answer with one list of all metastores' elements.
 
-    :raises GatewayError: a part is missing, and the gateway is to fail then.
+    :raises GatewayError: a metastore's part is missing, and ``on_missing`` is ``fail``, or that metastore is
+        the primary.
     """
     values = arguments(call.method, call.message)
     request = getattr(values, "request", None)
     pattern = getattr(values, "pattern", getattr(values, "db_patterns", None)) or ""
     catalog = catalog_of(pattern) if request is None else request.catalogName
     parts: list[tuple[str, Part]] = []
-    # Other catalogs are the primary metastore's alone.
+    # Only the primary metastore has other catalogs.
     if catalog in _CATALOGS:
         for owner in federation.named_owners():
             if (part := part_of_all(call.method, values, federation.owners, owner)) is not None:
@@ -54,7 +55,7 @@ def of_all(federation: Federation, call: Call, emit: Emit) -> None:
 
 
 def of_database(federation: Federation, call: Call, emit: Emit) -> None:
-    """Ask the owner of a database for its tables, and add single tables of others that have a name in it.
+    """Answer with the tables of a database, and other metastores' single tables that have a name in it.
 
     :raises GatewayError: as :func:`of_all`.
     """
@@ -74,31 +75,31 @@ def of_database(federation: Federation, call: Call, emit: Emit) -> None:
 
 
 def tables(federation: Federation, call: Call, emit: Emit) -> None:
-    """Ask the owners of tables for their definitions.
+    """Answer with the definitions of tables, which their owners deliver.
 
-    :raises GatewayError: a view cannot be given local names, or an owner of some answers with a fault.
+    :raises GatewayError: a view cannot be rewritten with local names, or an owner answers with a fault.
     """
     resolved, links = federation.resolve(call)
     groups: dict[tuple[str, str], list[Any]] = {}
-    for one in resolved:
-        groups.setdefault((one[1].owner, one[1].database), []).append(one)
+    for entry in resolved:
+        groups.setdefault((entry[1].owner, entry[1].database), []).append(entry)
     if len(groups) < 2:
         federation.send(call, federation.one_owner(call.method, resolved), resolved, links, emit)
         return
     values = arguments(call.method, call.message)
-    found: list[Any] = []
-    made: Any = None
+    definitions: list[Any] = []
+    returned: Any = None
     for (owner, database), group in groups.items():
         message = _for_tables(call, values, database, [place.table for _, place in group])
         answer = federation.members[owner].ask(replace(call, message=message))
         if owner != federation.primary:
             answer = to_client(call.method, answer, federation.naming(owner, group, links))
-        if (made := result(call.method, answer)) is None:
+        if (returned := result(call.method, answer)) is None:
             raise refused(
                 Status.FAILED, f"{call.method} at metastore {owner}: {fault_text(call.method, answer)}"
             )
-        found += made if isinstance(made, list) else made.tables
-    success = found if isinstance(made, list) else types.GetTablesResult(tables=found)
+        definitions += returned if isinstance(returned, list) else returned.tables
+    success = definitions if isinstance(returned, list) else types.GetTablesResult(tables=definitions)
     emit(answer_of(call.method, read_head(call.message).sequence_id, success))
 
 
@@ -109,34 +110,34 @@ def _merge(
     if not parts:
         primary.relay(call, emit)
         return
-    # One metastore may be asked several questions.
-    asked = {f"{owner} {number}": (owner, part) for number, (owner, part) in enumerate(parts)}
+    # One metastore may get several questions, so each key has a number.
+    numbered = {f"{owner} {number}": (owner, part) for number, (owner, part) in enumerate(parts)}
     questions = {
         federation.primary: (primary, Question(call.method, values.set_fields())),
-        **{key: (federation.members[owner], part.question) for key, (owner, part) in asked.items()},
+        **{key: (federation.members[owner], part.question) for key, (owner, part) in numbered.items()},
     }
     answers, reasons = ask_all(call, questions, federation.part_timeout_s)
-    reasons = {asked[key][0] if key in asked else key: reason for key, reason in reasons.items()}
+    reasons = {numbered[key][0] if key in numbered else key: reason for key, reason in reasons.items()}
     require(call, reasons, primary=federation.primary, partial=federation.partial, missing=federation.missing)
     others = [
         element
-        for key, (_, part) in asked.items()
+        for key, (_, part) in numbered.items()
         if key in answers
         for element in part.elements(answers[key])
     ]
     success = answers[federation.primary]
     listing = listing_of(call.method, success)
     answer = merged(listing, federation.owners, success, others)
-    if (most := limit_of(call.method, values)) is not None:
-        answer = answer[:most]
+    if (limit := limit_of(call.method, values)) is not None:
+        answer = answer[:limit]
     emit(answer_of(call.method, read_head(call.message).sequence_id, answer))
 
 
 def _for_tables(call: Call, values: Any, database: str, names: list[str | None]) -> bytes:
-    made = copy.copy(values)
+    changed = copy.copy(values)
     if call.method == "get_table_objects_by_name":
-        made.dbname, made.tbl_names = database, names
+        changed.dbname, changed.tbl_names = database, names
     else:
-        made.req = copy.copy(values.req)
-        made.req.dbName, made.req.tblNames = database, names
-    return call_of(call.method, read_head(call.message).sequence_id, made)
+        changed.req = copy.copy(values.req)
+        changed.req.dbName, changed.req.tblNames = database, names
+    return call_of(call.method, read_head(call.message).sequence_id, changed)

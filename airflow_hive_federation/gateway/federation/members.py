@@ -1,4 +1,4 @@
-"""Metastores of a federation: each with its own deadline, and a breaker that spares callers a hung one."""
+"""Calls the metastores of a federation, each with its own deadline, and a circuit breaker for hung ones."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from airflow_hive_federation.gateway.dispatch import Call, Metastore
 from airflow_hive_federation.gateway.handler import Status, status_of
 from airflow_hive_federation.gateway.messages import Emit
 
-#: The caller gave up, or all connections were in use: nobody learns whether the metastore answers.
+#: Statuses that do not show whether the metastore answers: a cancelled call, or all connections in use.
 _SAYS_NOTHING = frozenset({Status.CANCELLED, Status.EXHAUSTED})
 
 
 class Member:
     """One metastore of a federation.
 
-    :param name: names it in errors, logs and metrics.
-    :param target: the way there.
-    :param timeout_s: seconds that it has for a whole answer; ``None`` is as long as the caller waits.
-    :param writable: clients may write there through the gateway.
+    :param name: name of the metastore in errors, logs and metrics.
+    :param target: sends calls to the metastore.
+    :param timeout_s: seconds that the metastore has for a whole answer; ``None`` takes the caller's deadline.
+    :param writable: clients may write to the metastore through the gateway.
     """
 
     def __init__(
@@ -33,19 +33,20 @@ class Member:
         self._breaker = CircuitBreaker(name)
 
     def relay(self, call: Call, emit: Emit, timeout_s: float | None = None) -> None:
-        """Have a call answered.
+        """Send a call to the metastore, and pass its answer to ``emit``.
 
-        :param timeout_s: seconds for this call, if they are fewer than its own.
-        :raises RemoteUnavailableError: it did not answer within its deadline, or has not lately.
+        :param timeout_s: seconds for this call, if they are fewer than the member's own.
+        :raises RemoteUnavailableError: the metastore did not answer within its deadline, or the circuit
+            breaker is open after recent failures.
         :raises HiveFederationError: as :meth:`..dispatch.Target.relay`.
         """
         if self.timeout_s is None:
             self.target.relay(call, emit)
             return
-        most = self.timeout_s if timeout_s is None else min(timeout_s, self.timeout_s)
+        limit_s = self.timeout_s if timeout_s is None else min(timeout_s, self.timeout_s)
         try:
             patience = call.deadline.remaining_s()
-            inner = replace(call, deadline=call.deadline.sooner(most))
+            inner = replace(call, deadline=call.deadline.sooner(limit_s))
         except TimeoutError as error:
             raise MetastoreTimeoutError(
                 f"{call.method} at {self.name}: {error}",
@@ -58,9 +59,9 @@ class Member:
                 try:
                     self.target.relay(inner, passing)
                 except HiveFederationError as error:
-                    # A caller that waits shorter than it should, or reads slowly, must not open the circuit
-                    # for others.
-                    hasty = isinstance(error, MetastoreTimeoutError) and patience < most
+                    # A caller with a shorter deadline than the member's, or one that reads slowly, must not
+                    # open the circuit for others.
+                    hasty = isinstance(error, MetastoreTimeoutError) and patience < limit_s
                     if passing.began or hasty or status_of(error) in _SAYS_NOTHING:
                         raise _Undecided(error) from error
                     raise

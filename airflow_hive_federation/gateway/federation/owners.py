@@ -1,4 +1,4 @@
-"""Owners of databases and tables: from a local name to the metastore that has it, and back. Pure."""
+"""Maps local names of databases and tables to the metastores that own them, and back; does no I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.names import bare_database
 from airflow_hive_federation.gateway.rules import Patterns
 
-#: A local name: a database, with or without a table.
+#: A local name: a database, and a table of it or ``None``.
 LocalName = tuple[str, str | None]
 
 
@@ -19,8 +19,8 @@ class Place:
     """A database, or a table of it, at the metastore that owns it.
 
     :param owner: name of the upstream.
-    :param database: its name there, lower case.
-    :param table: name of the table there; ``None`` where the whole database is meant.
+    :param database: the owner's name of the database, in lower case.
+    :param table: the owner's name of the table; ``None`` for the whole database.
     """
 
     owner: str
@@ -34,12 +34,13 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteNames:
-    """Local names of what one other metastore owns.
+    """Local names of one other metastore's databases and tables.
 
-    :param databases: local database → database there.
-    :param tables: local ``database.table`` → ``database.table`` there, for single tables in local databases.
-    :param prefix: databases there are known by their names behind this prefix; ``None`` is none.
-    :param shown: patterns of those databases.
+    :param databases: local database → the owner's database.
+    :param tables: local ``database.table`` → the owner's ``database.table``, for single tables in local
+        databases.
+    :param prefix: prefix that makes local names of the owner's databases; ``None`` makes none.
+    :param shown: patterns of the databases that get a prefixed name.
     """
 
     databases: Mapping[str, str] = field(default_factory=dict)
@@ -50,10 +51,9 @@ class RemoteNames:
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """A remote that the local metastore has recorded, led to one of the gateway's metastores.
-
+    """A remote that the primary metastore records, resolved to one of the gateway's metastores.
     :param local: the local name.
-    :param place: what it stands for.
+    :param place: the database or table that the local name stands for.
     """
 
     local: LocalName
@@ -61,11 +61,11 @@ class Link:
 
 
 class Owners:
-    """Finds the owner of a name. What nobody else owns is the primary metastore's.
+    """Finds the owner of a name: a remote, or else the primary metastore.
 
     :param primary: name of the primary metastore.
-    :param remotes: names of the others, by upstream.
-    :raises ConfigurationError: two remotes have the same local name, or a name is none.
+    :param remotes: name of each other metastore → the local names of its databases and tables.
+    :raises ConfigurationError: two remotes have the same local name, or a name is malformed.
     """
 
     def __init__(self, primary: str, remotes: Mapping[str, RemoteNames]) -> None:
@@ -73,14 +73,14 @@ class Owners:
         self._places: dict[LocalName, Place] = {}
         self._prefixes: list[tuple[str, str, Patterns]] = []
         for owner, names in remotes.items():
-            for local, there in names.databases.items():
-                self._add((_plain(local), None), Place(owner, _plain(there)))
-            for local, there in names.tables.items():
-                database, table = _qualified(there)
+            for local, remote_name in names.databases.items():
+                self._add((_plain(local), None), Place(owner, _plain(remote_name)))
+            for local, remote_name in names.tables.items():
+                database, table = _qualified(remote_name)
                 self._add(_qualified(local), Place(owner, database, table))
             if names.prefix is not None:
                 self._prefixes.append((_plain(names.prefix), owner, Patterns(names.shown)))
-        self._prefixes.sort(key=lambda one: -len(one[0]))
+        self._prefixes.sort(key=lambda entry: -len(entry[0]))
         for database, name in self._places:
             if name is not None and self._of_database(database) is not None:
                 raise ConfigurationError(
@@ -98,15 +98,15 @@ class Owners:
         self._places[local] = place
 
     def place(self, database: str, table: str | None, links: Iterable[Link] = ()) -> Place:
-        """Return what a local name stands for; the same name at the primary metastore if it is no remote.
+        """Return the place of a local name; if it is no remote, the same name at the primary metastore.
 
-        :param links: remotes that the local metastore has recorded; the gateway's own names come first.
+        :param links: remotes that the primary metastore records; the gateway's own names take precedence.
         """
         if table is not None and (place := self._places.get((database, table))) is not None:
             return place
         if (place := self._of_database(database)) is not None:
             return Place(place.owner, place.database, table)
-        recorded = {one.local: one.place for one in links}
+        recorded = {link.local: link.place for link in links}
         if table is not None and (place := recorded.get((database, table))) is not None:
             return place
         if (place := recorded.get((database, None))) is not None:
@@ -114,11 +114,11 @@ class Owners:
         return Place(self.primary, database, table)
 
     def is_configured(self, database: str, table: str | None) -> bool:
-        """Whether the gateway's own names decide on a name, so that nobody need ask for links."""
+        """Return whether the gateway's file decides on a name, so that recorded links need no lookup."""
         return (database, table) in self._places or self._of_database(database) is not None
 
     def mapped_databases(self, owner: str) -> dict[str, str]:
-        """Return the explicit databases of an owner, local name → name there."""
+        """Return the explicit databases of an owner, local name → the owner's name."""
         return {
             local: place.database
             for (local, table), place in self._places.items()
@@ -127,10 +127,10 @@ class Owners:
 
     def prefix_of(self, owner: str) -> str | None:
         """Return the prefix of an owner's databases."""
-        return next((prefix for prefix, one, _ in self._prefixes if one == owner), None)
+        return next((prefix for prefix, prefix_owner, _ in self._prefixes if prefix_owner == owner), None)
 
     def single_tables(self, owner: str | None = None) -> dict[tuple[str, str], Place]:
-        """Return the single tables, local name → place; of all owners if none is given."""
+        """Return the single tables of an owner, or of all owners, local name → place."""
         return {
             (database, table): place
             for (database, table), place in self._places.items()
@@ -138,33 +138,36 @@ class Owners:
         }
 
     def local_names(self, owner: str, databases: Iterable[str]) -> dict[str, list[str]]:
-        """Return the local names of an owner's databases: name there → local names."""
-        found: dict[str, list[str]] = {}
+        """Return the local names of an owner's databases, the owner's name → local names."""
+        local_by_remote: dict[str, list[str]] = {}
         mapped, prefix = self.mapped_databases(owner), self.prefix_of(owner)
-        for there in databases:
-            names = [local for local, name in mapped.items() if name == there]
-            prefixed = None if prefix is None else f"{prefix}{there}"
+        for remote_name in databases:
+            names = [local for local, name in mapped.items() if name == remote_name]
+            prefixed = None if prefix is None else f"{prefix}{remote_name}"
             if prefixed is not None and (place := self._of_database(prefixed)) is not None:
-                # A longer prefix, or an explicit name, may have taken it for another owner.
-                names += [prefixed] if place == Place(owner, there) and prefixed not in names else []
+                # A longer prefix, or an explicit name, may have given this local name to another owner.
+                names += [prefixed] if place == Place(owner, remote_name) and prefixed not in names else []
             if names:
-                found[there] = names
-        return found
+                local_by_remote[remote_name] = names
+        return local_by_remote
 
     def _of_database(self, database: str) -> Place | None:
         if (place := self._places.get((database, None))) is not None:
             return place
         for prefix, owner, shown in self._prefixes:
-            there = database.removeprefix(prefix)
-            if there and there != database and shown.match(there):
-                return Place(owner, there)
+            remote_name = database.removeprefix(prefix)
+            if remote_name and remote_name != database and shown.match(remote_name):
+                return Place(owner, remote_name)
         return None
 
 
 class Naming:
-    """Names in an owner's answer, as clients of the gateway know them.
+    """Translates the names in an owner's answer into local names, which clients of the gateway know.
 
-    :param used: local names of the call, with what they stand for: they are answered as they were asked.
+    :param owners: the owners of all local names.
+    :param owner: the metastore that answers.
+    :param used: local names in the call, with their places; the answer repeats these names.
+    :param links: remotes that the primary metastore records.
     """
 
     def __init__(
@@ -172,11 +175,11 @@ class Naming:
     ) -> None:
         self.owner = owner
         self._owners = owners
-        links = [one for one in links if one.place.owner == owner]
-        named = [*((one.local, one.place) for one in links), *used]
+        links = [link for link in links if link.place.owner == owner]
+        named = [*((link.local, link.place) for link in links), *used]
         self._databases: dict[str, str] = {}
         for local, place in named:
-            # A single table does not stand for its database.
+            # The local database of a single table is not a local name of the table's own database.
             if owners.place(local[0], None, links) == Place(owner, place.database):
                 self._databases[place.database] = local[0]
         self._tables: dict[LocalName, LocalName] = {
@@ -186,9 +189,10 @@ class Naming:
             self._tables.setdefault((place.database, place.table), name)
 
     def local(self, database: str, table: str | None) -> LocalName:
-        """Return the local name of something that the owner names.
+        """Return the local name of a database or table of the owner.
 
-        What has no local name gets one that no database can have: it must not be taken for the primary's.
+        A database without a local name gets a name that no database can have, so that it is not mistaken for
+        a database of the primary metastore.
         """
         if self.owner == self._owners.primary or not database:
             return database, table
@@ -197,7 +201,11 @@ class Naming:
         if (name := self.database(database)) is not None:
             return name, table
         if table is None:
-            alone = {local[0] for (there, _), local in self._tables.items() if there == database}
+            alone = {
+                local[0]
+                for (remote_database, _), local in self._tables.items()
+                if remote_database == database
+            }
             if len(alone) == 1:
                 return alone.pop(), None
         return f"{self.owner}::{database}", table
@@ -213,16 +221,17 @@ class Naming:
 
 
 def matches(pattern: str | None, name: str) -> bool:
-    """Whether a name matches one of Hive's patterns: ``*`` is any text, ``.`` any character, ``|`` is or.
+    """Return whether a name matches a pattern of Hive.
 
-    As ``ObjectStore`` reads them, behind a catalog (``@hive#far*``) or not; no pattern, or an empty one, is
-    every name.
+    The rules are those of Hive's ``ObjectStore``: ``*`` is any text, ``.`` is any character, and ``|`` is or.
+    A catalog may precede the pattern (``@hive#far*``). ``None`` or an empty pattern matches every name.
     """
     pattern = bare_database(pattern or "")
     if not pattern:
         return True
     parts = [
-        "".join({"*": ".*", ".": "."}.get(one, re.escape(one)) for one in part) for part in pattern.split("|")
+        "".join({"*": ".*", ".": "."}.get(character, re.escape(character)) for character in part)
+        for part in pattern.split("|")
     ]
     return any(re.fullmatch(part, name, re.IGNORECASE | re.DOTALL) for part in parts)
 

@@ -1,4 +1,4 @@
-"""Names in messages: the owner's in calls that go to it, the local ones in its answers. Pure."""
+"""Writes an owner's names into calls that go to it, and local names into its answers; does no I/O."""
 
 from __future__ import annotations
 
@@ -15,52 +15,57 @@ from airflow_hive_federation.metastore.struct import Struct
 from airflow_hive_federation.metastore.wire import from_bytes
 
 S = TypeVar("S", bound=Struct)
-#: What a call names, and what that stands for.
+#: The databases and tables that a call names, each with its place.
 Resolved = Sequence[tuple[Reference, Place]]
 
 
 def to_owner(message: bytes, resolved: Resolved) -> bytes:
-    """Return a call with the names that its owner knows."""
-    return replaced(message, [(one, place.database, place.table) for one, place in resolved])
+    """Return a call with the owner's names of its databases and tables."""
+    return replaced(message, [(reference, place.database, place.table) for reference, place in resolved])
 
 
 def keeps_names(resolved: Resolved) -> bool:
-    """Whether all that a call names has the same name at its owner."""
-    return all((one.database, one.table) == (place.database, place.table) for one, place in resolved)
+    """Return whether all databases and tables of a call have the same names at their owner."""
+    return all(
+        (reference.database, reference.table) == (place.database, place.table)
+        for reference, place in resolved
+    )
 
 
 def to_client(method: str, answer: bytes, naming: Naming) -> bytes:
-    """Return an answer with the names that clients of the gateway know.
+    """Return an answer with the local names, which clients of the gateway know.
 
-    :raises GatewayError: a view in it cannot be given them.
-    :raises MalformedMessage: it is no such answer.
+    :raises GatewayError: a view in the answer cannot be rewritten with local names.
+    :raises MalformedMessage: the message is no answer to this method.
     """
     head = read_head(answer)
     if head.kind != REPLY:
         return answer
     kind = message_types(method)[1]
     answer = rename_views(method, answer, naming)
-    found = references(answer, head.body, kind)
-    return replaced(answer, [(one, *naming.local(one.database, one.table)) for one in found])
+    mentions = references(answer, head.body, kind)
+    return replaced(
+        answer, [(reference, *naming.local(reference.database, reference.table)) for reference in mentions]
+    )
 
 
 def arguments(method: str, message: bytes) -> Any:
     """Read the arguments of a call.
 
-    :raises WireFormatError: they are none.
+    :raises WireFormatError: the bytes are no arguments of this method.
     """
     return from_bytes(message_types(method)[0], message[read_head(message).body :])
 
 
 def call_of(method: str, sequence_id: int, values: Struct) -> bytes:
-    """Write a call."""
+    """Write a call with the given arguments."""
     return head_bytes(method, CALL, sequence_id) + encode(values)
 
 
 def result(method: str, answer: bytes) -> Any:
-    """Read what an answer returns; ``None`` if it is a fault.
+    """Read the return value of an answer; ``None`` if the answer is a fault.
 
-    :raises WireFormatError: it is no such answer.
+    :raises WireFormatError: the bytes are no answer to this method.
     """
     head = read_head(answer)
     if head.kind != REPLY or any(field.number for field in read_fields(answer, head.body)):
@@ -69,7 +74,7 @@ def result(method: str, answer: bytes) -> Any:
 
 
 def answer_of(method: str, sequence_id: int, success: Any) -> bytes:
-    """Write an answer that returns something."""
+    """Write an answer that returns a value."""
     return head_bytes(method, REPLY, sequence_id) + encode(message_types(method)[1](success=success))
 
 
@@ -78,7 +83,7 @@ def fault_text(method: str, answer: bytes) -> str:
     head = read_head(answer)
     if head.kind == REPLY:
         values = from_bytes(message_types(method)[1], answer[head.body :]).set_fields()
-        fault = next((one for name, one in values.items() if name != "success"), None)
+        fault = next((value for name, value in values.items() if name != "success"), None)
         return f"{type(fault).__name__}: {getattr(fault, 'message', '')}"
     for field in read_fields(answer, head.body):
         if field.number == 1:

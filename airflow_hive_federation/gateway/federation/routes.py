@@ -1,7 +1,7 @@
-"""The table of Hive's methods: where each of them goes when names belong to several metastores.
+"""Lists the route of each Hive method in a gateway with several metastores.
 
-A method that is not listed is refused. ``test_federation_routes.py`` compares the lists with the interface
-definition, and with the places where :mod:`..names` finds databases and tables.
+The gateway refuses methods that are not in these lists. ``test_federation_routes.py`` compares the lists with
+the interface definition, and with the fields where :mod:`..names` finds databases and tables.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ from enum import StrEnum
 
 
 class Route(StrEnum):
-    """How the owner of a call is found."""
+    """The rule that finds the metastore for a call."""
 
-    #: The one owner of all that the call names; the primary metastore if it names nothing.
+    #: The single owner of all databases and tables of the call; the primary metastore if it names none.
     NAMED = "named"
-    #: As ``NAMED``, and of nothing but a local database: its own definition is not for others to change.
+    #: As ``NAMED``, for local databases only: the gateway does not change a remote database's definition.
     DEFINES_DATABASE = "defines_database"
-    #: As ``NAMED``, and only where the transaction of the call is the owner's too.
+    #: As ``NAMED``, and only if the call's transaction also belongs to the owner.
     IN_TRANSACTION = "in_transaction"
     #: The metastore whose transactions the gateway's clients get.
     TRANSACTION = "transaction"
-    #: The metastore that gave the lock, by its id.
+    #: The metastore that gave the lock; the lock's id shows which one.
     LOCK_ID = "lock_id"
     LOCK = "lock"
     WRITE_IDS = "write_ids"
     MIN_HISTORY = "min_history"
-    #: The owners of the tables, each for its own; one answer is made of theirs.
+    #: The owners of the tables, each for its own tables; the gateway merges their answers.
     TABLES = "tables"
-    #: Every metastore; one answer is made of theirs.
+    #: Every metastore; the gateway merges their answers.
     ALL = "all"
-    #: As ``NAMED``; single tables of others that have a name in the database are added.
+    #: As ``NAMED``, plus other metastores' single tables that have a local name in the database.
     LISTING = "listing"
-    #: The primary metastore: catalogs, roles, tokens and whatever else is no database.
+    #: The primary metastore: catalogs, roles, tokens and all else that belongs to no database.
     PRIMARY = "primary"
 
 
@@ -129,7 +129,7 @@ ROUTES: dict[str, Route] = {
     ),
     **dict.fromkeys(_PRIMARY.split(), Route.PRIMARY),
 }
-#: A table of another metastore that has a name of its own here is not dropped through it.
+#: Methods that drop a table; the gateway refuses them for a single table of another metastore.
 DROPS_TABLE = frozenset({"drop_table", "drop_table_req", "drop_table_with_environment_context"})
-#: Calls of readers, too, that change no data: without a write id, there is nothing to commit.
+#: Calls of the class "write" that readers make, too: without a write id, a commit changes no data.
 HARMLESS = frozenset({"commit_txn"})

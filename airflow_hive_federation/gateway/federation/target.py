@@ -1,4 +1,4 @@
-"""The target of a gateway that federates: every call goes to the metastore that owns what it names."""
+"""Routes every call of a federating gateway to the metastore that owns the call's databases and tables."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from airflow_hive_federation.gateway.upstream import Upstream
 
 
 class OnMissing(StrEnum):
-    """What becomes of a call to all metastores if one does not answer."""
+    """The result of a call to all metastores if one does not answer."""
 
     FAIL = "fail"
     PARTIAL = "partial"
@@ -46,10 +46,10 @@ class OnMissing(StrEnum):
 class Remote:
     """Another metastore of a federation.
 
-    :param target: the way there.
-    :param names: local names of what it owns.
-    :param timeout_s: seconds that it has for a whole answer.
-    :param writable: clients may write there through the gateway; remotes are for reading by default.
+    :param target: sends calls to the metastore.
+    :param names: local names of its databases and tables.
+    :param timeout_s: seconds that the metastore has for a whole answer.
+    :param writable: clients may write to it through the gateway; by default, they may only read.
     """
 
     target: Metastore
@@ -61,14 +61,15 @@ class Remote:
 class Federation:
     """One primary metastore, and others whose databases and tables have local names; see :class:`.Target`.
 
-    :param primary: owns whatever is no remote.
-    :param remotes: the others, by their names.
+    :param primary: the metastore that owns every name that is no remote.
+    :param remotes: the other metastores, by their names.
     :param transactions_of: name of the metastore whose transactions clients get; the primary by default.
-    :param on_missing: what becomes of a call to all if one of the others does not answer.
-    :param part_timeout_s: seconds that each of the others is given for its part of a list.
-    :param follow_links: remotes that the primary metastore has recorded are led to the metastore of this
-        gateway that has their URIs, so that they need no refresh.
-    :raises ConfigurationError: a local name stands for two things, or ``transactions_of`` for nothing.
+    :param on_missing: result of a call to all metastores if one of the remotes does not answer.
+    :param part_timeout_s: seconds that each remote has for its part of a list.
+    :param follow_links: the gateway resolves remotes that the primary metastore records to its own metastore
+        with one of their URIs, so that they need no refresh.
+    :raises ConfigurationError: a local name stands for two places, or ``transactions_of`` names no metastore
+        of this gateway.
     """
 
     wants_names = True
@@ -87,15 +88,15 @@ class Federation:
         self.members = {
             self.primary: Member(self.primary, primary, writable=True),
             **{
-                name: Member(name, one.target, timeout_s=one.timeout_s, writable=one.writable)
-                for name, one in remotes.items()
+                name: Member(name, remote.target, timeout_s=remote.timeout_s, writable=remote.writable)
+                for name, remote in remotes.items()
             },
         }
         if self.primary in remotes:
             raise ConfigurationError(
                 f"Two metastores are called {self.primary}.", remedy="Give one of them another name."
             )
-        self.owners = Owners(self.primary, {name: one.names for name, one in remotes.items()})
+        self.owners = Owners(self.primary, {name: remote.names for name, remote in remotes.items()})
         self.transactions_of = transactions_of or self.primary
         if self.transactions_of not in self.members:
             raise ConfigurationError(
@@ -124,18 +125,19 @@ class Federation:
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
-        """All upstreams."""
-        return tuple(one for member in self.members.values() for one in member.target.upstreams)
+        """All upstreams of all metastores."""
+        return tuple(upstream for member in self.members.values() for upstream in member.target.upstreams)
 
     @property
     def missing_parts(self) -> Mapping[str, float]:
-        """How many answers were given without the part of a metastore, by its name."""
+        """Number of answers that lacked a metastore's part, per name of the metastore."""
         return self.missing.counts
 
     def relay(self, call: Call, emit: Emit) -> None:
         """See :meth:`.Target.relay`.
 
-        :raises GatewayError: what it names belongs to several metastores, or may not be written.
+        :raises GatewayError: the call's databases and tables belong to several metastores, or the caller may
+            not write to them.
         """
         self._routes[ROUTES[call.method]](call, emit)
 
@@ -144,23 +146,25 @@ class Federation:
         for member in self.members.values():
             member.target.close()
 
-    # -- parts, for the modules beside this one ------------------------------------------------------------
+    # -- methods for the other modules of this package -----------------------------------------------------
 
     def resolve(self, call: Call) -> tuple[Resolved, tuple[Link, ...]]:
-        """Return what the names of a call stand for, and the recorded links among them."""
-        named = [one for one in call.named if one.database]
-        links = self.links(call, [(one.database, one.table) for one in named])
-        return [(one, self.owners.place(one.database, one.table, links)) for one in named], links
+        """Return the place of each name in a call, and the recorded links among the names."""
+        named = [reference for reference in call.named if reference.database]
+        links = self.links(call, [(reference.database, reference.table) for reference in named])
+        return [
+            (reference, self.owners.place(reference.database, reference.table, links)) for reference in named
+        ], links
 
     def links(self, call: Call, names: Sequence[LocalName]) -> tuple[Link, ...]:
-        """Return the links that the primary metastore has recorded under some names."""
+        """Return the links that the primary metastore records under the given names."""
         if self._links is None:
             return ()
-        asked = [one for one in names if not self.owners.is_configured(*one)]
-        return self._links.find(call, asked) if asked else ()
+        unknown = [name for name in names if not self.owners.is_configured(*name)]
+        return self._links.find(call, unknown) if unknown else ()
 
     def send(self, call: Call, owner: str, resolved: Resolved, links: tuple[Link, ...], emit: Emit) -> None:
-        """Have one owner answer a call, under the names that it knows."""
+        """Send a call to its owner under the owner's names, and emit the answer under local names."""
         member = self.members[owner]
         if owner == self.primary:
             member.relay(call, emit)
@@ -170,14 +174,18 @@ class Federation:
         emit(to_client(call.method, answer, naming))
 
     def naming(self, owner: str, resolved: Resolved, links: tuple[Link, ...]) -> Naming:
-        """Return the names in an owner's answer."""
-        used = [((one.database, one.table), place) for one, place in resolved if place.owner == owner]
+        """Return the translation of the names in an owner's answer."""
+        used = [
+            ((reference.database, reference.table), place)
+            for reference, place in resolved
+            if place.owner == owner
+        ]
         return Naming(self.owners, owner, used, links)
 
     def check_writable(self, method: str, owner: str) -> None:
-        """Refuse a call that writes into a remote that is for reading.
+        """Refuse a call that writes to a remote which the gateway may only read.
 
-        :raises GatewayError: it is.
+        :raises GatewayError: the call writes, and the remote is not writable.
         """
         if ACCESS[method] is Access.READ or method in HARMLESS or self.members[owner].writable:
             return
@@ -199,17 +207,19 @@ class Federation:
         self.send(call, owner, resolved, links, emit)
 
     def one_owner(self, method: str, resolved: Resolved) -> str:
-        """Return the one owner of what a call names; the primary if it names nothing.
+        """Return the single owner of a call's databases and tables; the primary if the call names none.
 
-        :raises GatewayError: there are several.
+        :raises GatewayError: they have several owners.
         """
         owners = sorted({place.owner for _, place in resolved})
         if len(owners) > 1:
-            named = {
-                f"{one.database}.{one.table}" if one.table else one.database: str(place)
-                for one, place in resolved
+            places_by_name = {
+                f"{reference.database}.{reference.table}" if reference.table else reference.database: str(
+                    place
+                )
+                for reference, place in resolved
             }
-            listed = ", ".join(f"{name} is {place}" for name, place in sorted(named.items()))
+            listed = ", ".join(f"{name} is {place}" for name, place in sorted(places_by_name.items()))
             raise refused(
                 Status.FAILED,
                 f"{method}: what it names belongs to several metastores: {listed}.",
@@ -219,8 +229,8 @@ class Federation:
 
     def _of_transaction(self, method: str, resolved: Resolved) -> str:
         foreign = [
-            ((one.database, one.table), place)
-            for one, place in resolved
+            ((reference.database, reference.table), place)
+            for reference, place in resolved
             if place.owner != self.transactions_of
         ]
         if foreign:
@@ -228,7 +238,7 @@ class Federation:
         return self.transactions_of
 
     def _check_definition(self, call: Call, resolved: Resolved) -> None:
-        """Refuse what would change, or show, an owner's data by a name that is only a local one."""
+        """Refuse calls that must not change, or show, an owner's data under a local name."""
         method = call.method
         if method == "get_next_notification" and not keeps_names(resolved):
             raise refused(
@@ -242,7 +252,7 @@ class Federation:
                 f"{method}: {resolved[0][0].database} is the local name of database {resolved[0][1]}.",
                 remedy="Create, alter or drop databases at the metastore that owns them.",
             )
-        if method in DROPS_TABLE and any(self._stands_alone(one.database) for one, _ in resolved):
+        if method in DROPS_TABLE and any(self._stands_alone(reference.database) for reference, _ in resolved):
             raise refused(
                 Status.DENIED,
                 f"{method}: the table is the local name of {resolved[0][1]}.",

@@ -1,4 +1,4 @@
-"""Locks, write ids and the history that readers keep: asked of the metastore that owns the tables."""
+"""Sends calls about locks, write ids and readers' snapshots to the metastore that owns the tables."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ if TYPE_CHECKING:
 
 
 def lock(federation: Federation, call: Call, emit: Emit) -> None:
-    """Ask the owner of the tables, or of the transaction, for a lock.
+    """Request a lock from the owner of the transaction, or of the tables outside of transactions.
 
-    :raises GatewayError: the lock would be of several metastores.
+    :raises GatewayError: the lock would span several metastores.
     """
     request = arguments(call.method, call.message).rqst
     request.component = list(request.component or [])
-    places = _places(federation, call, [(one.dbname, one.tablename) for one in request.component])
+    places = _places(federation, call, [(part.dbname, part.tablename) for part in request.component])
     owner, components = locked(request, places, federation.transactions_of)
     if owner != federation.primary and writes(request):
         federation.check_writable(call.method, owner)
-    asked = copy.copy(request)
-    asked.component = [_renamed(component, place) for component, place in components] or [_nothing()]
+    forwarded = copy.copy(request)
+    forwarded.component = [_renamed(component, place) for component, place in components] or [_nothing()]
     member = federation.members[owner]
-    if owner == federation.primary and asked.component == request.component:
+    if owner == federation.primary and forwarded.component == request.component:
         answer = member.ask(call)
     else:
-        answer = member.ask(_with(call, rqst=asked))
+        answer = member.ask(_with(call, rqst=forwarded))
     emit(_marked(federation, call, owner, answer))
 
 
 def by_lock_id(federation: Federation, call: Call, emit: Emit) -> None:
-    """Ask the metastore that gave a lock about it.
+    """Send a call about a lock to the metastore that gave the lock.
 
-    :raises GatewayError: none of the gateway's metastores gave it.
+    :raises GatewayError: none of the gateway's metastores gave the lock.
     """
     values = arguments(call.method, call.message)
     (request,) = values.set_fields().values()
@@ -64,13 +64,13 @@ def by_lock_id(federation: Federation, call: Call, emit: Emit) -> None:
 
 
 def write_ids(federation: Federation, call: Call, emit: Emit) -> None:
-    """Ask each owner for the valid write ids of its tables.
+    """Request the valid write ids of tables from the tables' owners.
 
-    :raises GatewayError: they are asked as of a list of transactions that is of another metastore, or the
-        part of one metastore is missing.
+    :raises GatewayError: the call carries a list of transactions of another metastore than a table's owner,
+        or the part of one metastore is missing.
     """
     request = arguments(call.method, call.message).rqst
-    names = [_split(one) for one in request.fullTableNames or []]
+    names = [_split(full_name) for full_name in request.fullTableNames or []]
     places = _places(federation, call, names)
     owners = list(dict.fromkeys(place.owner for place in places)) or [federation.transactions_of]
     if request.validTxnList:
@@ -91,11 +91,13 @@ def write_ids(federation: Federation, call: Call, emit: Emit) -> None:
     if owners == [federation.primary]:
         federation.members[federation.primary].relay(call, emit)
         return
-    found: dict[Place, Any] = {}
+    by_place: dict[Place, Any] = {}
     for owner in owners:
-        asked = copy.copy(request)
-        asked.fullTableNames = [f"{one.database}.{one.table}" for one in places if one.owner == owner]
-        answer = federation.members[owner].ask(_with(call, rqst=asked))
+        forwarded = copy.copy(request)
+        forwarded.fullTableNames = [
+            f"{owned.database}.{owned.table}" for owned in places if owned.owner == owner
+        ]
+        answer = federation.members[owner].ask(_with(call, rqst=forwarded))
         if (success := result(call.method, answer)) is None:
             if len(owners) == 1:
                 emit(answer)
@@ -103,22 +105,24 @@ def write_ids(federation: Federation, call: Call, emit: Emit) -> None:
             raise refused(
                 Status.FAILED, f"{call.method} at metastore {owner}: {fault_text(call.method, answer)}"
             )
-        for one in success.tblValidWriteIds:
-            found[Place(owner, *_split(one.fullTableName))] = one
-    made = [
-        _with_name(found[place], name) for name, place in zip(names, places, strict=True) if place in found
+        for table_ids in success.tblValidWriteIds:
+            by_place[Place(owner, *_split(table_ids.fullTableName))] = table_ids
+    answered = [
+        _with_name(by_place[place], name)
+        for name, place in zip(names, places, strict=True)
+        if place in by_place
     ]
-    response = types.GetValidWriteIdsResponse(tblValidWriteIds=made)
+    response = types.GetValidWriteIdsResponse(tblValidWriteIds=answered)
     emit(answer_of(call.method, read_head(call.message).sequence_id, response))
 
 
 def min_history(federation: Federation, call: Call, emit: Emit) -> None:
-    """Have the cleaner of the transaction's metastore keep what a reader registers.
+    """Register a reader's write ids at the transaction's metastore, whose cleaner then keeps their files.
 
-    :raises GatewayError: a table is of another metastore.
+    :raises GatewayError: a table belongs to another metastore.
     """
     values = arguments(call.method, call.message)
-    names = [_split(one) for one in values.writeIds or {}]
+    names = [_split(full_name) for full_name in values.writeIds or {}]
     places = _places(federation, call, names)
     owner = federation.transactions_of
     foreign = [(name, place) for name, place in zip(names, places, strict=True) if place.owner != owner]
@@ -127,10 +131,14 @@ def min_history(federation: Federation, call: Call, emit: Emit) -> None:
     if owner == federation.primary:
         federation.members[owner].relay(call, emit)
         return
-    kept = dict(
-        zip((f"{one.database}.{one.table}" for one in places), (values.writeIds or {}).values(), strict=True)
+    write_ids_there = dict(
+        zip(
+            (f"{owned.database}.{owned.table}" for owned in places),
+            (values.writeIds or {}).values(),
+            strict=True,
+        )
     )
-    emit(federation.members[owner].ask(_with(call, txnId=values.txnId, writeIds=kept)))
+    emit(federation.members[owner].ask(_with(call, txnId=values.txnId, writeIds=write_ids_there)))
 
 
 def _places(federation: Federation, call: Call, names: list[LocalName]) -> list[Place]:
@@ -147,10 +155,10 @@ def _with(call: Call, **values: Any) -> Call:
 
 
 def _renamed(component: Any, place: Place) -> Any:
-    made = copy.copy(component)
+    renamed = copy.copy(component)
     if (component.dbname.lower(), (component.tablename or "").lower()) != (place.database, place.table or ""):
-        made.dbname, made.tablename = place.database, place.table
-    return made
+        renamed.dbname, renamed.tablename = place.database, place.table
+    return renamed
 
 
 def _nothing() -> Any:
@@ -164,7 +172,7 @@ def _nothing() -> Any:
 
 
 def _marked(federation: Federation, call: Call, owner: str, answer: bytes) -> bytes:
-    """The answer with a lock's id for clients."""
+    """Return the answer with the lock id that clients get."""
     if owner == federation.transactions_of or (success := result(call.method, answer)) is None:
         return answer
     success.lockid = federation.lock_ids.mark(owner, success.lockid)
@@ -177,6 +185,6 @@ def _split(name: str) -> tuple[str, str | None]:
 
 
 def _with_name(one: Any, name: LocalName) -> Any:
-    made = copy.copy(one)
-    made.fullTableName = f"{name[0]}.{name[1]}"
-    return made
+    renamed = copy.copy(one)
+    renamed.fullTableName = f"{name[0]}.{name[1]}"
+    return renamed

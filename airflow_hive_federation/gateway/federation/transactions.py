@@ -1,12 +1,12 @@
-"""The rule of transactions over several metastores. Pure.
+"""Decides which locks and tables a transaction may use when a gateway has several metastores; does no I/O.
 
-A transaction id belongs to one metastore, and so does all that is judged by it: locks, write ids, and which
-directories of an ACID table a reader sees. A compaction writes ``base_0000005_v0000203``, and a reader takes
-it only if transaction 203 is committed in the list that it got with ``get_open_txns`` (``AcidUtils``). By the
-list of another metastore, 203 may be unknown, so that committed rows vanish without an error, or committed
-there and still at work here. So the clients of a gateway get the transactions of *one* metastore, and an ACID
-table of another one is refused inside of them. Another gateway, at a port of its own, may serve the
-transactions of another metastore.
+A transaction id belongs to one metastore, and so do all things that depend on it: locks, write ids, and the
+directories of an ACID table that a reader sees. For example, a compaction writes ``base_0000005_v0000203``,
+and a reader takes it only if transaction 203 is committed in the list that it got with ``get_open_txns``
+(``AcidUtils``). In the list of another metastore, 203 may be unknown, so that committed rows vanish without
+an error; or it may be committed there, and still be running here. So the clients of a gateway get the
+transactions of *one* metastore, and the gateway refuses ACID tables of other metastores inside these
+transactions. Another gateway, at a port of its own, may serve the transactions of another metastore.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from airflow_hive_federation.gateway.federation.owners import LocalName, Place
 from airflow_hive_federation.gateway.handler import Status, refused
 from airflow_hive_federation.metastore.idl import types
 
-#: Stands for the read locks that the metastore of a transaction has no tables for. No database has dots.
+#: Database of a lock that stands for read locks of other metastores' tables. No real database has dots.
 NOTHING = "hive.federation.elsewhere"
 _OWNER_BITS, _ID_BITS = 15, 48
 _READS = frozenset(
@@ -29,20 +29,20 @@ _READS = frozenset(
 
 
 class LockIds:
-    """Ids of locks of several metastores in one number, so that every process knows whose a lock is.
+    """Encodes the owner of a lock in its id, so that every process of the gateway can find the owner.
 
-    The ids of the metastore whose transactions the gateway serves stay as they are. Others bear a number of
+    Ids from the metastore whose transactions the gateway serves stay unchanged. Other ids carry a number of
     their owner above their 48 lowest bits; Hive counts locks from 1.
 
     :param owners: names of all metastores.
-    :param unmarked: whose ids stay.
+    :param unmarked: name of the metastore whose ids stay unchanged.
     :raises ConfigurationError: two names have the same number.
     """
 
     def __init__(self, owners: Iterable[str], unmarked: str) -> None:
         self._unmarked = unmarked
-        self._numbers = {one: zlib.crc32(one.encode()) % ((1 << _OWNER_BITS) - 1) + 1 for one in owners}
-        self._owners = {number: one for one, number in self._numbers.items()}
+        self._numbers = {owner: zlib.crc32(owner.encode()) % ((1 << _OWNER_BITS) - 1) + 1 for owner in owners}
+        self._owners = {number: owner for owner, number in self._numbers.items()}
         if len(self._owners) < len(self._numbers):
             raise ConfigurationError(
                 f"Two of the metastores {', '.join(self._numbers)} cannot be told apart by their locks.",
@@ -50,13 +50,13 @@ class LockIds:
             )
 
     def mark(self, owner: str, lock_id: int) -> int:
-        """Return the id for clients."""
+        """Return the lock id that clients get."""
         return lock_id if owner == self._unmarked else lock_id | self._numbers[owner] << _ID_BITS
 
     def read(self, lock_id: int) -> tuple[str, int]:
-        """Return the owner of a lock, and its id there.
+        """Return the owner of a lock, and the owner's own id of the lock.
 
-        :raises GatewayError: no metastore of this gateway gave it.
+        :raises GatewayError: no metastore of this gateway gave the lock.
         """
         if (number := lock_id >> _ID_BITS) <= 0:
             return self._unmarked, lock_id
@@ -72,15 +72,15 @@ class LockIds:
 def locked(
     request: Any, places: Sequence[Place], transactions_of: str
 ) -> tuple[str, list[tuple[Any, Place]]]:
-    """Decide whose a lock is, and of which parts.
+    """Return the metastore that has to give a lock, and the components to lock there.
 
-    In a transaction, tables of other metastores that are only read, and are not ACID tables, are left out:
-    their metastore does not know the transaction, and nobody would keep a lock there alive.
+    In a transaction, the lock leaves out tables of other metastores that are only read and are not ACID
+    tables: their metastore does not know the transaction, and no client would send heartbeats for that lock.
 
     :param request: wire ``LockRequest``.
-    :param places: what each of its components stands for.
-    :return: the owner, and its components with their places.
-    :raises GatewayError: the lock would be of several metastores.
+    :param places: place of each component of the request.
+    :return: name of the metastore, and its components with their places.
+    :raises GatewayError: the lock would span several metastores.
     """
     components = list(zip(request.component, places, strict=True))
     if request.txnid:
@@ -90,8 +90,8 @@ def locked(
             if place.owner != transactions_of and (component.isTransactional or not _only_reads(component))
         ]
         if foreign:
-            raise another_owner("lock", transactions_of, [(_name(one), place) for one, place in foreign])
-        return transactions_of, [one for one in components if one[1].owner == transactions_of]
+            raise another_owner("lock", transactions_of, [(_name(part), place) for part, place in foreign])
+        return transactions_of, [pair for pair in components if pair[1].owner == transactions_of]
     owners = sorted({place.owner for place in places}) or [transactions_of]
     if len(owners) > 1:
         listed = _listed([(_name(component), place) for component, place in components])
@@ -104,14 +104,17 @@ def locked(
 
 
 def writes(request: Any) -> bool:
-    """Whether a wire ``LockRequest`` is for more than reading."""
+    """Return whether a wire ``LockRequest`` is for more than reading."""
     return not all(map(_only_reads, request.component))
 
 
 def another_owner(
     method: str, transactions_of: str, named: Sequence[tuple[LocalName, Place]]
 ) -> GatewayError:
-    """Make the error that refuses a transaction over two metastores."""
+    """Make the error that refuses a transaction over two metastores.
+
+    :param named: databases and tables of other metastores, with their places.
+    """
     owner = named[0][1].owner
     return refused(
         Status.FAILED,
@@ -135,5 +138,5 @@ def _name(component: Any) -> LocalName:
 
 
 def _listed(named: Iterable[tuple[LocalName, Place]]) -> str:
-    found = {f"{database}.{table}" if table else database: place.owner for (database, table), place in named}
-    return ", ".join(f"{name} belongs to {owner}" for name, owner in sorted(found.items()))
+    owners = {f"{database}.{table}" if table else database: place.owner for (database, table), place in named}
+    return ", ".join(f"{name} belongs to {owner}" for name, owner in sorted(owners.items()))

@@ -1,4 +1,4 @@
-"""Views in answers of an owner: their texts, parsed and given the local names."""
+"""Parses the texts of views in an owner's answer, and writes local names of databases into them."""
 
 from __future__ import annotations
 
@@ -20,44 +20,47 @@ _KINDS = ("VIRTUAL_VIEW", "MATERIALIZED_VIEW")
 
 
 def rename_views(method: str, answer: bytes, naming: Naming) -> bytes:
-    """Return an answer whose views read the tables that they read at their owner, by local names.
+    """Return an answer whose views name the owner's databases by their local names.
 
-    :raises GatewayError: a view reads what has no local name, or its text cannot be rewritten for certain.
+    :raises GatewayError: a view reads a database without a local name, or a reliable rewrite of its text is
+        not possible.
     """
-    # Nearly no answer has views: nothing is decoded for the rest.
+    # Few answers have views: the others are returned without decoding.
     if not any(kind.encode() in answer for kind in _KINDS):
         return answer
     head = read_head(answer)
     decoded = from_bytes(message_types(method)[1], answer[head.body :])
-    views = [one for one in _tables(decoded) if one.tableType in _KINDS and _has_text(one)]
+    views = [table for table in _tables(decoded) if table.tableType in _KINDS and _has_text(table)]
     for view in views:
         _rename(view, naming)
     return head_bytes(method, REPLY, head.sequence_id) + encode(decoded) if views else answer
 
 
 def defines_view(arguments: Struct) -> bool:
-    """Whether the arguments of a call have a view in them."""
-    return any(one.tableType in _KINDS or _has_text(one) for one in _tables(arguments))
+    """Return whether the arguments of a call contain a view."""
+    return any(table.tableType in _KINDS or _has_text(table) for table in _tables(arguments))
 
 
 def _rename(view: Any, naming: Naming) -> None:
     name = f"{view.dbName}.{view.tableName}"
     try:
         databases = {}
-        found = read_by_view(view)
-        for catalog, table in sorted(found.elsewhere):
+        sources = read_by_view(view)
+        for catalog, table in sorted(sources.elsewhere):
             raise UnreadableViewError(
                 f"it reads {table} of the catalog {catalog}, which the gateway does not know; "
                 "create the view anew with names of two parts"
             )
-        for database, one in sorted(found.tables | found.functions):
+        for database, source in sorted(sources.tables | sources.functions):
             local = naming.database(database)
             if local is None:
                 raise UnreadableViewError(
-                    f"it reads {database}.{one}, whose database has no local name; give the gateway one"
+                    f"it reads {database}.{source}, whose database has no local name; give the gateway one"
                 )
             databases[database] = local
-        _rename_all(view, {there: local for there, local in databases.items() if there != local})
+        _rename_all(
+            view, {remote_name: local for remote_name, local in databases.items() if remote_name != local}
+        )
     except UnreadableViewError as error:
         raise refused(
             Status.FAILED,
@@ -67,13 +70,15 @@ def _rename(view: Any, naming: Naming) -> None:
 
 
 def _rename_all(view: Any, names: dict[str, str]) -> None:
-    # In two steps where a new name is another's old one.
+    # Rename in two steps if the new name of one database is the old name of another.
     steps: list[tuple[str, str]] = []
     if set(names) & set(names.values()):
-        between = {there: f"hive_federation_between_{number}" for number, there in enumerate(names)}
-        steps = [*between.items(), *((between[there], local) for there, local in names.items())]
-    for there, local in steps or list(names.items()):
-        rename_in_view(view, Renaming(source_database=there, target_database=local))
+        between = {
+            remote_name: f"hive_federation_between_{number}" for number, remote_name in enumerate(names)
+        }
+        steps = [*between.items(), *((between[remote_name], local) for remote_name, local in names.items())]
+    for remote_name, local in steps or list(names.items()):
+        rename_in_view(view, Renaming(source_database=remote_name, target_database=local))
 
 
 def _has_text(table: Any) -> bool:
@@ -84,8 +89,8 @@ def _tables(value: Any) -> Iterator[Any]:
     if isinstance(value, types.Table):
         yield value
     elif isinstance(value, Struct):
-        for one in value.set_fields().values():
-            yield from _tables(one)
+        for item in value.set_fields().values():
+            yield from _tables(item)
     elif isinstance(value, list) and value and isinstance(value[0], Struct):
-        for one in value:
-            yield from _tables(one)
+        for item in value:
+            yield from _tables(item)

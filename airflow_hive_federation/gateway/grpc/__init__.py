@@ -1,1 +1,1 @@
-"""The gateway's gRPC front; its modules import grpcio, which the extra ``grpc`` brings."""
+"""Serves the gateway's clients over gRPC; the modules import grpcio, which the extra ``grpc`` installs."""

@@ -1,7 +1,6 @@
-"""Who calls: the interface of authentication plug-ins, and those that need no tokens.
-
-``metastore.grpc.authentication.class`` names a plug-in by its dotted path. It is made once, with the settings
-that begin with ``metastore.grpc.authentication.``, and asked for each call.
+"""Authenticates callers of the gRPC front; defines the plug-in interface and the plug-ins without tokens.
+``metastore.grpc.authentication.class`` names a plug-in by its dotted path. The front makes it once, with the
+settings that have the prefix ``metastore.grpc.authentication.``, and calls it for each call of a client.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ FRONT = "grpc"
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What a call brings to prove who makes it.
+    """The parts of a call that can prove the caller's identity.
 
-    :param metadata: the call's metadata, names in lower case; it may hold a token and is never shown.
+    :param metadata: the call's metadata, with names in lower case; it may hold a token and is never logged.
     :param peer: address of the client.
     :param subject: common name of the client's certificate, which TLS has verified; empty without one.
     """
@@ -36,31 +35,31 @@ class Evidence:
 
     @property
     def bearer_token(self) -> str | None:
-        """The token of the header ``authorization``."""
+        """Token of the header ``authorization``; ``None`` without a bearer token."""
         kind, _, token = self.metadata.get("authorization", "").partition(" ")
         return token.strip() if kind.lower() == "bearer" and token.strip() else None
 
 
 class Authenticator(Protocol):
-    """Says who makes a call; several threads ask at a time."""
+    """Authenticates callers, for several threads at a time."""
 
     def authenticate(self, evidence: Evidence) -> Caller:
         """Return the caller.
 
-        :raises GatewayError: (:func:`unauthenticated`) if the evidence does not prove one.
+        :raises GatewayError: (:func:`unauthenticated`) the evidence proves no identity.
         """
 
 
 def unauthenticated(reason: str) -> GatewayError:
     """Make the error that refuses an unknown caller.
 
-    :param reason: it is sent to the client, so it holds neither the token nor a secret.
+    :param reason: text for the client, without the token or any secret.
     """
     return refused(Status.UNAUTHENTICATED, f"The gateway does not accept who calls: {reason}.")
 
 
 class Asserted:
-    """Believes the name that a client of this machine gives, as Hive's metastore believes everybody."""
+    """Trusts the user name that a client of this machine sends, as Hive's metastore trusts every client."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         refuse_unknown(properties, ())
@@ -75,7 +74,7 @@ class Asserted:
 
 
 class Anybody:
-    """Believes the name that any client gives: for trusted networks only, and it must be named to be used."""
+    """Trusts the user name that any client sends; for trusted networks only, and never chosen by default."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         refuse_unknown(properties, ())
@@ -88,7 +87,7 @@ class Anybody:
 
 
 class CertificateSubject:
-    """Takes the common name of the client's certificate for the user's name (mutual TLS)."""
+    """Takes the common name of the client's certificate as the user's name (mutual TLS)."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         refuse_unknown(properties, ())
@@ -101,21 +100,21 @@ class CertificateSubject:
 
 
 def make_authenticator(settings: GrpcFrontSettings) -> Authenticator:
-    """Make the plug-in that the settings name, or the one that fits them.
+    """Make the plug-in that the settings name, or the default plug-in for them.
 
-    :raises ConfigurationError: there is no such class, it does not take its settings, or none is named where
-        clients of other machines call and prove nothing.
+    :raises ConfigurationError: the class does not exist or rejects its settings; or the settings name no
+        class, and clients of other machines could call without any proof.
     """
     if settings.authentication_class is not None:
-        made: Any = load_class(settings.authentication_class, None, AUTHENTICATION_CLASS)(
+        plugin: Any = load_class(settings.authentication_class, None, AUTHENTICATION_CLASS)(
             settings.authentication
         )
-        if not callable(getattr(made, "authenticate", None)):
+        if not callable(getattr(plugin, "authenticate", None)):
             raise ConfigurationError(
                 f"{AUTHENTICATION_CLASS} names {settings.authentication_class!r}, which cannot authenticate.",
                 remedy="Give it a method authenticate(evidence) that returns a Caller.",
             )
-        return made  # type: ignore[no-any-return]
+        return plugin  # type: ignore[no-any-return]
     if settings.tls is not None and settings.tls.client_ca_file:
         return CertificateSubject(settings.authentication)
     if is_loopback(settings.host):
@@ -129,7 +128,7 @@ def make_authenticator(settings: GrpcFrontSettings) -> Authenticator:
 
 @lru_cache(maxsize=4096)
 def is_local(peer: str) -> bool:
-    """Tell whether a peer, as gRPC names it, is of this machine."""
+    """Return whether a peer, in gRPC's notation, is a client of this machine."""
     kind, _, address = peer.partition(":")
     if kind == "unix":
         return True
@@ -140,7 +139,7 @@ def is_local(peer: str) -> bool:
 def refuse_unknown(properties: Mapping[str, str], known: tuple[str, ...]) -> None:
     """Refuse settings that a plug-in does not know.
 
-    :raises ConfigurationError: there are some.
+    :raises ConfigurationError: a setting is unknown.
     """
     unknown = sorted(set(properties) - set(known))
     if unknown:

@@ -1,7 +1,7 @@
-"""What all services of the gRPC front share: who calls, until when, and how a refusal is sent.
+"""Authenticates, limits and answers the calls of all gRPC services, and sends errors as gRPC statuses.
 
-A service wraps each of its methods in :meth:`Calls.answer`, in :meth:`Calls.stream` if it answers in pieces,
-or in :meth:`Calls.converse` if it answers one question after the other.
+A service wraps each of its methods in :meth:`Calls.answer`; in :meth:`Calls.stream` if it answers in pieces;
+or in :meth:`Calls.converse` if one stream carries several questions, one after the other.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: gRPC's code for each reason. A write whose outcome is unknown is UNKNOWN: no client repeats it by itself.
+#: gRPC's code of each status. A write with an unknown outcome is UNKNOWN: no client retries it by itself.
 CODES = {
     Status.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
     Status.UNKNOWN_METHOD: grpc.StatusCode.UNIMPLEMENTED,
@@ -49,23 +49,23 @@ CODES = {
     Status.OUTCOME_UNKNOWN: grpc.StatusCode.UNKNOWN,
     Status.FAILED: grpc.StatusCode.INTERNAL,
 }
-#: Pieces that wait for a slow client; the producer waits, too, when there are so many.
+#: Greatest number of pieces that wait for a slow client, until their producer waits, too.
 _PIECES_AHEAD = 4
-#: Longest text of a status, in bytes as they are sent: HTTP/2 headers of many clients end at 8 kB.
+#: Longest text of a status, in bytes on the wire: many clients limit HTTP/2 headers to 8 kB.
 _LONGEST_TEXT = 3000
-#: Text of the status of a call that failed by a defect.
+#: Text of the status of a call that failed because of a defect in the gateway.
 _DEFECT = "The gateway failed; its log says why."
-#: Seconds after which a producer looks whether its client has gone.
+#: Seconds between a waiting producer's checks for a disconnected client.
 _LOOK_S = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One call under way.
+    """One running call of a gRPC client.
 
-    :param caller: who makes it.
-    :param deadline: when it ends.
-    :param cancellation: becomes cancelled when the client gives up or is gone.
+    :param caller: the authenticated caller.
+    :param deadline: end of the call's time.
+    :param cancellation: is triggered when the client cancels the call or disconnects.
     """
 
     caller: Caller
@@ -74,10 +74,11 @@ class Call:
 
 
 class Calls:
-    """Lets calls in, and turns their errors into statuses.
+    """Admits calls up to the limit, authenticates their callers, and turns errors into statuses.
 
     :param handler: answers Thrift calls.
-    :param authenticator: says who calls.
+    :param authenticator: authenticates the callers.
+    :param settings: the limits of the front.
     """
 
     def __init__(self, handler: Handler, authenticator: Authenticator, settings: GrpcFrontSettings) -> None:
@@ -89,10 +90,10 @@ class Calls:
         self._producers = ThreadPoolExecutor(settings.max_concurrent_calls, thread_name_prefix="grpc-pieces")
 
     def answer(self, context: grpc.ServicerContext, work: Callable[[Call], T]) -> T:
-        """Return what ``work`` returns, or end the call with the status of the error that it raises.
+        """Return the result of ``work``, or end the call with the status of the error that it raises.
 
-        :param context: the call, as grpcio has it.
-        :param work: answers it; what it raises is a :class:`.HiveFederationError`.
+        :param context: grpcio's context of the call.
+        :param work: answers the call; raises :class:`.HiveFederationError`.
         """
         with _Slot(self._slots, context):
             try:
@@ -107,10 +108,11 @@ class Calls:
     ) -> Iterator[T]:
         """Yield the pieces that ``work`` emits, or end the call with the status of the error that it raises.
 
-        ``work`` is in another thread, and held up while the client does not read.
+        ``work`` runs in another thread, and blocks while the client does not read.
 
-        :param work: is given the call, and a function that takes pieces and raises
-            :class:`ConnectionAbortedError` once the client is gone.
+        :param context: grpcio's context of the call.
+        :param work: receives the call and a function that takes pieces. The function raises
+            :class:`ConnectionAbortedError` once the client has disconnected.
         """
         with _Slot(self._slots, context):
             pieces: queue.Queue[Any] = queue.Queue(_PIECES_AHEAD)
@@ -120,12 +122,12 @@ class Calls:
                 end_with(context, error)
             except Exception as error:  # noqa: BLE001 - see answer()
                 _end_with_defect(context, error)
-            done = self._producers.submit(_produce, pieces, call, work)
+            future = self._producers.submit(_produce, pieces, call, work)
             try:
                 yield from _taken(pieces, call)
             finally:
                 call.cancellation.cancel()
-            failure = done.exception()
+            failure = future.exception()
             if isinstance(failure, HiveFederationError):
                 end_with(context, failure)
             elif failure is not None and context.is_active():
@@ -137,13 +139,14 @@ class Calls:
         questions: Iterator[bytes],
         work: Callable[[bytes, Call], bytes],
     ) -> Iterator[bytes]:
-        """Yield the answer, or the refusal, of each question of a stream, until the client ends it.
+        """Yield the answer, or the refusal, to each question of a stream, until the client ends the stream.
 
-        Each question is let in as a call of its own: who asks is looked at again, and it counts among the
-        calls at work.
+        Each question counts as a call of its own: its caller is authenticated again, and it takes one of the
+        slots for concurrent calls.
 
-        :param questions: messages of the stream, as grpcio has them.
-        :param work: is given a Thrift message and its call, and answers it; what it raises is a
+        :param context: grpcio's context of the stream.
+        :param questions: messages of the stream, as grpcio delivers them.
+        :param work: receives a Thrift message and its call, and returns the answer; raises
             :class:`.HiveFederationError`.
         """
         conversation = self.conversations.open(context)
@@ -155,7 +158,7 @@ class Calls:
             evidence = _evidence(context)
             for data in questions:
                 if (cancellation := conversation.begin()) is None:
-                    # The message that came last of all is not looked at, which its status says.
+                    # The front has not processed this last message; the status of the stream says so.
                     return
                 answer = self._answered(data, evidence, cancellation, work).to_bytes()
                 conversation.answer()
@@ -191,7 +194,7 @@ class Calls:
             self._slots.release()
 
     def close(self) -> None:
-        """Wait for the producers; their calls have ended."""
+        """End the thread for silent streams, and wait for the producers, whose calls have ended."""
         self.conversations.close()
         self._producers.shutdown(wait=True, cancel_futures=True)
 
@@ -200,15 +203,15 @@ class Calls:
         if not context.add_callback(cancellation.cancel):
             cancellation.cancel()
         caller = self._authenticator.authenticate(_evidence(context))
-        # Nothing is negative: a call that is over fails by itself at its first wait.
-        left = context.time_remaining()
+        # No deadline is negative: a call whose time is over fails at its first wait.
+        remaining_s = context.time_remaining()
         limit = self.settings.call_timeout_s
-        deadline = Deadline(limit if left is None else max(min(left, limit), 0.0))
+        deadline = Deadline(limit if remaining_s is None else max(min(remaining_s, limit), 0.0))
         return Call(caller=caller, deadline=deadline, cancellation=cancellation)
 
 
 class _Slot:
-    """One of the calls that may be at work at a time."""
+    """A slot for one of the calls that may run at the same time; ends the call if none is free."""
 
     def __init__(self, slots: threading.BoundedSemaphore, context: grpc.ServicerContext) -> None:
         self._slots = slots
@@ -253,7 +256,7 @@ def _produce(
     try:
         work(call, emit)
     finally:
-        # The consumer takes everything up to here, unless it is gone.
+        # The consumer reads all pieces up to this mark, unless the client has disconnected.
         while not call.cancellation.cancelled:
             try:
                 pieces.put(_END, timeout=_LOOK_S)
@@ -267,7 +270,7 @@ def _taken(pieces: queue.Queue[Any], call: Call) -> Iterator[Any]:
         try:
             piece = pieces.get(timeout=_LOOK_S)
         except queue.Empty:
-            # The producer of a call that nobody waits for puts no end.
+            # The producer of a cancelled call puts no end mark into the queue.
             if call.cancellation.cancelled:
                 return
             continue
@@ -277,7 +280,7 @@ def _taken(pieces: queue.Queue[Any], call: Call) -> Iterator[Any]:
 
 
 def end_with(context: grpc.ServicerContext, error: HiveFederationError) -> NoReturn:
-    """End a call with the status of an error; its text is fit for clients."""
+    """End a call with the status of an error, whose text is fit for clients."""
     status = status_of(error)
     context.set_trailing_metadata(((STATUS_KEY, str(status)),))
     context.abort(CODES[status], _text(str(error)))
@@ -294,7 +297,7 @@ def _end_with_defect(context: grpc.ServicerContext, error: BaseException) -> NoR
 def _text(text: str) -> str:
     room = _LONGEST_TEXT
     for end, letter in enumerate(text):
-        # gRPC sends other letters as ``%XX``, byte by byte.
+        # gRPC encodes all other characters as ``%XX`` per byte.
         room -= 1 if " " <= letter <= "~" and letter != "%" else 3 * len(letter.encode(errors="replace"))
         if room < 0:
             return f"{text[:end]}…"

@@ -1,4 +1,4 @@
-"""Open streams of calls: how many there may be, the end of silent ones, and that of all in a drain."""
+"""Limits the number of open streams of calls, ends silent streams, and ends all streams in a drain."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import grpc
 from airflow_hive_federation.gateway.handler import Cancellation
 from airflow_hive_federation.metastore.grpc_wire import CONVERSATION_IDLE_S
 
-#: Seconds of silence after which a stream is ended. Clients of ours do not use it any more by then.
+#: Seconds of silence after which a stream is ended; the project's own clients stop using it earlier.
 _SILENT_S = CONVERSATION_IDLE_S * 1.5
-#: Seconds between two looks at all streams.
+#: Seconds between two searches for silent streams.
 _LOOK_S = 15.0
-#: Seconds for messages on their way to be refused when the gateway drains, before silent streams are ended.
+#: Seconds in which a draining gateway refuses messages that still arrive, before it ends silent streams.
 _LINGER_S = 0.5
 
 
 class Conversation:
-    """One stream; it leaves the others at the end of its ``with`` block."""
+    """One open stream of calls; the end of its ``with`` block removes it from its :class:`Conversations`."""
 
     def __init__(self, conversations: Conversations, context: grpc.ServicerContext) -> None:
         self._conversations = conversations
@@ -35,9 +35,10 @@ class Conversation:
             self._cancel()
 
     def begin(self) -> Cancellation | None:
-        """Begin with a question.
+        """Begin a call on the stream.
 
-        :return: becomes cancelled when the client gives up; ``None`` if the question must not be looked at.
+        :return: the call's cancellation, which the client's disconnection triggers; ``None`` if the front
+            must not process the question.
         """
         with self._lock:
             if self._ends:
@@ -46,23 +47,23 @@ class Conversation:
             return self._call
 
     def answer(self) -> None:
-        """Begin to send the answer, which lasts while the client does not read."""
+        """Begin to send the answer, which takes until the client reads it."""
         with self._lock:
             self._call, self._sending, self._silent_since = None, True, time.monotonic()
 
     def rest(self) -> bool:
-        """The answer is out; return whether there may be another question."""
+        """Note that the answer has been sent; return whether another question may follow."""
         with self._lock:
             self._sending, self._silent_since = False, time.monotonic()
             return not self._ends
 
     def drain(self) -> None:
-        """Look at no more questions."""
+        """Accept no more questions."""
         with self._lock:
             self._ends = True
 
     def end_if_silent(self, seconds: float) -> None:
-        """End the stream if the client has neither asked nor read for so long."""
+        """End the stream if the client has neither sent a question nor read for a number of seconds."""
         with self._lock:
             if self._call is not None or time.monotonic() - self._silent_since < seconds:
                 return
@@ -70,7 +71,7 @@ class Conversation:
         self._context.cancel()
 
     def end_if_waiting(self) -> None:
-        """End the stream if it waits for a question; an answer on its way is its last."""
+        """End the stream now if it waits for a question, or else after its running answer."""
         with self._lock:
             self._ends = True
             if self._call is not None or self._sending:
@@ -94,9 +95,9 @@ class Conversation:
 
 
 class Conversations:
-    """All open streams.
+    """The set of all open streams.
 
-    :param limit: how many there may be.
+    :param limit: greatest number of open streams.
     """
 
     def __init__(self, limit: int) -> None:
@@ -108,7 +109,7 @@ class Conversations:
         self._thread: threading.Thread | None = None
 
     def open(self, context: grpc.ServicerContext) -> Conversation | None:
-        """Let a stream in; ``None`` if there are too many."""
+        """Accept a new stream; return ``None`` if too many are open, or the gateway drains."""
         with self._changed:
             if len(self._open) >= self._limit or self._closed or self._draining:
                 return None
@@ -120,25 +121,25 @@ class Conversations:
             return conversation
 
     def leave(self, conversation: Conversation) -> None:
-        """Forget a stream, which has ended."""
+        """Remove a stream that has ended."""
         with self._changed:
             self._open.discard(conversation)
             self._changed.notify_all()
 
     def drain(self, seconds: float) -> None:
-        """End all streams: those with a call at work when it is answered, silent ones in a moment."""
+        """End all streams: those with a running call after its answer, silent ones in a moment."""
         with self._changed:
             self._draining = True
             for conversation in self._open:
                 conversation.drain()
-            # What was sent before the client knew of the drain is refused, not lost.
+            # Messages that clients sent before they knew of the drain are refused, not lost.
             self._changed.wait_for(lambda: not self._open, min(_LINGER_S, seconds))
-            left = list(self._open)
-        for conversation in left:
+            remaining = list(self._open)
+        for conversation in remaining:
             conversation.end_if_waiting()
 
     def close(self) -> None:
-        """End the thread that looks for silent streams."""
+        """End the thread that searches for silent streams."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""The raw encoding: Thrift messages in gRPC's, passed on undecoded."""
+"""Serves the raw encoding: gRPC messages with Thrift messages in them, passed on without decoding."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from airflow_hive_federation.metastore.grpc_wire import (
 )
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 
-#: Refusals that a Thrift client understands as they are; the others are of the way, not of the call.
+#: Refusals that become Thrift answers, since they concern the call; the others become gRPC statuses.
 _ANSWERS = frozenset({Status.UNKNOWN_METHOD, Status.DENIED, Status.FAILED})
 _GREETING = "set_ugi"
 
@@ -70,12 +70,12 @@ _ANSWER = DescriptorProto(
 
 
 class RawService:
-    """Every method of the interface definition, as its Thrift messages."""
+    """The gRPC service that carries the Thrift messages of every method of the interface definition."""
 
     names = (SERVICE,)
 
     def handler(self, calls: Calls) -> grpc.GenericRpcHandler:
-        """Return what serves the service's paths."""
+        """Return the rpc handlers of the service's paths."""
 
         def call(request: bytes, context: grpc.ServicerContext) -> bytes:
             return calls.answer(context, lambda under_way: wrap(_answer(calls, _value(request), under_way)))
@@ -96,7 +96,7 @@ class RawService:
         )
 
     def add_to(self, pool: DescriptorPool) -> None:
-        """Describe the service for reflection."""
+        """Add the service's descriptors to the pool of the reflection service."""
         wrappers = FileDescriptorProto()
         BytesValue.DESCRIPTOR.file.CopyToProto(wrappers)
         pool.AddSerializedFile(wrappers.SerializeToString())
@@ -167,7 +167,7 @@ def _value(request: bytes) -> bytes:
 
 
 def _read(message: bytes) -> Head:
-    """Read the head of a Thrift message, which has to be one call and nothing else."""
+    """Read the head of a Thrift message, and check that the bytes are exactly one call."""
     try:
         head = read_head(message)
         if head.kind != CALL_KIND:
@@ -184,9 +184,9 @@ def _no_call(error: MalformedMessage) -> HiveFederationError:
 
 
 def _greet(head: Head, message: bytes, call: Call) -> bytes:
-    """Answer ``set_ugi``: the user is the one who was authenticated, whatever the client says."""
+    """Answer ``set_ugi`` with the authenticated user, whatever name the client sends."""
     del message
     names = [call.caller.user, *call.caller.groups]
-    listed = bytes([STRING]) + len(names).to_bytes(4, "big") + b"".join(map(text_bytes, names))
-    body = field_bytes(0, LIST, listed) + bytes([STOP])
+    encoded_names = bytes([STRING]) + len(names).to_bytes(4, "big") + b"".join(map(text_bytes, names))
+    body = field_bytes(0, LIST, encoded_names) + bytes([STOP])
     return head_bytes(head.method, REPLY, head.sequence_id) + body

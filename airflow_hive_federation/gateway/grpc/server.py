@@ -1,4 +1,4 @@
-"""The gRPC front: one port, the services on it, health checking, reflection, and a drain at the end."""
+"""Runs the gateway's gRPC server: its services, health checking and reflection on one port, and a drain."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from airflow_hive_federation.metastore.plugins import load_class
 
 log = logging.getLogger(__name__)
 
-#: Threads beside those of calls, so that health checks are answered and refusals sent under load.
+#: Threads in addition to those of calls, so that health checks and refusals are answered under load.
 _SPARE_THREADS = 8
-#: Calls that wait for a thread, per call that may be at work, before grpcio itself refuses more.
+#: Calls that may wait for a thread, per call that may run, before grpcio itself refuses further calls.
 _WAITING = 4
 _METADATA_BYTES = 16 << 10
 
@@ -36,24 +36,24 @@ class Service(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Full names, as health checking and reflection show them."""
+        """Full names of the service for health checking and reflection."""
 
     def handler(self, calls: Calls) -> grpc.GenericRpcHandler:
-        """Return what serves the service's paths; each method goes through :class:`.Calls`."""
+        """Return the rpc handlers of the service's paths; each method goes through :class:`.Calls`."""
 
     def add_to(self, pool: DescriptorPool) -> None:
-        """Add the service's descriptors to the pool that reflection shows."""
+        """Add the service's descriptors to the pool of the reflection service."""
 
 
 class GrpcFront:
     """A gRPC server; a process that makes one must not fork afterwards.
 
     :param handler: answers Thrift calls.
-    :param settings: where and how it serves.
+    :param settings: the settings of the front.
     :param services: further services beside the raw encoding.
-    :param authenticator: says who calls, instead of the class that the settings name.
-    :raises ConfigurationError: it would serve in plain text or unknown callers off loopback, the certificates
-        cannot be used, or the port is taken.
+    :param authenticator: authenticates callers in place of the class that the settings name.
+    :raises ConfigurationError: the front would serve in plain text, or unknown callers, off loopback; or the
+        certificates cannot be used, or the port is taken.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class GrpcFront:
             raise
 
     def start(self) -> Self:
-        """Begin to serve, in threads of its own."""
+        """Start to serve in threads of the front's own; return the front."""
         self._server.start()
         return self
 
     def stop(self, drain_timeout_s: float | None = None) -> None:
-        """Report unhealthy, take no new calls, let those under way end, and close.
+        """Report as unhealthy, accept no new calls, wait for the running calls, and close.
 
-        :param drain_timeout_s: seconds that they are given instead of the settings'.
+        :param drain_timeout_s: seconds that running calls have to end; ``None`` takes the setting.
         """
         self._health.enter_graceful_shutdown()
         grace = self.settings.drain_timeout_s if drain_timeout_s is None else drain_timeout_s
@@ -98,9 +98,10 @@ class GrpcFront:
         self._calls.close()
 
     def set_health(self, name: str, serves: bool) -> None:
-        """Have health checking say whether a metastore behind the gateway answers.
+        """Set the state of a metastore behind the gateway in the health service.
 
-        :param name: the metastore's name, which health checks give as their service.
+        :param name: name of the metastore, which health checks use as the name of the service.
+        :param serves: the metastore answers.
         """
         states = health_pb2.HealthCheckResponse
         self._health.set(name, states.SERVING if serves else states.NOT_SERVING)
@@ -119,11 +120,11 @@ class GrpcFront:
         pool = DescriptorPool()
         for service in services:
             service.add_to(pool)
-        shown = [*names, health.SERVICE_NAME, reflection.SERVICE_NAME]
+        reflected = [*names, health.SERVICE_NAME, reflection.SERVICE_NAME]
         for described in (health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR):
             pool.AddSerializedFile(described.serialized_pb)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
-            reflection.ReflectionServicer(shown, pool=pool), server
+            reflection.ReflectionServicer(reflected, pool=pool), server
         )
         return server
 
@@ -146,22 +147,22 @@ def _most_at_a_time(settings: GrpcFrontSettings) -> int:
 
 
 def server_class(path: str | None) -> Any:
-    """Return the class that serves gRPC: ours, or the one that ``metastore.custom.server.class`` names.
+    """Return :class:`GrpcFront`, or the server class that ``metastore.custom.server.class`` names.
 
-    It is made as :class:`GrpcFront` is (handler, settings, services), and has ``port``, ``start()`` and
-    ``stop(drain_timeout_s)``.
+    The class takes the arguments of :class:`GrpcFront` (handler, settings, services), and has ``port``,
+    ``start()`` and ``stop(drain_timeout_s)``.
 
-    :raises ConfigurationError: there is no such class, or it cannot serve.
+    :raises ConfigurationError: the class does not exist, or lacks one of these methods.
     """
     if path is None:
         return GrpcFront
-    made = load_class(path, None, SERVER_CLASS)
-    if lacking := [name for name in ("start", "stop") if not callable(getattr(made, name, None))]:
+    loaded = load_class(path, None, SERVER_CLASS)
+    if lacking := [name for name in ("start", "stop") if not callable(getattr(loaded, name, None))]:
         raise ConfigurationError(
             f"{SERVER_CLASS} names {path!r}, which has no {' and no '.join(lacking)}.",
             remedy=f"Name {GrpcFront.__module__}.{GrpcFront.__qualname__}, or a class that serves alike.",
         )
-    return made
+    return loaded
 
 
 def _options(settings: GrpcFrontSettings) -> list[tuple[str, int]]:
@@ -175,11 +176,11 @@ def _options(settings: GrpcFrontSettings) -> list[tuple[str, int]]:
         ("grpc.max_concurrent_streams", settings.max_concurrent_calls),
         ("grpc.server_handshake_timeout_ms", int(settings.handshake_timeout_s * 1000)),
         ("grpc.max_connection_idle_ms", int(settings.idle_timeout_s * 1000)),
-        # A client that does not read, or is gone, answers no ping: its connection is closed.
+        # Closes the connections of clients that do not read or are gone, since they answer no ping.
         ("grpc.keepalive_time_ms", keepalive_ms),
         ("grpc.keepalive_timeout_ms", keepalive_ms // 3),
         ("grpc.keepalive_permit_without_calls", 1),
-        # Clients that ping more often than this are sent away (ENHANCE_YOUR_CALM).
+        # Disconnects clients that ping more often (ENHANCE_YOUR_CALM).
         ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
         ("grpc.http2.max_ping_strikes", 3),
@@ -187,7 +188,7 @@ def _options(settings: GrpcFrontSettings) -> list[tuple[str, int]]:
 
 
 def _credentials(tls: ServerTls) -> grpc.ServerCredentials:
-    """Credentials that are looked up for each handshake: changed files count from the next one on."""
+    """Return credentials that each handshake looks up, so that changed files take effect at the next one."""
     certificates = Certificates(tls)
 
     def read() -> grpc.ServerCertificateConfiguration:

@@ -1,4 +1,4 @@
-"""Settings of the gRPC front, by their own names and by those of the design."""
+"""Holds the gRPC front's settings, and reads them from properties of the design of the gRPC metastore."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from airflow_hive_federation.gateway.certificates import ServerTls
 from airflow_hive_federation.metastore.grpc_settings import DEFAULT_GRPC_PORT
 
 AUTHENTICATION_CLASS = "metastore.grpc.authentication.class"
-#: Names that begin so, ``.class`` apart, are for the class that says who calls.
+#: Prefix of the properties that go to the authentication class; only ``.class`` itself does not.
 AUTHENTICATION = "metastore.grpc.authentication."
-#: The design's names of numbers → the settings here.
+#: Properties with numbers → fields of :class:`GrpcFrontSettings`.
 NUMBERS = {
     "metastore.grpc.port": "port",
     "metastore.grpc.max.request.size": "max_request_bytes",
@@ -22,31 +22,33 @@ NUMBERS = {
     "metastore.grpc.max.concurrent.calls": "max_concurrent_calls",
 }
 
-#: Clients that may be connected and mostly silent, per call that may be at work.
+#: Number of open streams, most of which are silent, per call that may run at the same time.
 _CONVERSATIONS_PER_CALL = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class GrpcFrontSettings:
-    """Where and how the gRPC front serves.
+    """Settings of the gRPC front (``[grpc]``).
 
     :param host: address to listen at; loopback by default.
-    :param port: port; 0 takes a free one.
+    :param port: port to listen at; 0 takes a free port.
     :param tls: certificates; ``None`` serves in plain text.
     :param allow_plain: serve in plain text off loopback as well.
-    :param authentication_class: dotted path of a class that says who calls (see
-        :class:`.authentication.Authenticator`); ``None`` takes subjects of certificates where clients need
-        one, and believes clients of this machine where the front listens at loopback.
-    :param authentication: what that class is made with; its names have no prefix.
-    :param max_connections: connections at a time; further ones are closed at once.
-    :param max_concurrent_calls: calls at work at a time; further ones are refused as exhausted.
-    :param max_request_bytes: longest call that is accepted.
-    :param max_answer_bytes: longest answer that is sent in one message; longer ones go in pieces only.
-    :param call_timeout_s: seconds a call may take at most, whatever its client asks for.
+    :param authentication_class: dotted path of a class that authenticates callers (see
+        :class:`.authentication.Authenticator`). With ``None``, the user is the subject of the client's
+        certificate if clients need one, or else, at loopback, the name that a client of this machine sends.
+    :param authentication: settings of that class, without their prefix.
+    :param max_connections: greatest number of connections; the front closes further ones at once.
+    :param max_concurrent_calls: greatest number of running calls; the front refuses further ones as
+        exhausted.
+    :param max_request_bytes: size of the longest call that the front accepts.
+    :param max_answer_bytes: size of the longest answer in one message; longer answers need a stream.
+    :param call_timeout_s: greatest time of a call in seconds, even if the client sets a later deadline.
     :param handshake_timeout_s: seconds for a client to finish its handshakes.
-    :param idle_timeout_s: seconds a connection may lie unused.
-    :param keepalive_s: seconds of silence after which a client is pinged; it has a third of it to answer.
-    :param drain_timeout_s: seconds that calls under way are given when the front stops.
+    :param idle_timeout_s: seconds after which the front closes an unused connection.
+    :param keepalive_s: seconds of silence after which the front pings a client. The client has a third of
+        this time to answer.
+    :param drain_timeout_s: seconds that running calls have to end when the front stops.
     :param reuse_port: share the port with other processes (``SO_REUSEPORT``).
     """
 
@@ -77,30 +79,31 @@ class GrpcFrontSettings:
 
     @property
     def max_conversations(self) -> int:
-        """How many streams of calls may be open; each keeps a thread."""
+        """Greatest number of open streams of calls, each of which occupies a thread."""
         return self.max_concurrent_calls * _CONVERSATIONS_PER_CALL
 
     def with_properties(self, properties: Mapping[str, str]) -> GrpcFrontSettings:
-        """Return these settings with those of the design in their place, as ``hive-site.xml`` has them.
+        """Return a copy of these settings in which properties of ``hive-site.xml`` take precedence.
 
-        :param properties: ``metastore.grpc.port``, ``metastore.grpc.max.request.size`` and the like; names
-            that begin with ``metastore.grpc.authentication.`` are for the class that ends in ``.class``.
-        :raises ConfigurationError: a number is none.
+        :param properties: ``metastore.grpc.port``, ``metastore.grpc.max.request.size`` and the like. Names
+            with the prefix ``metastore.grpc.authentication.`` go to the class that
+            ``metastore.grpc.authentication.class`` names.
+        :raises ConfigurationError: the value of a number is no number.
         """
-        taken: dict[str, object] = {}
+        changes: dict[str, object] = {}
         for name, argument in NUMBERS.items():
             if properties.get(name):
-                taken[argument] = _number(name, properties[name])
+                changes[argument] = _number(name, properties[name])
         if properties.get(AUTHENTICATION_CLASS):
-            taken["authentication_class"] = properties[AUTHENTICATION_CLASS].strip()
-        given = {
+            changes["authentication_class"] = properties[AUTHENTICATION_CLASS].strip()
+        of_class = {
             name.removeprefix(AUTHENTICATION): value
             for name, value in properties.items()
             if name.startswith(AUTHENTICATION) and name != AUTHENTICATION_CLASS
         }
-        if given:
-            taken["authentication"] = given
-        return replace(self, **taken)  # type: ignore[arg-type]
+        if of_class:
+            changes["authentication"] = of_class
+        return replace(self, **changes)  # type: ignore[arg-type]
 
 
 def _number(name: str, text: str) -> int:

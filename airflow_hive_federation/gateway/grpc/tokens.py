@@ -1,4 +1,4 @@
-"""Bearer tokens (JWT) as a proof of who calls: of an identity provider, or of service accounts themselves."""
+"""Authenticates callers by bearer tokens (JWT) that an identity provider or a service account has signed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Stamp = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True)
 class _Key:
-    """A public key, and the one algorithm that it is used with: the token does not choose."""
+    """A public key and its only algorithm, which the token cannot choose."""
 
     key_id: str
     algorithm: str
@@ -45,24 +45,25 @@ class _Key:
 
 
 class BearerTokens:
-    """Verifies JSON web tokens, signed by RS256 or ES256.
+    """Verifies JSON web tokens that are signed by RS256 or ES256.
 
-    Settings, each behind ``metastore.grpc.authentication.``:
+    The settings have the prefix ``metastore.grpc.authentication.``; defaults are in parentheses:
 
-    * ``service.accounts``: directory with one file of public keys for each service account, named by it
-      (``etl@project.iam.gserviceaccount.com.pem``; ``.pem`` or ``.json``). A key is good for tokens that name
-      its account as issuer and subject, and for no others.
-    * ``jwks`` and ``issuer``: file of public keys (JWKS or PEM) of an identity provider, and its name in the
-      tokens' ``iss``. Its keys are good for every subject.
-    * ``audience``: the gateway's name in the tokens' ``aud`` (``hive-metastore``); several, comma-separated.
-    * ``clock.skew``: seconds that clocks may differ (60).
+    * ``service.accounts``: directory with one file of public keys per service account. The account names the
+      file (``etl@project.iam.gserviceaccount.com.pem``; ``.pem`` or ``.json``). A key is valid only for
+      tokens that name its account as issuer and subject.
+    * ``jwks`` and ``issuer``: file of public keys (JWKS or PEM) of an identity provider, and the provider's
+      name in the tokens' ``iss``. These keys are valid for every subject.
+    * ``audience``: the gateway's name in the tokens' ``aud`` (``hive-metastore``); commas separate several
+      names.
+    * ``clock.skew``: seconds by which clocks may differ (60).
     * ``user.claim``: claim of an identity provider's tokens that holds the user's name (``sub``).
-    * ``strip.domain``: ``true`` takes what is before ``@`` for the user's name; accounts of different domains
-      become one then.
+    * ``strip.domain``: ``true`` takes the part before ``@`` as the user's name. Accounts with the same name
+      in different domains then become one user.
 
-    Files that have changed are read again.
+    The plug-in reads files again after they have changed.
 
-    :raises ConfigurationError: a setting is unknown or has no possible value, or the keys cannot be read.
+    :raises ConfigurationError: a setting is unknown or has an impossible value, or the keys cannot be read.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -76,7 +77,7 @@ class BearerTokens:
                 remedy=f"Set {ACCOUNTS} to a directory of public keys, or {JWKS} and {ISSUER}.",
             )
         audiences = properties.get(AUDIENCE, DEFAULT_AUDIENCE).split(",")
-        self._audiences = [one.strip() for one in audiences if one.strip()]
+        self._audiences = [audience.strip() for audience in audiences if audience.strip()]
         self._skew_s = _seconds(properties.get(SKEW, str(_SKEW_S)))
         self._claim = properties.get(CLAIM, "sub")
         self._strip = properties.get(STRIP, "").lower() == "true"
@@ -98,7 +99,7 @@ class BearerTokens:
 
     def _verified(self, token: str) -> dict[str, Any]:
         try:
-            # Only to find the keys: nothing of it is believed before it is verified.
+            # Unverified values only select the keys; nothing else uses them before verification.
             issuer = jwt.decode(token, options={"verify_signature": False}).get("iss")
             key_id = jwt.get_unverified_header(token).get("kid")
         except (jwt.PyJWTError, ValueError):
@@ -149,19 +150,19 @@ class BearerTokens:
             return self._keys
 
     def _files(self) -> list[tuple[str, Path]]:
-        found: list[tuple[str, Path]] = []
+        files: list[tuple[str, Path]] = []
         if self._accounts is not None:
             try:
-                listed = sorted(self._accounts.iterdir())
+                paths = sorted(self._accounts.iterdir())
             except OSError as error:
                 raise ConfigurationError(
                     f"The directory {self._accounts} of public keys cannot be read: {error}",
                     remedy=f"Correct {ACCOUNTS}.",
                 ) from error
-            found += [(one.stem, one) for one in listed if one.suffix in {".pem", ".json"}]
+            files += [(path.stem, path) for path in paths if path.suffix in {".pem", ".json"}]
         if self._jwks is not None:
-            found.append((self._issuer, self._jwks))
-        return found
+            files.append((self._issuer, self._jwks))
+        return files
 
     def _stamped(self) -> Stamp:
         try:
@@ -174,19 +175,19 @@ class BearerTokens:
             return ()
 
     def _read(self) -> dict[str, tuple[_Key, ...]]:
-        found: dict[str, tuple[_Key, ...]] = {}
+        keys: dict[str, tuple[_Key, ...]] = {}
         for issuer, path in self._files():
             if issuer == self._issuer and path != self._jwks:
                 raise ConfigurationError(
                     f"{path} is named like the identity provider {issuer!r}.", remedy="Rename or remove it."
                 )
-            found[issuer] = (*found.get(issuer, ()), *_read_keys(path))
-        if not found:
+            keys[issuer] = (*keys.get(issuer, ()), *_read_keys(path))
+        if not keys:
             raise ConfigurationError(
                 f"There are no public keys in {self._accounts}.",
                 remedy="Add <account>.pem or <account>.json.",
             )
-        return found
+        return keys
 
 
 def _read_keys(path: Path) -> tuple[_Key, ...]:
@@ -204,11 +205,11 @@ def _read_keys(path: Path) -> tuple[_Key, ...]:
 
 
 def _of_jwks(data: bytes) -> tuple[_Key, ...]:
-    found = []
-    for told in json.loads(data)["keys"]:
-        if told.get("kty") == "RSA" or (told.get("kty") == "EC" and told.get("crv") == "P-256"):
-            found.append(_key(jwt.PyJWK(told).key, str(told.get("kid", ""))))
-    return tuple(found)
+    keys = []
+    for entry in json.loads(data)["keys"]:
+        if entry.get("kty") == "RSA" or (entry.get("kty") == "EC" and entry.get("crv") == "P-256"):
+            keys.append(_key(jwt.PyJWK(entry).key, str(entry.get("kid", ""))))
+    return tuple(keys)
 
 
 def _of_pem(data: bytes) -> _Key:

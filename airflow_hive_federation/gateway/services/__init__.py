@@ -1,4 +1,4 @@
-"""The translated encodings of the gRPC front: the service of ours, its streams, and Hive's own service."""
+"""Serves the metastore in Protocol Buffers: this project's gRPC service, its streams, and Hive's service."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def services(_handler: Handler) -> tuple[Service, ...]:
-    """Return the services for a front; they are given its handler with each call.
+    """Return the services for a gRPC front, which passes its handler with each call.
 
     :raises ImportError: grpcio or protobuf is not installed (the extra ``grpc``).
     """

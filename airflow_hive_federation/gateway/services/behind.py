@@ -1,4 +1,4 @@
-"""A client's calls, made by the gateway's handler on behalf of a caller."""
+"""Makes the metastore client's calls through the gateway's handler, on behalf of a caller."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _NOWHERE = "thrift://gateway.invalid"
 
 
 class Behind(PartitionCalls, TransactionCalls):
-    """What :class:`.MetastoreClient` has of calls, over the handler.
+    """Calls of :class:`.MetastoreClient` that go through the gateway's handler.
 
     :param catalog: Hive catalog of the caller's objects.
     """
 
     def __init__(self, handler: Handler, call: Call, catalog: str) -> None:
-        # Its address is asked for by nobody: the handler knows where the metastore is.
+        # The address is never used: the handler knows the metastore's address.
         self.settings = MetastoreSettings(uris=(_NOWHERE,), catalog=catalog or "hive")
         self._handler, self.under_way = handler, call
 
     def call(self, method: str, *args: Any) -> Any:
-        """See :meth:`.Calls.call`; what the metastore raised is the cause of the error."""
+        """See :meth:`.Calls.call`; the metastore's exception is the cause of the error."""
         try:
             return self._asked(method, args)
         except MetastoreError as error:
@@ -40,7 +40,7 @@ class Behind(PartitionCalls, TransactionCalls):
         return FALLBACKS[method](self._asked, args)
 
     def partition_names(self, database: str, table: str) -> Sequence[str]:
-        """Return the names of all partitions of a table, packed: a hundred thousand take a few megabytes."""
+        """Return the names of all partitions of a table in packed form, a few megabytes per 100,000 names."""
         method = "get_partition_names"
         arguments = arguments_of(method, self._database_name(database), table, ALL)
         reply = reply_to(self._handler, self.under_way, method, arguments)

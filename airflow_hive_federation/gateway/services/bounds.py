@@ -1,6 +1,7 @@
-"""How much a request may make of the gateway's memory.
+"""Limits the memory that a decoded request may take in the gateway.
 
-A message of two bytes becomes a struct of some hundred; so structs are counted, beside bytes and depth.
+A message of two bytes becomes a struct of some hundred bytes. So the gateway limits the number of structs, in
+addition to bytes and depth.
 """
 
 from __future__ import annotations
@@ -8,20 +9,20 @@ from __future__ import annotations
 from airflow_hive_federation.gateway.handler import Status, refused
 from airflow_hive_federation.metastore.message_bounds import MAX_DEPTH
 
-#: How deep structs may lie in structs; between two of them there may be a container.
+#: Greatest depth of structs in structs; a container may lie between two of them.
 MAX_STRUCTS_DEEP = MAX_DEPTH // 2
-#: Bytes of a request of a translated service. The raw encoding, which decodes nothing, takes longer ones.
+#: Longest request of a translated service. The raw encoding, which decodes no values, accepts longer ones.
 MAX_REQUEST_BYTES = 16 << 20
-#: Structs that a request of any length may hold; above them, so many bytes have to come with each.
+#: Structs that a request of any length may hold; a request with more needs 16 bytes per further struct.
 FREE_STRUCTS, BYTES_PER_STRUCT = 100_000, 16
 
 
 class BadMessage(ValueError):  # noqa: N818 - internal signal, a status to callers
-    """A message that is well formed and still cannot be meant so."""
+    """A request that is a well-formed message and yet has no valid meaning."""
 
 
 class Bounds:
-    """What is left of the bounds while one message is read.
+    """Counts the structs of one message, and their depth, against the limits.
 
     :param size: bytes of the message.
     """
@@ -35,7 +36,7 @@ class Bounds:
     def enter(self) -> None:
         """Begin a struct.
 
-        :raises BadMessage: if it is one too many, or too deep.
+        :raises BadMessage: the message holds too many structs, or this struct lies too deep.
         """
         self._depth += 1
         self._left -= 1
@@ -52,7 +53,7 @@ class Bounds:
 def check_size(request: bytes) -> None:
     """Refuse a request that is too long to be decoded.
 
-    :raises GatewayError: with its limit.
+    :raises GatewayError: the request is longer than :data:`MAX_REQUEST_BYTES`.
     """
     if len(request) > MAX_REQUEST_BYTES:
         raise refused(

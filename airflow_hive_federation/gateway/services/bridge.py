@@ -1,9 +1,9 @@
-"""Messages of Hive's own proto as structs of the interface definition, and back.
+"""Translates messages of Hive's own proto into Thrift structs, and back.
 
-Nearly all of its fields have no presence: an empty text, a zero and an unset field are one. Going in, such a
-field stays unset, so that the server's default holds; required fields are set all the same, and so are
-those of :data:`ALWAYS_SENT`. A field that has no counterpart is refused if it is set. Coming out, what
-the message has no field for is left out.
+Nearly all fields of Hive's proto have no presence: an empty string, a zero and an unset field look the same.
+In requests, such a field stays unset, so that the server's default applies; only required fields and those of
+:data:`ALWAYS_SENT` are set. The gateway refuses a request that sets a field without a counterpart. Responses
+lack the fields of a struct that the message does not have.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from airflow_hive_federation.gateway.services.layout import (
 from airflow_hive_federation.gateway.services.matching import match, plain
 from airflow_hive_federation.metastore.struct import Spec, Struct
 
-#: Fields that are sent whether set or not, by struct. A false whose default in the interface definition is
-#: true, and lists without which Hive fails or sees a change: Hive's own clients always send those, and a list
-#: of the proto is empty where nothing is in it.
+#: Fields that are always sent, by struct. Some are booleans whose default in the interface definition is
+#: true, so that false has to be sent. The others are lists and maps which Hive's own clients always send:
+#: without them, Hive fails or sees a change, and an empty list of the proto looks unset.
 ALWAYS_SENT = {
     "GetOpenTxnsRequest": {"excludeTxnTypes"},
     "Partition": {"values", "parameters"},
@@ -53,46 +53,47 @@ Put = Callable[[Any, str, Any], None]
 
 
 class NotRepresentable(ValueError):  # noqa: N818 - internal signal, a status to callers
-    """An answer that Hive's proto has no place for."""
+    """An answer that Hive's proto cannot represent."""
 
 
 class Bridge:
-    """One message of Hive's beside one struct.
+    """Translates between one kind of message of Hive's proto and one kind of struct.
 
     :param described: the message's descriptor.
     :param spec: the struct's fields.
     :param name: the struct's name.
+    :param kind: the struct's class.
     """
 
     def __init__(self, described: Any, spec: Spec, name: str, kind: type[Struct]) -> None:
         self._described, self._kind = described, kind
-        found = match(described, spec)
-        self.lost = found.only_struct
+        matched = match(described, spec)
+        self.lost = matched.only_struct
         self._takes: dict[int, tuple[str, Take]] = {}
         self._puts: list[tuple[str, str, Put]] = []
         self._defaults: list[tuple[str, Callable[[], Any]]] = []
         sent = ALWAYS_SENT.get(name, set())
-        for number, proto_name, field in found.pairs:
+        for number, proto_name, field in matched.pairs:
             field_type, inner = field[0], field[2] if len(field) == 4 else None
-            one = described.fields_by_number[number]
-            self._takes[number] = field[1], take_of(one, field_type, inner)
-            self._puts.append((field[1], proto_name, put_of(one, field_type, inner)))
+            proto_field = described.fields_by_number[number]
+            self._takes[number] = field[1], take_of(proto_field, field_type, inner)
+            self._puts.append((field[1], proto_name, put_of(proto_field, field_type, inner)))
             if (field[-1] or field[1] in sent) and (default := _default(field_type, inner)):
                 self._defaults.append((field[1], default))
 
     def read(self, message: Any, bounds: Bounds) -> Struct:
         """Return the struct that a message stands for.
 
-        :raises BadMessage: if a field is set that the interface definition lacks, a value is none of its
-            type, or a bound is broken.
+        :raises BadMessage: the message sets a field that the interface definition lacks, has a value of
+            another type, or breaks a bound.
         """
         bounds.enter()
         value = self._kind.__new__(self._kind)
         have = value.__dict__
-        for one, item in message.ListFields():
-            if (found := self._takes.get(one.number)) is None:
-                raise BadMessage(f"The metastore has nothing for {self._described.name}.{one.name}.")
-            have[found[0]] = found[1](item, bounds)
+        for proto_field, item in message.ListFields():
+            if (target := self._takes.get(proto_field.number)) is None:
+                raise BadMessage(f"The metastore has nothing for {self._described.name}.{proto_field.name}.")
+            have[target[0]] = target[1](item, bounds)
         for name, default in self._defaults:
             if name not in have:
                 have[name] = default()
@@ -100,9 +101,9 @@ class Bridge:
         return value
 
     def write(self, message: Any, value: Struct) -> None:
-        """Write what a message has a field for.
+        """Write the fields of a struct that the message has, too.
 
-        :raises NotRepresentable: if a text is no UTF-8.
+        :raises NotRepresentable: a string is no UTF-8.
         """
         have = value.__dict__
         for name, proto_name, put in self._puts:
@@ -124,13 +125,15 @@ def bridge(described: Any, kind: Any) -> Bridge:
 
 
 def take_of(one: Any, ttype: int, inner: Any) -> Take:
-    """How the value of a field of a message is read as one of a type of Thrift's.
+    """Return the function that reads a field of a message as a value of a Thrift type.
 
-    :param one: the field's descriptor.
+    :param one: descriptor of the field.
+    :param ttype: Thrift's type of the value.
+    :param inner: struct, enum or types of values, as in a ``thrift_spec``.
     """
     if ttype in CONTAINERS:
         if not one.is_repeated:
-            # A message around a list.
+            # The container lies in a message of its own.
             below = _only_field(one)
             take_below = take_of(below, ttype, inner)
             return lambda item, bounds: take_below(getattr(item, below.name), bounds)
@@ -139,7 +142,7 @@ def take_of(one: Any, ttype: int, inner: Any) -> Take:
 
 
 def put_of(one: Any, ttype: int, inner: Any) -> Put:
-    """How a value of a type of Thrift's is written into a field of a message."""
+    """Return the function that writes a value of a Thrift type into a field of a message."""
     if ttype in CONTAINERS:
         if not one.is_repeated:
             below = _only_field(one)
@@ -194,11 +197,11 @@ def _take_map(one: Any, inner: Any) -> Take:
     hashable = pair(inner[0])[0] not in {LIST, SET}
 
     def take(entries: Any, bounds: Bounds) -> dict[Any, Any]:
-        found = {}
+        items = {}
         for entry in entries:
             key = key_take(entry.key, bounds)
-            found[key if hashable else tuple(key)] = value_take(entry.value, bounds)
-        return found
+            items[key if hashable else tuple(key)] = value_take(entry.value, bounds)
+        return items
 
     return take
 
@@ -225,7 +228,7 @@ def _put_list(one: Any, inner: Any) -> Put:
         return put_containers
     give = _give(one, deeper)
     if deeper is not None:
-        # An enum; what Hive's lacks is left out here, too.
+        # An enum; values that Hive's enum lacks are left out here, too.
         return lambda message, name, items: getattr(message, name).extend(filter(None, map(give, items)))
     return lambda message, name, items: getattr(message, name).extend([give(item) for item in items])
 
@@ -261,16 +264,16 @@ def _default(ttype: int, inner: Any) -> Callable[[], Any] | None:
 
 
 def enum_numbers(described: Any, enum: Any) -> dict[int, int]:
-    """Return Thrift's number of each number of Hive's enum; they are not the same ones."""
-    names = {plain(enum.__name__) + plain(one.name): one.value for one in enum}
-    found = {}
+    """Return Thrift's number for each number of Hive's enum; the two enums number values differently."""
+    names = {plain(enum.__name__) + plain(member.name): member.value for member in enum}
+    numbers = {}
     for value in described.values:
         name = plain(value.name)
-        # Hive calls a zero that means something QUERY_STATE_INITED_UNSPECIFIED.
+        # Hive adds "unspecified" to the name of a meaningful zero: QUERY_STATE_INITED_UNSPECIFIED.
         number = names.get(name, names.get(name.removesuffix("unspecified")))
         if number is not None:
-            found[value.number] = number
-    return found
+            numbers[value.number] = number
+    return numbers
 
 
 def _take_enum(one: Any, enum: Any) -> Take:
@@ -306,7 +309,7 @@ def _take_number_in_text(one: Any) -> Take:
 def _give(one: Any, inner: Any) -> Callable[[Any], Any]:
     if one.enum_type is not None and inner is not None:
         numbers = {theirs: hives for hives, theirs in enum_numbers(one.enum_type, inner).items()}
-        # What Hive's enum lacks is left out, as a field would be.
+        # A value that Hive's enum lacks is left out, like a field that its message lacks.
         return lambda item: numbers.get(item, 0)
     if one.type == one.TYPE_STRING:
         return lambda item: item if isinstance(item, str) else _text(item)

@@ -1,6 +1,6 @@
-"""Structs of the interface definition as messages of our service, and back, nothing lost.
+"""Translates Thrift structs into messages of the project's own gRPC service, and back, without loss.
 
-What is done for a struct is worked out once, from its ``thrift_spec``, when the struct is first met.
+The functions for a struct are made once from its ``thrift_spec``, when the struct first occurs.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Take = Callable[[Any, Bounds], Any]
 
 
 class Codec:
-    """Translates one struct.
+    """Translates one kind of struct.
 
     :param kind: the struct's class.
     :param name: the message's name.
     :param spec: fields of the struct that the message has.
-    :param strict: refuse numbers that an enum does not have, as no server could be sent them; without it,
-        they are kept, as a newer server may answer them.
+    :param strict: refuse numbers that an enum does not have, since no server accepts them in a call; without
+        it, the codec keeps such numbers, since a newer server may return them.
     """
 
     def __init__(self, kind: type[Struct], name: str, spec: Spec, *, strict: bool) -> None:
@@ -55,7 +55,7 @@ class Codec:
     def from_bytes(self, data: bytes) -> Struct:
         """Return the struct that a message's bytes hold.
 
-        :raises BadMessage: if they hold none, or fields that are not known here.
+        :raises BadMessage: the bytes are no such message, or hold fields that the gateway does not know.
         """
         message = parsed(ours().kind(self.name), data)
         return self.read(message, Bounds(len(data)))
@@ -70,7 +70,7 @@ class Codec:
     def read(self, message: Any, bounds: Bounds) -> Struct:
         """Return a message as a struct.
 
-        :raises BadMessage: if it breaks a bound, or a value is out of its range.
+        :raises BadMessage: the message breaks a bound, or a value is out of its range.
         """
         bounds.enter()
         value = self._kind.__new__(self._kind)
@@ -109,9 +109,9 @@ def codec(kind: type[Any], *, strict: bool = False) -> Codec:
 
 @cache
 def call_codecs(method: str) -> tuple[Codec, Codec]:
-    """Return the codecs of a method's arguments, which is strict, and of its result.
+    """Return the strict codec of a method's arguments, and the codec of its result.
 
-    :raises ConfigurationError: if the interface definition has no such method.
+    :raises ConfigurationError: the interface definition has no such method.
     """
     arguments, result, _ = message_types(method)
     return (
@@ -121,10 +121,10 @@ def call_codecs(method: str) -> tuple[Codec, Codec]:
 
 
 def parsed(kind: Any, data: bytes) -> Any:
-    """Return a message of a kind, read from bytes.
+    """Return a message of a kind, parsed from bytes.
 
-    :raises BadMessage: if they are none, or hold fields that are not known here: dropping them could change
-        what is meant.
+    :raises BadMessage: the bytes are no such message, or hold fields that the gateway does not know. Without
+        these fields, the message could have another meaning.
     """
     from google.protobuf.message import DecodeError
 
@@ -142,7 +142,7 @@ def parsed(kind: Any, data: bytes) -> Any:
 
 
 def _guarded(field: Field, kind: type[Struct]) -> Put:
-    """How a field is written, with what no message can hold on a side track."""
+    """Return the function that writes a field; it puts values that no message can hold into ``raw_``."""
     put, name, number = _put(field.ttype, field.inner, field.name), field.name, field.number
 
     def put_raw(message: Any, item: Any) -> None:
@@ -167,14 +167,14 @@ def _guarded(field: Field, kind: type[Struct]) -> Put:
         try:
             writes(message, item)
         except (ValueError, TypeError):
-            # Text that is no UTF-8 is bytes here.
+            # The struct holds a string that is no UTF-8 as bytes.
             put_raw(message, item)
 
     return put_text
 
 
 def _put(ttype: int, inner: Any, name: str) -> Put:
-    """How a value is written into the field ``name`` of a message."""
+    """Return the function that writes a value into the field ``name`` of a message."""
     if ttype == layout.STRUCT:
         return _put_struct(inner, name)
     if ttype in {layout.LIST, layout.SET}:
@@ -193,9 +193,9 @@ def _put(ttype: int, inner: Any, name: str) -> Put:
 
 
 def _check_text(items: Any) -> None:
-    """Tell text from bytes here: protobuf 5 raises a ``SystemError`` where bytes are no UTF-8.
+    """Reject bytes among strings here, since protobuf 5 raises a ``SystemError`` for bytes that are no UTF-8.
 
-    :raises TypeError: if one is bytes.
+    :raises TypeError: an item is bytes.
     """
     "".join(items)
 
@@ -281,7 +281,7 @@ def _into(name: str, take: Take | None) -> Callable[[Any, dict[str, Any], Bounds
 
 
 def _take(ttype: int, inner: Any, strict: bool) -> Take | None:
-    """How a field's value is read; ``None`` if it stays what it is."""
+    """Return the function that reads a field's value; ``None`` if the value needs no translation."""
     if ttype == layout.STRUCT:
         return lambda item, bounds: codec(inner, strict=strict).read(item, bounds)
     if ttype in {layout.LIST, layout.SET}:
@@ -294,7 +294,7 @@ def _take(ttype: int, inner: Any, strict: bool) -> Take | None:
 
 
 def _take_part(part: Any, strict: bool) -> Take | None:
-    """How a container's value is read: one that is a container itself stands in a message of its own."""
+    """Return the function that reads a container's element; an inner container has a message of its own."""
     ttype, inner = pair(part)
     take = _take(ttype, inner, strict)
     if take is None or ttype not in layout.CONTAINERS:
@@ -314,21 +314,21 @@ def _take_map(inner: Any, strict: bool) -> Take:
     hashable = pair(inner[0])[0] not in layout.CONTAINERS
 
     def take(entries: Any, bounds: Bounds) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
+        items: dict[Any, Any] = {}
         for entry in entries:
             key = entry.key if key_take is None else key_take(entry.key, bounds)
             value = entry.value if value_take is None else value_take(entry.value, bounds)
-            found[key if hashable else tuple(key)] = value
-        return found
+            items[key if hashable else tuple(key)] = value
+        return items
 
     return take
 
 
 def _take_enum(enum: Any) -> Take:
-    known = frozenset(one.value for one in enum)
+    numbers = frozenset(member.value for member in enum)
 
     def take(item: Any, _bounds: Bounds) -> Any:
-        if item not in known:
+        if item not in numbers:
             raise BadMessage(f"{item} is no {enum.__name__}.")
         return item
 

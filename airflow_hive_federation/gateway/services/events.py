@@ -1,4 +1,4 @@
-"""The log of notification events as a stream: up to its end, or following it."""
+"""Streams the metastore's notification events, up to the end of their log or as new events arrive."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from airflow_hive_federation.metastore.grpc_wire import length_delimited, number
 from airflow_hive_federation.metastore.idl import types
 
 EVENTS_A_CALL = 1000
-#: Seconds between two looks at a log that has not grown.
+#: Seconds between two requests for new events while the log does not grow.
 POLL_S = 0.5
 _LAST_ID, _GAPS = 2, 3
 
 
 class BrokenLog(Exception):  # noqa: N818 - internal signal, a status to callers
-    """Events are missing that the query asks for."""
+    """The log lacks events that the query asks for."""
 
 
 def events(behind: Behind, query: Any, out: Pieces) -> None:
-    """Emit the events after the query's up to the last one there is.
+    """Emit all events after the query's ``after_event_id``, up to the end of the log.
 
-    :raises BrokenLog: if some are missing, unless the query skips gaps.
+    :raises BrokenLog: events are missing, and the query does not skip gaps.
     """
     _Reader(behind, query, out, query.after_event_id).catch_up()
 
 
 def follow(behind: Behind, query: Any, out: Pieces) -> None:
-    """Emit events as they come, until the client or the deadline ends it.
+    """Emit events as they arrive, until the client or the deadline ends the stream.
 
-    Without an event to begin after, it begins at the log's end.
+    Without ``after_event_id``, the stream begins at the end of the log.
 
     :raises BrokenLog: see :func:`events`.
-    :raises GatewayError: at the deadline; it names the event to go on after.
+    :raises GatewayError: the deadline has passed; the error names the event to continue after.
     """
     begins = query.HasField("after_event_id")
     reader = _Reader(
         behind, query, out, query.after_event_id if begins else behind.get_current_notification_event_id()
     )
-    # The client knows where it stands before anything happens.
+    # The client learns its position in the log before the first event.
     reader.report()
     woken = threading.Event()
     cancellation, deadline = behind.under_way.cancellation, behind.under_way.deadline
@@ -49,7 +49,7 @@ def follow(behind: Behind, query: Any, out: Pieces) -> None:
         reader.catch_up()
         cancellation.on_cancel(woken.set)
         try:
-            over = woken.wait(min(POLL_S, deadline.remaining_s()))
+            ended = woken.wait(min(POLL_S, deadline.remaining_s()))
         except TimeoutError as error:
             raise refused(
                 Status.DEADLINE,
@@ -58,7 +58,7 @@ def follow(behind: Behind, query: Any, out: Pieces) -> None:
             ) from error
         finally:
             cancellation.on_cancel(None)
-        if over:
+        if ended:
             return
 
 
@@ -70,7 +70,7 @@ class _Reader:
         self._kinds = set(query.event_types)
 
     def catch_up(self) -> None:
-        """Emit what is new."""
+        """Emit all new events."""
         while (end := self._behind.get_current_notification_event_id()) != self.last:
             if end < self.last:
                 raise BrokenLog(
@@ -78,16 +78,16 @@ class _Reader:
                     "query began with."
                 )
             request = types.NotificationEventRequest(lastEvent=self.last, maxEvents=EVENTS_A_CALL)
-            found = self._behind.call("get_next_notification", request).events or []
-            for event in found:
+            new_events = self._behind.call("get_next_notification", request).events or []
+            for event in new_events:
                 self._take(event)
-            if not found:
-                # The log's cleaner has removed what there was up to its end.
+            if not new_events:
+                # The log's cleaner has removed all events up to the end of the log.
                 self._miss(end)
             self.report()
 
     def report(self) -> None:
-        """Emit what is collected, and the event that the stream has come to."""
+        """Emit the collected events, and the id of the stream's last event."""
         self._out.add_field(number_field(_LAST_ID, self.last))
         self._out.flush()
 

@@ -1,4 +1,4 @@
-"""Calls of the metastore on behalf of a call of gRPC."""
+"""Calls the metastore on behalf of a gRPC call."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _GREETING = "set_ugi"
 
 
 def exchange(handler: Handler, call: Call, method: str, arguments: Struct) -> Struct:
-    """Call a method and return its result, without exceptions in it.
+    """Call a method and return its result; raise an exception that the result holds.
 
-    :raises Fault: what the metastore raised.
-    :raises HiveFederationError: what the gateway refuses, or a metastore that does not answer.
+    :raises Fault: the metastore answered with this exception.
+    :raises HiveFederationError: the gateway refuses the call, or the metastore does not answer.
     """
     if method == _GREETING:
-        # The user is the one who was authenticated, whatever the client says.
+        # The authenticated user counts, not the name in the client's call.
         result = message_types(method)[1]()
         result.__dict__["success"] = [call.caller.user, *call.caller.groups]
         return result
@@ -33,9 +33,9 @@ def exchange(handler: Handler, call: Call, method: str, arguments: Struct) -> St
 
 
 def reply_to(handler: Handler, call: Call, method: str, arguments: Struct) -> bytes:
-    """Call a method and return the message that answers it, undecoded.
+    """Call a method and return the answer as an undecoded message.
 
-    :raises HiveFederationError: what the gateway refuses, or a metastore that does not answer.
+    :raises HiveFederationError: the gateway refuses the call, or the metastore does not answer.
     """
     try:
         message = encode_call(method, arguments, _SEQUENCE_ID, oneway=False)
@@ -45,15 +45,15 @@ def reply_to(handler: Handler, call: Call, method: str, arguments: Struct) -> by
 
 
 def texts_of(method: str, reply: bytes) -> Sequence[str]:
-    """Return the list of texts that a message answers a call with; it stays in the form of the message.
+    """Return the list of strings in an answer, without decoding all of them at once.
 
-    :raises Fault: what the metastore raised.
-    :raises HiveFederationError: it is no such answer.
+    :raises Fault: the metastore answered with this exception.
+    :raises HiveFederationError: the message is no answer with a list of strings.
     """
     try:
         return Texts.of(reply)
     except MalformedMessage:
-        # Raises what the metastore raised, or says what it is instead.
+        # Raises the metastore's exception, if the answer holds one, or an error that names the fault.
         result = _result(method, reply)
     return list(result.__dict__.get("success") or ())
 
@@ -68,29 +68,29 @@ def _result(method: str, reply: bytes) -> Struct:
         if isinstance(value, Fault):
             raise value
     if "success" not in result.__dict__ and _RESULT in result.thrift_spec and method not in MAY_BE_NULL:
-        # A message would say that everything is empty.
+        # As a message, such a result would look like an object whose fields are all empty.
         raise refused(Status.FAILED, f"{method}: the metastore's answer holds neither a result nor an error.")
     return result
 
 
 def ask(handler: Handler, call: Call, method: str, *args: Any) -> Any:
-    """Call a method with its arguments in the definition's order, and return its answer.
+    """Call a method with its arguments in the interface definition's order, and return its return value.
 
-    :raises Fault: what the metastore raised.
+    :raises Fault: the metastore answered with this exception.
     :raises HiveFederationError: see :func:`exchange`.
     """
     return exchange(handler, call, method, arguments_of(method, *args)).__dict__.get("success")
 
 
 def arguments_of(method: str, *args: Any) -> Struct:
-    """Return the arguments of a call, given in the definition's order."""
+    """Return the arguments of a call as a struct; they come in the interface definition's order."""
     kind = message_types(method)[0]
     names = [field[1] for field in kind.thrift_spec.values()]
     return kind(**dict(zip(names, args, strict=False)))
 
 
 class Reply:
-    """Bytes of an answer, as a source."""
+    """A source that reads from the bytes of an answer."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._position = data, 0

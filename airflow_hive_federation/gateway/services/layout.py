@@ -1,15 +1,15 @@
-"""How a struct of the interface definition is laid out as a message of Protocol Buffers. Pure.
+"""Defines the layout of a Thrift struct as a message of Protocol Buffers.
 
 The generator of the descriptor set and the codec share these rules:
 
-- A field keeps its number. A result's ``success`` is number 1, for its id is 0; a negative id takes one below
-  18,000.
-- Scalars are ``optional``, so that an unset field, an empty text and a zero stay three things. Numbers of
-  containers that are set and empty are listed in ``empty_``.
+- A field keeps its number. The field ``success`` of a result has the number 1, since its id is 0; a negative
+  id becomes a number below 18,000.
+- Scalars are ``optional``, so that an unset field, an empty string and a zero stay distinct. The field
+  ``empty_`` lists the numbers of containers that are set and empty.
 - A container in a container is a message with the field ``values``. A map whose key is a container is a list
   of entries.
-- ``raw_`` holds, by field number, what no message can: text that is no UTF-8. Its value is a struct with that
-  one field, in Thrift's binary protocol.
+- The field ``raw_`` holds, by field number, strings that are no UTF-8, which no message can hold. Each value
+  is a struct with that one field, in Thrift's binary protocol.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NEGATIVE_FROM = 17999
 BOOL, BYTE, DOUBLE, I16, I32, I64, STRING, STRUCT, MAP, SET, LIST, BINARY = (
     2, 3, 4, 6, 8, 10, 11, 12, 13, 14, 15, 18,
 )  # fmt: skip
-#: The one field of a message that stands for a container within a container.
+#: Name of the only field of a message that stands for a container within a container.
 VALUES = "values"
 CONTAINERS = frozenset({MAP, SET, LIST})
 _NAMES = {
@@ -49,10 +49,11 @@ _NAMES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """A field of a struct as one of a message.
+    """A field of a struct, as a field of a message.
 
-    :param number: its number in the message.
-    :param ttype: Thrift's type.
+    :param number: number of the field in the message.
+    :param name: name of the field.
+    :param ttype: Thrift's type of the field.
     :param inner: struct, enum or types of values, as in a ``thrift_spec``.
     """
 
@@ -63,13 +64,13 @@ class Field:
 
     @property
     def holds_text(self) -> bool:
-        """Whether text stands in the field itself, not in a struct below it."""
+        """True if the field itself holds strings, not only a struct below it."""
         return any(ttype == STRING for ttype, _ in _flat(self.ttype, self.inner))
 
 
 def fields(spec: Spec) -> list[Field]:
     """Return a struct's fields, by number."""
-    found = [
+    message_fields = [
         Field(
             number=_number(field_id, is_result=0 in spec),
             name=field[1],
@@ -78,21 +79,21 @@ def fields(spec: Spec) -> list[Field]:
         )
         for field_id, field in spec.items()
     ]
-    return sorted(found, key=lambda one: one.number)
+    return sorted(message_fields, key=lambda message_field: message_field.number)
 
 
 def answer_spec(result: Spec) -> Spec:
-    """Return a method's result without its exceptions: those are the status of a call."""
+    """Return a method's result without its exceptions, which become the status of the call."""
     return {field_id: field for field_id, field in result.items() if field_id == 0}
 
 
 def pair(part: Any) -> tuple[int, Any]:
-    """Return type and inner of a container's values."""
+    """Return the type, and the inner type, of a container's values."""
     return part if isinstance(part, tuple) else (part, None)
 
 
 def type_name(ttype: int, inner: Any) -> str:
-    """Return the name of a type within the names of messages made of it."""
+    """Return a type's part in the names of messages that stand for containers of it."""
     if ttype in {LIST, SET}:
         return f"{type_name(*pair(inner))}{'List' if ttype == LIST else 'Set'}"
     if ttype == MAP:
@@ -102,7 +103,7 @@ def type_name(ttype: int, inner: Any) -> str:
 
 
 def is_entry_list(inner: Any) -> bool:
-    """Whether a map is a list of entries, because no map of Protocol Buffers has such keys."""
+    """Return whether a map becomes a list of entries, because Protocol Buffers allow no such map keys."""
     return pair(inner[0])[0] not in {STRING, I64, I32, I16, BYTE, BOOL}
 
 
@@ -112,7 +113,7 @@ def entry_name(field_name: str) -> str:
 
 
 def structs_below(spec: Spec) -> Iterator[type[Struct]]:
-    """Yield the structs that a struct's fields mention."""
+    """Yield the structs in the types of a struct's fields."""
     for field in fields(spec):
         for ttype, inner in _flat(field.ttype, field.inner):
             if ttype == STRUCT:

@@ -1,7 +1,7 @@
-"""Which field of Hive's own messages is which of the interface definition. Pure; by name.
+"""Matches fields of Hive's own proto with fields of the Thrift interface definition by their names.
 
-Hive's proto was written by hand: ``db_name`` stands for ``dbName``, an argument's fields stand in the request
-itself, and an answer's in the response. Names that no rule finds are in :data:`SAME`.
+Hive's proto was written by hand: ``db_name`` stands for ``dbName``; a request has the fields of the method's
+argument, and a response the fields of its answer. :data:`SAME` lists the names that no rule matches.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from airflow_hive_federation.gateway.services.layout import MAP, STRUCT, pair
 from airflow_hive_federation.metastore.struct import Spec, Struct
 
-#: Fields of Hive's proto, by message and name, and the interface definition's names of them.
+#: Fields of Hive's proto, by message and name → their names in the interface definition.
 SAME = {
     ("StorageDescriptor", "sor_cols"): "sortCols",
     ("TxnInfo", "info"): "id",
@@ -30,26 +30,26 @@ SAME = {
 
 
 def plain(name: str) -> str:
-    """Return a name without what its style adds."""
+    """Return a name in lower case, without underscores."""
     return name.replace("_", "").lower()
 
 
 def _spellings(message: str, name: str) -> tuple[str, ...]:
-    """The names a field may have in the interface definition, as :func:`plain` has them, likeliest first."""
+    """Return possible names of a field in the Thrift definition, in :func:`plain` form, likeliest first."""
     if (same := SAME.get((message, name))) is not None:
         return (plain(same),)
-    # Lists have an s too many, or a word: resource_urises, file_lists.
-    known = plain(name)
-    return tuple(dict.fromkeys((known, known.removesuffix("s"), known.removesuffix("es"))))
+    # Names of lists may end in an extra "s" or "es": file_lists, resource_urises.
+    plain_name = plain(name)
+    return tuple(dict.fromkeys((plain_name, plain_name.removesuffix("s"), plain_name.removesuffix("es"))))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """A message beside a struct.
+    """The comparison of a message's fields with a struct's fields.
 
     :param pairs: number and name in the message, and the struct's field as in a ``thrift_spec``.
-    :param only_message: names that only the message has.
-    :param only_struct: names that only the struct has.
+    :param only_message: names of fields that only the message has.
+    :param only_struct: names of fields that only the struct has.
     """
 
     pairs: tuple[tuple[int, str, tuple[Any, ...]], ...]
@@ -58,7 +58,7 @@ class Match:
 
     @property
     def distance(self) -> int:
-        """How many fields have no counterpart."""
+        """Number of fields without a counterpart."""
         return len(self.only_message) + len(self.only_struct)
 
 
@@ -66,13 +66,13 @@ def match(described: Any, spec: Spec) -> Match:
     """Compare a message's descriptor with a struct's fields."""
     fields = {plain(field[1]): field for field in spec.values()}
     pairs, extra = [], []
-    for one in described.fields:
-        spellings = _spellings(described.name, one.name)
+    for proto_field in described.fields:
+        spellings = _spellings(described.name, proto_field.name)
         field = next((fields.pop(name) for name in spellings if name in fields), None)
         if field is None:
-            extra.append(one.name)
+            extra.append(proto_field.name)
         else:
-            pairs.append((one.number, one.name, field))
+            pairs.append((proto_field.number, proto_field.name, field))
     return Match(
         pairs=tuple(pairs),
         only_message=tuple(extra),
@@ -81,7 +81,7 @@ def match(described: Any, spec: Spec) -> Match:
 
 
 def single_struct(spec: Spec) -> type[Struct] | None:
-    """Return the struct of which a method's arguments or answer consist."""
+    """Return the struct of the only field of a method's arguments or answer; ``None`` for all others."""
     if len(spec) != 1:
         return None
     (field,) = spec.values()
@@ -89,7 +89,7 @@ def single_struct(spec: Spec) -> type[Struct] | None:
 
 
 def structs_in(field: tuple[Any, ...]) -> Iterator[type[Struct]]:
-    """Yield the structs that a field mentions."""
+    """Yield the structs in a field's type, those within containers included."""
 
     def walk(ttype: int, inner: Any) -> Iterator[type[Struct]]:
         if ttype == STRUCT:

@@ -1,8 +1,9 @@
-"""A change by Hive's own service takes nothing away that its proto has no field for.
+"""Keeps fields that Hive's proto lacks when a client of Hive's own gRPC service changes a definition.
 
-A client reads a table, changes a comment and sends it back: its message has no place for the table's owner.
-So before a definition is replaced, the present one is read, and what the message cannot hold is carried over.
-In a list nobody knows which element was which, so there the change is refused.
+For example, a client reads a table, changes a comment and sends the table back, and its message has no field
+for the table's owner. So before a change, the gateway reads the present definition and copies the values of
+fields that the message lacks. In lists and maps, it cannot match old elements with new ones, and refuses the
+change.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ Ask = Callable[..., Any]
 
 
 def keep(method: str, arguments: Struct, ask: Ask) -> None:
-    """Fill in what a change would take away.
+    """Fill in the values that a change would remove, because its message lacks their fields.
 
     :param method: the method that makes the change.
-    :param arguments: its arguments, made of a message of Hive's; they are changed in place.
+    :param arguments: arguments of the method, made from a message of Hive's proto; they are changed in place.
     :param ask: calls a method of the metastore and returns its answer.
-    :raises GatewayError: if something would be lost that cannot be carried over.
-    :raises Fault: what the metastore raised, for instance that there is no such table.
+    :raises GatewayError: the change would remove a value that cannot be copied.
+    :raises Fault: the metastore answered with this exception, for instance about a missing table.
     """
     if (changes := _CHANGES.get(method)) is None:
         return
@@ -37,16 +38,19 @@ def keep(method: str, arguments: Struct, ask: Ask) -> None:
 
 
 def carry_over(described: Any, new: Struct, old: Struct, path: str = "") -> None:
-    """Take over from the present definition what a message cannot hold.
+    """Copy values from the present definition that the message of the new one cannot hold.
 
-    :param described: descriptor of the message that ``new`` was made of.
-    :raises GatewayError: if a list or map holds such a thing.
+    :param described: descriptor of the message that ``new`` was made from.
+    :param new: the new definition, changed in place.
+    :param old: the present definition.
+    :param path: names of the fields above, for errors.
+    :raises GatewayError: a list or map holds such a value.
     """
-    found = match(described, type(new).thrift_spec)
-    for name in found.only_struct:
+    matched = match(described, type(new).thrift_spec)
+    for name in matched.only_struct:
         if getattr(new, name, None) is None and (value := getattr(old, name, None)) is not None:
             setattr(new, name, value)
-    for number, _, field in found.pairs:
+    for number, _, field in matched.pairs:
         name, before = field[1], getattr(old, field[1], None)
         below = described.fields_by_number[number].message_type
         if before is None or below is None:
@@ -56,7 +60,7 @@ def carry_over(described: Any, new: Struct, old: Struct, path: str = "") -> None
             if lost:
                 raise refused(
                     Status.INVALID,
-                    f"The change would take {', '.join(f'{path}{name}.{one}' for one in lost)} away, which "
+                    f"The change would take {', '.join(f'{path}{name}.{key}' for key in lost)} away, which "
                     "Hive's own proto has no field for.",
                     remedy="Make it by the gateway's own service or by Thrift.",
                 )
@@ -65,7 +69,7 @@ def carry_over(described: Any, new: Struct, old: Struct, path: str = "") -> None
 
 
 def _lost_in(described: Any, field: tuple[Any, ...], values: Any) -> Iterator[str]:
-    """Names of what is set within a container and has no field in its messages."""
+    """Yield the names of fields that are set within a container and that its messages lack."""
     if next(structs_in(field), None) is None:
         return
     for value in values.values() if isinstance(values, dict) else values:
@@ -76,20 +80,20 @@ def _lost(described: Any, value: Any) -> Iterator[str]:
     if not isinstance(value, Struct):
         return
     described = _innermost(described)
-    found = match(described, type(value).thrift_spec)
-    yield from (name for name in found.only_struct if getattr(value, name, None) is not None)
-    for number, _, field in found.pairs:
+    matched = match(described, type(value).thrift_spec)
+    yield from (name for name in matched.only_struct if getattr(value, name, None) is not None)
+    for number, _, field in matched.pairs:
         before, below = getattr(value, field[1], None), described.fields_by_number[number].message_type
         if before is None or below is None:
             continue
         if field[0] == STRUCT:
-            yield from (f"{field[1]}.{one}" for one in _lost(below, before))
+            yield from (f"{field[1]}.{lost_name}" for lost_name in _lost(below, before))
         else:
-            yield from (f"{field[1]}.{one}" for one in _lost_in(below, field, before))
+            yield from (f"{field[1]}.{lost_name}" for lost_name in _lost_in(below, field, before))
 
 
 def _innermost(described: Any) -> Any:
-    """The message that a map's entry holds, or the message itself."""
+    """Return the descriptor of a map entry's value, or the given descriptor if it is no map entry."""
     value = described.fields_by_name.get("value")
     if value is not None and "key" in described.fields_by_name and value.message_type is not None:
         return value.message_type
@@ -101,8 +105,8 @@ Changes = Callable[[Struct, Ask], Iterator[tuple[str, Struct | None, Callable[[]
 
 def _table(arguments: Any, ask: Ask) -> Iterator[tuple[str, Struct | None, Callable[[], Any]]]:
     request = arguments.req
-    wanted = types.GetTableRequest(catName=request.catName, dbName=request.dbName, tblName=request.tableName)
-    yield "Table", request.table, lambda: ask("get_table_req", wanted).table
+    lookup = types.GetTableRequest(catName=request.catName, dbName=request.dbName, tblName=request.tableName)
+    yield "Table", request.table, lambda: ask("get_table_req", lookup).table
 
 
 def _partition(arguments: Any, ask: Ask) -> Iterator[tuple[str, Struct | None, Callable[[], Any]]]:
@@ -123,19 +127,19 @@ def _partitions(arguments: Any, ask: Ask) -> Iterator[tuple[str, Struct | None, 
 
 
 def _reader(ask: Ask, request: Any, values: Any) -> Callable[[], Any]:
-    wanted = types.GetPartitionRequest(
+    lookup = types.GetPartitionRequest(
         catName=request.catName,
         dbName=request.dbName,
         tblName=request.tableName,
         partVals=list(values or ()),
     )
-    return lambda: ask("get_partition_req", wanted).partition
+    return lambda: ask("get_partition_req", lookup).partition
 
 
 def _catalog(arguments: Any, ask: Ask) -> Iterator[tuple[str, Struct | None, Callable[[], Any]]]:
     request = arguments.rqst
-    wanted = types.GetCatalogRequest(name=request.name)
-    yield "Catalog", request.newCat, lambda: ask("get_catalog", wanted).catalog
+    lookup = types.GetCatalogRequest(name=request.name)
+    yield "Catalog", request.newCat, lambda: ask("get_catalog", lookup).catalog
 
 
 _CHANGES: dict[str, Changes] = {

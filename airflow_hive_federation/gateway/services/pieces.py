@@ -1,4 +1,4 @@
-"""Pieces of a stream, bounded in bytes."""
+"""Collects structs into the pieces of a gRPC stream, each of bounded size."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from airflow_hive_federation.metastore.grpc_wire import length_delimited
 from airflow_hive_federation.metastore.protocol import encode
 from airflow_hive_federation.metastore.struct import Struct
 
-#: Bytes of a piece, unless the query says otherwise, and the most it may ask for: gRPC's clients accept 4 MiB
-#: at most.
+#: Default size of a piece, and the greatest size that a query may set: gRPC clients accept 4 MiB at most.
 CHUNK_BYTES, MOST_CHUNK_BYTES = 512 << 10, 3 << 20
 
 Emit = Callable[[bytes], None]
@@ -21,10 +20,10 @@ Emit = Callable[[bytes], None]
 class Pieces:
     """Collects structs, and emits them as pieces.
 
-    :param emit: takes a piece's bytes, and waits while the client does not read.
-    :param number: of the field that holds the structs.
-    :param chunk_bytes: a piece is emitted when it has so many; it is longer only if one struct is.
-    :param as_thrift: the structs are Thrift's bytes, for clients that have a decoder of those.
+    :param emit: receives a piece's bytes, and blocks while the client does not read.
+    :param number: number of the field that holds the structs.
+    :param chunk_bytes: greatest size of a piece; only a single struct may exceed it.
+    :param as_thrift: write the structs in Thrift's encoding, for clients with a Thrift decoder.
     """
 
     def __init__(self, emit: Emit, number: int, chunk_bytes: int, *, as_thrift: bool) -> None:
@@ -34,19 +33,19 @@ class Pieces:
 
     def add(self, structs: Iterable[Struct]) -> None:
         """Add structs of one kind."""
-        for one in structs:
-            kind: Any = type(one)
+        for struct in structs:
+            kind: Any = type(struct)
             if self._as_thrift:
-                self._append(length_delimited(THRIFT_NUMBER, encode(one)))
+                self._append(length_delimited(THRIFT_NUMBER, encode(struct)))
             else:
-                self._append(length_delimited(self._number, codec(kind).to_bytes(one)))
+                self._append(length_delimited(self._number, codec(kind).to_bytes(struct)))
 
     def add_field(self, field: bytes) -> None:
-        """Add a field of the piece that is none of the structs."""
+        """Add a field that is not one of the structs."""
         self._append(field)
 
     def flush(self) -> None:
-        """Emit what is left."""
+        """Emit the collected bytes as a piece, if there are any."""
         if self._buffer:
             self._emit(bytes(self._buffer))
             self._buffer.clear()

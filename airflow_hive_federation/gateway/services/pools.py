@@ -1,7 +1,7 @@
-"""The shipped descriptor sets, loaded when they are first needed.
+"""Loads the shipped descriptor sets of Protocol Buffers on first use.
 
-No module that protoc generated is imported: one of today's protoc demands today's protobuf, and Airflow 3.1
-and 3.2 come with an older one. A serialized descriptor set works with each.
+The package imports no module that protoc has generated: a module of a current protoc requires a current
+protobuf, and Airflow 3.1 and 3.2 install an older one. A serialized descriptor set works with each version.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FOLDER = "descriptors"
 class Messages:
     """The message classes of one descriptor set.
 
-    Its maps are read as lists of entries, which is the same on the wire and keeps their order.
+    The classes treat maps as lists of entries, which have the same form on the wire and keep their order.
     """
 
     def __init__(self, name: str) -> None:
@@ -35,8 +35,8 @@ class Messages:
 
     def kind(self, name: str) -> Any:
         """Return the class of a message by its name within the package."""
-        found = self._pool.FindMessageTypeByName(f"{self.package}.{name}")
-        return message_factory.GetMessageClass(found)
+        descriptor = self._pool.FindMessageTypeByName(f"{self.package}.{name}")
+        return message_factory.GetMessageClass(descriptor)
 
     def service(self, name: str) -> Any:
         """Return the descriptor of a service by its name within the package."""
@@ -56,16 +56,16 @@ def hives() -> Messages:
 
 
 def add_to(pool: DescriptorPool, name: str) -> None:
-    """Add a set to a pool, as reflection shows it.
+    """Add a descriptor set to the pool of the reflection service.
 
-    :param pool: of the reflection service.
+    :param pool: pool of the reflection service.
     :param name: :data:`OURS` or :data:`HIVES`.
     """
     pool.AddSerializedFile(_file(name).SerializeToString())
 
 
 def proto_text() -> str:
-    """Return the .proto file of our service, for clients in other languages."""
+    """Return the .proto file of the project's own service, for clients in other languages."""
     return (files(__package__) / _FOLDER / "hive_federation.proto").read_text(encoding="utf-8")
 
 

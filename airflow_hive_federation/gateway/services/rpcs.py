@@ -1,4 +1,4 @@
-"""The rpcs of Hive's own service, each with the method of the interface definition that answers it."""
+"""Finds the Thrift method for each rpc of Hive's own gRPC service, and translates requests and responses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_hive_federation.metastore.idl.service import METHODS
 from airflow_hive_federation.metastore.struct import Spec, Struct
 
 SERVICE = "GrpcHiveMetastore"
-#: Rpcs whose message lacks what the method cannot do without.
+#: Rpcs whose message lacks a field that the Thrift method needs.
 WITHOUT = {
     "UpdateCompactorState": "it has no place for the transaction (txn_id)",
     "ReplTblWriteidState": "it has no place for the table's name",
@@ -27,11 +27,12 @@ WITHOUT = {
 
 @dataclass(frozen=True, kw_only=True)
 class Rpc:
-    """One rpc.
+    """An rpc of Hive's service, with the Thrift method that answers it.
 
-    :param method: of the interface definition.
-    :param read: makes its arguments of a request's bytes; raises :class:`.BadMessage`.
-    :param write: makes a response's bytes of its result; raises :class:`.NotRepresentable`.
+    :param name: name of the rpc.
+    :param method: name of the method in the interface definition.
+    :param read: makes the method's arguments from a request's bytes; raises :class:`.BadMessage`.
+    :param write: makes a response's bytes from the method's result; raises :class:`.NotRepresentable`.
     """
 
     name: str
@@ -42,7 +43,12 @@ class Rpc:
 
 @dataclass(frozen=True)
 class _Shape:
-    """Structs that are left out around a message: the request itself stands for the innermost."""
+    """A struct that a request may stand for, below structs around it that Hive's proto leaves out.
+
+    :param path: names of the fields that lead to the struct.
+    :param spec: fields of the struct.
+    :param kind: class of the struct.
+    """
 
     path: tuple[str, ...]
     spec: Spec
@@ -51,9 +57,9 @@ class _Shape:
 
 @cache
 def rpc(name: str) -> Rpc | None:
-    """Return an rpc by its name; ``None`` if no method answers it.
+    """Return an rpc by its name; ``None`` if no Thrift method answers it.
 
-    :raises KeyError: if Hive's service has no such rpc.
+    :raises KeyError: Hive's service has no such rpc.
     """
     described = hives().service(SERVICE).methods_by_name[name]
     if name in WITHOUT:
@@ -77,14 +83,14 @@ def rpc(name: str) -> Rpc | None:
 
 def rpc_names() -> list[str]:
     """Return the names of all rpcs of Hive's service."""
-    return [one.name for one in hives().service(SERVICE).methods]
+    return [method.name for method in hives().service(SERVICE).methods]
 
 
 def _methods(name: str) -> Iterator[str]:
-    known = _by_plain_name()
-    for wanted in (plain(name), plain(name) + "req"):
-        if wanted in known:
-            yield known[wanted]
+    methods = _by_plain_name()
+    for key in (plain(name), plain(name) + "req"):
+        if key in methods:
+            yield methods[key]
 
 
 @cache
@@ -105,17 +111,17 @@ def _shapes(arguments: type[Struct]) -> Iterator[_Shape]:
 
 
 def _rank(described: Any, spec: Spec) -> tuple[bool, int]:
-    """How badly a message fits a struct."""
+    """Return the distance between a message and a struct; less is better."""
     if not described.fields:
-        # It stands for the innermost struct, with nothing in it.
+        # A message without fields stands for the innermost struct, with no field set.
         return single_struct(spec) is not None, 0
-    found = match(described, spec)
-    distance = found.distance
-    for number, _, field in found.pairs:
+    matched = match(described, spec)
+    distance = matched.distance
+    for number, _, field in matched.pairs:
         below = described.fields_by_number[number].message_type
         if field[0] == layout.STRUCT and below is not None:
             distance += match(below, field[2].thrift_spec).distance
-    return bool(spec) and not found.pairs, distance
+    return bool(spec) and not matched.pairs, distance
 
 
 def _reader(described: Any, shape: _Shape, arguments: type[Struct]) -> Callable[[bytes], Struct]:
@@ -154,15 +160,15 @@ def _fill(described: Any, answer: Spec) -> Callable[[Any, Any], None] | None:
     if not answer:
         return None
     struct, (field,) = single_struct(answer), answer.values()
-    one = described.fields[0] if len(described.fields) == 1 else None
+    only = described.fields[0] if len(described.fields) == 1 else None
     if struct is not None:
-        wrapped = one is not None and one.message_type is not None and not one.is_repeated
+        wrapped = only is not None and only.message_type is not None and not only.is_repeated
         fits = not match(described, struct.thrift_spec).pairs
         if not (wrapped and fits):
             return Bridge(described, struct.thrift_spec, struct.__name__, struct).write
-    if one is None:
+    if only is None:
         return None
-    name, put = one.name, put_of(one, field[0], field[2] if len(field) == 4 else None)
+    name, put = only.name, put_of(only, field[0], field[2] if len(field) == 4 else None)
 
     def fill(message: Any, success: Any) -> None:
         if success not in ([], {}):

@@ -1,4 +1,4 @@
-"""The metastore's exceptions as statuses of gRPC."""
+"""Turns the metastore's exceptions into gRPC statuses."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ CODES: dict[type[Fault], grpc.StatusCode] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """How a call ends that the metastore, or the translation, did not answer.
+    """The gRPC status of a call without a response.
 
-    :param text: fit for the client.
+    :param code: code of the status.
+    :param text: text of the status, fit for the client.
     :param trailers: trailing metadata.
     """
 
@@ -55,13 +56,13 @@ class Ending:
     trailers: tuple[tuple[str, str | bytes], ...] = ()
 
     def end(self, context: grpc.ServicerContext) -> None:
-        """End the call; does not return."""
+        """End the call with this status; does not return."""
         context.set_trailing_metadata(self.trailers)
         context.abort(self.code, self.text)
 
 
 def ending(fault: Fault) -> Ending:
-    """Return how a call ends that the metastore answered with an exception."""
+    """Return the status of a call that the metastore answered with an exception."""
     name, message = type(fault).__name__, fault.message or ""
     text = message[:_LONGEST_TEXT] or name
     if isinstance(fault, ApplicationFault):

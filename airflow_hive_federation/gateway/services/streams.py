@@ -1,7 +1,7 @@
-"""Partitions, tables and events as streams: pieces of bounded size, and never a whole list in memory.
+"""Streams partitions, tables and events to gRPC clients in pieces of bounded size, never as a whole list.
 
-The metastore is asked for the next piece when the client has taken the last ones: grpcio's window and the few
-pieces that :class:`.Calls` holds are all that waits.
+The gateway requests the next piece from the metastore when the client has read the former ones: at any time,
+only grpcio's window and the few pieces that :class:`.Calls` holds are waiting.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from airflow_hive_federation.metastore.calls.partition_pages import Page, pages
 from airflow_hive_federation.metastore.grpc_wire import length_delimited
 from airflow_hive_federation.metastore.struct import Fault
 
-#: Partitions of the first question, so that the first piece comes soon, and of the others.
+#: Partitions in the first request, which is small so that the first piece arrives soon, and in all others.
 FIRST_PAGE, PAGE = 100, 1000
 
 Stream = Callable[[Behind, Any, Pieces], None]
 
 
 class StreamsService:
-    """The service of streams, beside :class:`.TranslatedService`."""
+    """The gRPC service with the streams, beside :class:`.TranslatedService`."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -50,7 +50,7 @@ class StreamsService:
         return Paths(layout.STREAMS, lambda name: _stream(calls, name) if name in _STREAMS else None)
 
     def add_to(self, pool: DescriptorPool) -> None:
-        """Add nothing: the descriptors are those of :class:`.TranslatedService`, which is served with it."""
+        """Add no descriptors: those of :class:`.TranslatedService` include this service."""
 
 
 def _partitions(behind: Behind, query: Any, out: Pieces) -> None:
@@ -68,16 +68,16 @@ def _partitions(behind: Behind, query: Any, out: Pieces) -> None:
 
 def _pages(behind: Behind, database: str, table: str, names: list[str] | None) -> Iterator[Page]:
     everything = names is None
-    wanted = behind.partition_names(database, table) if names is None else names
-    if everything and len(wanted) <= PAGE:
-        if wanted:
-            yield Page(names=wanted, everything=True)
+    selected = behind.partition_names(database, table) if names is None else names
+    if everything and len(selected) <= PAGE:
+        if selected:
+            yield Page(names=selected, everything=True)
         return
     described = behind.get_table(database, table)
     keys = [(key.name or "", key.type or "") for key in described.partitionKeys or ()]
-    for some, size in ((wanted[:FIRST_PAGE], FIRST_PAGE), (wanted[FIRST_PAGE:], PAGE)):
-        if some:
-            yield from pages(keys, some, size)
+    for part, size in ((selected[:FIRST_PAGE], FIRST_PAGE), (selected[FIRST_PAGE:], PAGE)):
+        if part:
+            yield from pages(keys, part, size)
 
 
 def _tables(behind: Behind, query: Any, out: Pieces) -> None:
@@ -86,8 +86,8 @@ def _tables(behind: Behind, query: Any, out: Pieces) -> None:
         for name in names:
             out.add_field(length_delimited(_NAMES, name.encode()))
     else:
-        for some in batches(names, TABLES_A_CALL):
-            out.add(behind.get_tables(query.database, some))
+        for batch in batches(names, TABLES_A_CALL):
+            out.add(behind.get_tables(query.database, batch))
             out.flush()
     out.flush()
 
@@ -122,7 +122,7 @@ def _stream(calls: Calls, name: str) -> grpc.RpcMethodHandler:
     def behave(request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
         endings: list[Ending] = []
         yield from calls.stream(context, partial(work, request, endings))
-        for one in endings:
-            one.end(context)
+        for last_status in endings:
+            last_status.end(context)
 
     return grpc.unary_stream_rpc_method_handler(behave)

@@ -1,4 +1,4 @@
-"""A long list of texts, as the message that it came in and the places where they begin."""
+"""Holds a long list of strings as the Thrift message it arrived in, and decodes each string on access."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from airflow_hive_federation.gateway.messages import LIST, REPLY, STRING, read_h
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 
 _I32 = packing.Struct("!i")
-#: The result's number, as bytes of its field.
+#: Id of the field ``success``, as bytes on the wire.
 _RESULT = b"\0\0"
 
 
 class Texts(Sequence[str]):
-    """The texts of an answer whose result is a list of them; each is decoded when it is asked for.
+    """The strings of an answer whose result is a list of strings; each is decoded on access.
 
-    :param reply: a whole Thrift message, of which nothing is copied.
-    :param starts: where the texts begin; see :meth:`of`.
+    :param reply: a whole Thrift message, which is not copied.
+    :param starts: positions of the strings in the message; see :meth:`of`.
     """
 
     def __init__(self, reply: bytes, starts: array[int]) -> None:
@@ -28,9 +28,9 @@ class Texts(Sequence[str]):
 
     @classmethod
     def of(cls, reply: bytes) -> Self:
-        """Find the texts of a message.
+        """Find the positions of the strings in a message.
 
-        :raises MalformedMessage: it has another result, or none.
+        :raises MalformedMessage: the message has another result, or none.
         """
         head = read_head(reply)
         body, start = head.body, head.body + 8
@@ -67,5 +67,5 @@ class Texts(Sequence[str]):
         try:
             return data.decode()
         except UnicodeDecodeError as error:
-            # Anything in its place would be another name.
+            # A replacement character would turn it into another object's name.
             raise refused(Status.FAILED, f"The metastore names something {data!r}: no UTF-8.") from error

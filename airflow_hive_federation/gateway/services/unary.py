@@ -1,4 +1,4 @@
-"""The two translated services: the one of ours, generated from the interface definition, and Hive's own."""
+"""Serves the unary rpcs of two gRPC services: the project's own, made from Hive's Thrift IDL, and Hive's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Work = Callable[[Call], bytes]
 
 
 class TranslatedService:
-    """Every method of the interface definition, as messages that lose nothing."""
+    """The project's own service: every method of the interface definition, in messages without any loss."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -61,10 +61,10 @@ class HivesService:
 
 
 class Paths(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """Serves the paths of one service.
+    """Serves the paths of one gRPC service.
 
     :param name: the service's full name.
-    :param make: makes what answers a method; ``None`` if there is none of that name.
+    :param make: makes the rpc handler of a method; returns ``None`` if the service has no such method.
     """
 
     def __init__(self, name: str, make: Callable[[str], Any]) -> None:
@@ -72,7 +72,7 @@ class Paths(grpc.GenericRpcHandler):  # type: ignore[misc]
         self._make = cache(make)
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
-        """Return what answers a path."""
+        """Return the rpc handler of a path; ``None`` if the service has no such path."""
         path: str = handler_call_details.method
         if not path.startswith(self._prefix) or len(path) > len(self._prefix) + _LONGEST_NAME:
             return None
@@ -83,7 +83,7 @@ _LONGEST_NAME = 100
 
 
 def end_or_return(calls: Calls, context: grpc.ServicerContext, work: Work) -> bytes:
-    """Answer a call, or end it with the status of what is wrong."""
+    """Answer a call, or end it with the status of its error."""
 
     def careful(call: Call) -> bytes | Ending:
         try:
@@ -95,10 +95,10 @@ def end_or_return(calls: Calls, context: grpc.ServicerContext, work: Work) -> by
         except NotRepresentable as error:
             return Ending(code=grpc.StatusCode.DATA_LOSS, text=str(error))
 
-    found = calls.answer(context, careful)
-    if isinstance(found, Ending):
-        found.end(context)
-    return found  # type: ignore[return-value]
+    response = calls.answer(context, careful)
+    if isinstance(response, Ending):
+        response.end(context)
+    return response  # type: ignore[return-value]
 
 
 def _ours(calls: Calls, method: str) -> grpc.RpcMethodHandler:
@@ -112,15 +112,15 @@ def _ours(calls: Calls, method: str) -> grpc.RpcMethodHandler:
 
 def _hives(calls: Calls, name: str) -> grpc.RpcMethodHandler:
     def work(request: bytes, call: Call) -> bytes:
-        if (found := rpc(name)) is None:
+        if (hives_rpc := rpc(name)) is None:
             raise refused(
                 Status.UNKNOWN_METHOD,
                 f"No method of the metastore can answer {name}: {WITHOUT.get(name, 'none is like it')}.",
                 remedy="Use the gateway's own service.",
             )
-        arguments = found.read(request)
-        keep(found.method, arguments, partial(ask, calls.handler, call))
-        return found.write(exchange(calls.handler, call, found.method, arguments))
+        arguments = hives_rpc.read(request)
+        keep(hives_rpc.method, arguments, partial(ask, calls.handler, call))
+        return hives_rpc.write(exchange(calls.handler, call, hives_rpc.method, arguments))
 
     return _unary(calls, work)
 

@@ -1,1 +1,1 @@
-"""Record writers turn records into rows, one writer per format."""
+"""Parses records into rows, with one record writer per format."""

@@ -1,4 +1,4 @@
-"""Arrow record batches as records: nothing is parsed, only checked and brought to the table's types."""
+"""Checks Arrow record batches and casts them to the column types of a Hive table."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from airflow_hive_federation.orc.arrow_columns import arrow_type
 
 
 class ArrowRecordWriter(AbstractRecordWriter):
-    """For connections that are given record batches only (``write_batch``); single records are refused.
+    """A writer for connections that receive record batches only (``write_batch``); it refuses single records.
 
-    :param schema: the batches' schema, where it is known: it is then checked when connecting.
+    :param schema: schema of the batches, if known; connecting then checks it.
     """
 
     def __init__(self, schema: pa.Schema | None = None) -> None:
@@ -23,22 +23,26 @@ class ArrowRecordWriter(AbstractRecordWriter):
         self._schema = schema
 
     def bind(self, columns: Sequence[Column]) -> None:
-        """See :meth:`AbstractRecordWriter.bind`."""
+        """Set the columns as :meth:`AbstractRecordWriter.bind` does, and check the schema."""
         super().bind(columns)
         if self._schema is not None:
             conforming_batch(pa.RecordBatch.from_pylist([], schema=self._schema), columns)
 
     def encode(self, record: bytes) -> Sequence[object]:
-        """Refuse it: there is no format to read it by."""
+        """Refuse the record, because this writer parses no format."""
         raise ValueError(f"this connection takes Arrow batches, and not {len(record)} bytes")
 
 
 def conforming_batch(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
-    """Bring a batch to the table's columns: by name, without regard to case; types cast if nothing is lost.
+    """Convert a batch to the table's columns, which are matched by name without regard to case.
 
-    :param columns: the table's, then the dynamic partition keys.
-    :raises InvalidColumn: it lacks columns, has others, has one twice, or one of another kind of type.
-    :raises SerializationError: a value does not fit; ``column`` and ``record_number`` (from 1) name it.
+    Types are cast if no value changes.
+
+    :param columns: the table's columns, then the dynamic partition keys.
+    :raises InvalidColumn: the batch lacks a column, has an unknown one, has one twice, or has one whose type
+        cannot be cast.
+    :raises SerializationError: a value does not fit its column; ``column`` and ``record_number`` (from 1)
+        locate it.
     """
     by_name = {name.lower(): place for place, name in enumerate(batch.schema.names)}
     wanted = [column.name for column in columns]
@@ -48,12 +52,12 @@ def conforming_batch(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.Rec
         check_names(batch.schema.names, columns)
     arrays = [_cast(batch.column(by_name[column.name]), column) for column in columns]
     for array, column in zip(arrays, columns, strict=True):
-        for one in unstorable(array, column):
+        for bad_value in unstorable(array, column):
             raise SerializationError(
-                f"Row {one.index + 1} of the batch, column {column.name}: {one.reason}.",
+                f"Row {bad_value.index + 1} of the batch, column {column.name}: {bad_value.reason}.",
                 remedy="Correct the value; nothing of the batch was written.",
                 column=column.name,
-                record_number=one.index + 1,
+                record_number=bad_value.index + 1,
             )
     return pa.RecordBatch.from_arrays(arrays, names=wanted)
 

@@ -1,4 +1,4 @@
-"""Texts as Arrow columns: whole columns at once where they look regular, one by one where not."""
+"""Converts texts to Arrow columns: regular columns as a whole, other columns value by value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_hive_federation.model.types import Column, HiveType
 from airflow_hive_federation.orc.arrow_columns import arrow_type
 
 _TEXTS = {"string", "char", "varchar"}
-# So many digits always fit.
+# Numbers of at most this many digits fit the type.
 _SAFE_DIGITS = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
 _NUMBER = r"^-?[0-9]{1,15}(\.[0-9]{1,15})?([eE][+-]?[0-9]{1,2})?$"
 _PATTERNS = {
@@ -29,8 +29,9 @@ _PATTERNS = {
 class BadRecord:
     """A record that could not be parsed.
 
-    :param index: its place among the records parsed together, from 0.
-    :param column: the column it failed in; empty if it is about the record as a whole.
+    :param index: position of the record among the records parsed together, from 0.
+    :param column: the column that could not be parsed; empty if the record as a whole is bad.
+    :param reason: the reason why the record is bad.
     """
 
     index: int
@@ -41,12 +42,12 @@ class BadRecord:
 def column_of(
     texts: pa.Array, column: Column, read: Callable[[str, HiveType], Any], null_text: str | None = None
 ) -> tuple[pa.Array, list[BadRecord]]:
-    """Make a column of texts.
+    """Convert texts to a column of a Hive type.
 
-    :param texts: strings; null is null.
-    :param read: reads one, of those that are not regular; raises ``ValueError`` for what is no value.
+    :param texts: strings; null becomes null.
+    :param read: parses one irregular text; raises ``ValueError`` for a text that is not a value of the type.
     :param null_text: the text that stands for null.
-    :return: the column, with nulls for the texts that cannot be read, and why they cannot.
+    :return: the column, with nulls for the unreadable texts, and the bad records with their reasons.
     """
     hive_type = column.type
     if hive_type.name in _TEXTS:
@@ -63,18 +64,18 @@ def column_of(
 def values_column(
     values: Sequence[Any], column: Column, convert: Callable[[Any], Any]
 ) -> tuple[pa.Array, list[BadRecord]]:
-    """Make a column of Python values; ``None`` is null.
+    """Convert Python values to a column of a Hive type; ``None`` becomes null.
 
-    :param convert: raises ``ValueError`` for a value that is none of the type.
+    :param convert: converts one value; raises ``ValueError`` for a value that is not of the type.
     """
-    made, bad = [], []
+    converted, bad = [], []
     for index, value in enumerate(values):
         try:
-            made.append(None if value is None else convert(value))
+            converted.append(None if value is None else convert(value))
         except ValueError as error:
-            made.append(None)
+            converted.append(None)
             bad.append(BadRecord(index=index, column=column.name, reason=str(error)))
-    return _array(made, column, bad), bad
+    return _array(converted, column, bad), bad
 
 
 def _array(made: list[Any], column: Column, bad: list[BadRecord]) -> pa.Array:
@@ -83,7 +84,8 @@ def _array(made: list[Any], column: Column, bad: list[BadRecord]) -> pa.Array:
         return pa.array(made, wanted)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
         pass
-    # Arrow does not say which: a decimal with too many digits, a date out of range, a struct that is a text.
+    # Arrow does not name the bad value: a decimal with too many digits, a date out of range, a text for a
+    # struct. So each value is tried alone.
     for index, value in enumerate(made):
         try:
             pa.array([value], wanted)
@@ -100,7 +102,7 @@ def _without_empty(texts: pa.Array, hive_type: HiveType) -> pa.Array:
 
 
 def _regular(texts: pa.Array, hive_type: HiveType) -> pa.Array | None:
-    """Cast all texts at once, if Arrow reads each as Hive does."""
+    """Cast all texts at once if Arrow parses each as Hive does; else return ``None``."""
     if hive_type.name == "boolean":
         pattern = "^(true|false)$"
     elif hive_type.name in INTEGER_BITS:

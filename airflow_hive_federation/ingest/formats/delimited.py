@@ -1,7 +1,7 @@
-"""Delimited records, as Hive's ``StrictDelimitedInputWriter`` reads them by ``LazySimpleSerDe``.
+"""Parses delimited records as Hive's ``StrictDelimitedInputWriter`` does with ``LazySimpleSerDe``.
 
-Nothing is quoted and nothing escaped: a delimiter inside quotes is a delimiter. ``\\N`` is null; so is an
-empty field that is not a text.
+The format has no quotes and no escapes: a delimiter inside quotes is a delimiter. ``\\N`` is null; so is an
+empty field of a type that is not a text.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from airflow_hive_federation.orc.arrow_columns import in_one_piece
 
 # LazySerDeParameters.DefaultSeparators
 _DEFAULTS = ("\x01", "\x02", "\x03")
-# LazyUtils.isDateMaybe takes no shorter ones.
+# LazyUtils.isDateMaybe accepts no shorter dates.
 _DATE_CHARS = 8
 _NESTED = {"array", "map", "struct"}
 _DEEPER = tuple(chr(code) for code in range(4, 9))
 
 
 class StrictDelimitedInputWriter(AbstractRecordWriter):
-    r"""Records of fields with a delimiter between them; made by :meth:`new_builder`.
+    r"""A writer for records whose fields a delimiter separates; :meth:`new_builder` makes it.
 
     Fields are in the order of the table's columns, the dynamic partition keys last.
     """
@@ -50,24 +50,24 @@ class StrictDelimitedInputWriter(AbstractRecordWriter):
         malformed: Malformed = "raise",
     ) -> None:
         super().__init__(line_delimiter=line_delimiter, malformed=malformed)
-        for name, one in (
+        for name, text in (
             ("field", field_delimiter),
             ("collection", collection_delimiter),
             ("map key", map_key_delimiter),
         ):
-            if len(one) != 1 or one == "\n":
-                raise InvalidConnection(f"The {name} delimiter is {one!r}.", remedy="Give one character.")
+            if len(text) != 1 or text == "\n":
+                raise InvalidConnection(f"The {name} delimiter is {text!r}.", remedy="Give one character.")
         self._delimiter = field_delimiter
         self._separators = (collection_delimiter, map_key_delimiter, *_DEEPER)
         self._given = columns
 
     @staticmethod
     def new_builder() -> StrictDelimitedInputWriterBuilder:
-        """Begin to describe one."""
+        """Return a builder of writers."""
         return StrictDelimitedInputWriterBuilder()
 
     def bind(self, columns: Sequence[Column]) -> None:
-        """See :meth:`AbstractRecordWriter.bind`."""
+        """Check the record columns and set them as :meth:`AbstractRecordWriter.bind` does."""
         if self._given is not None:
             check_names(self._given, columns)
         super().bind(columns)
@@ -75,15 +75,15 @@ class StrictDelimitedInputWriter(AbstractRecordWriter):
     def encode(self, record: bytes) -> Sequence[str | None]:
         """Split one record into texts."""
         text, wanted = record.decode("utf-8"), len(self.columns)
-        # Counted first: a field may be a byte of a record, and is fifty in memory.
-        if self.malformed == "raise" and (found := text.count(self._delimiter) + 1) != wanted:
-            raise ValueError(_wrong_width(found, wanted))
+        # The fields are counted first, because a field of one byte takes fifty bytes as a Python text.
+        if self.malformed == "raise" and (field_count := text.count(self._delimiter) + 1) != wanted:
+            raise ValueError(_wrong_width(field_count, wanted))
         parts: list[str | None] = [*text.split(self._delimiter, wanted)[:wanted]]
         parts += [None] * (wanted - len(parts))
         return [None if part == NULL_TEXT else part for part in parts]
 
     def parse(self, records: Sequence[bytes]) -> Parsed:
-        """Make rows of records."""
+        """Parse records into rows."""
         blob = b"\n".join(records)
         texts = self._at_once(blob, len(records)) if self._is_plain(blob, len(records)) else None
         if texts is not None:
@@ -91,12 +91,12 @@ class StrictDelimitedInputWriter(AbstractRecordWriter):
         return self._each(records)
 
     def _is_plain(self, blob: bytes, count: int) -> bool:
-        """Whether Arrow's reader splits the text where we would."""
+        """Return true if Arrow's reader splits the text into the same fields as :meth:`encode`."""
         return (
             blob.count(b"\n") == count - 1
             and b"\r" not in blob
             and self._delimiter.isascii()
-            # For Arrow an empty line is a row of nulls, and a byte order mark no part of a field.
+            # Arrow turns an empty line into a row of nulls, and removes a byte order mark.
             and b"\n\n" not in blob
             and not blob.startswith((b"\xef\xbb\xbf", b"\n"))
             and bool(blob)
@@ -119,7 +119,7 @@ class StrictDelimitedInputWriter(AbstractRecordWriter):
                 ),
             )
         except pa.ArrowInvalid:
-            # Too few or too many fields somewhere, or no UTF-8.
+            # Some record has too few or too many fields, or is not UTF-8.
             return None
         if table.num_rows != count:
             return None
@@ -128,16 +128,16 @@ class StrictDelimitedInputWriter(AbstractRecordWriter):
     def _each(self, records: Sequence[bytes]) -> Parsed:
         bad: list[BadRecord] = []
         rows: list[Sequence[str | None]] = []
-        nothing: list[str | None] = [None] * len(self.columns)
+        nulls: list[str | None] = [None] * len(self.columns)
         for index, record in enumerate(records):
             try:
                 rows.append(self.encode(record))
             except UnicodeDecodeError as error:
-                rows.append(nothing)
+                rows.append(nulls)
                 reason = f"byte {error.start} is not UTF-8 ({error.reason})"
                 bad.append(BadRecord(index=index, column=self._column_at(record, error.start), reason=reason))
             except ValueError as error:
-                rows.append(nothing)
+                rows.append(nulls)
                 bad.append(BadRecord(index=index, column="", reason=str(error)))
         texts = [pa.array([row[place] for row in rows], pa.string()) for place in range(len(self.columns))]
         return self.of_texts(texts, bad, self._read, NULL_TEXT)
@@ -155,7 +155,7 @@ class StrictDelimitedInputWriter(AbstractRecordWriter):
 
 
 class StrictDelimitedInputWriterBuilder:
-    """Describes a :class:`StrictDelimitedInputWriter`; the names are those of Hive's builder."""
+    """A builder of :class:`StrictDelimitedInputWriter`, with the method names of Hive's builder."""
 
     def __init__(self) -> None:
         self._field, self._collection, self._map_key = _DEFAULTS
@@ -179,17 +179,17 @@ class StrictDelimitedInputWriterBuilder:
         return self
 
     def with_line_delimiter(self, delimiter: str | bytes) -> Self:
-        """Set what ends a record of a stream (a line feed). It is taken literally, not as a pattern."""
+        """Set the literal delimiter, not a pattern, that ends a record of a stream (a line feed)."""
         self._line = delimiter
         return self
 
     def with_columns(self, names: Sequence[str]) -> Self:
-        """Say which columns the records have, from a header for instance; checked when connecting."""
+        """Set the names of the record columns, for instance from a header; connecting checks them."""
         self._columns = names
         return self
 
     def with_malformed(self, malformed: Malformed) -> Self:
-        """``raise`` for malformed records, or ``null`` to do as Hive's SerDe does."""
+        """Set the treatment of malformed records: ``raise``, or ``null`` for the behavior of Hive's SerDe."""
         self._malformed = malformed
         return self
 

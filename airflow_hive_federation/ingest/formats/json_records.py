@@ -1,8 +1,8 @@
-"""JSON records, as Hive's ``StrictJsonWriter`` reads them by ``JsonSerDe``.
+"""Parses JSON records as Hive's ``StrictJsonWriter`` does with ``JsonSerDe``.
 
-One object a record. Keys know no case; keys that are no columns are passed over; missing ones are null. A
-text is read as a number where the column is one, and a number, or an object, as a text where it is a text.
-Where Hive's reader makes 0 of what is no number, the record is bad here.
+A record is one object. Keys ignore case; keys without a column are ignored; missing keys are null. A text is
+parsed as a number in a column of numbers; a number, or an object, becomes a text in a column of texts. Hive's
+reader makes 0 of a text that is not a number; such a record is bad here.
 """
 
 from __future__ import annotations
@@ -28,46 +28,46 @@ from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.types import HiveType
 from airflow_hive_federation.orc.arrow_columns import arrow_type
 
-# Types of which Arrow's reader takes what we take, or fails.
+# For these types Arrow's reader accepts the same values as this module, or fails.
 _AT_ONCE = {"boolean", "tinyint", "smallint", "int", "bigint", "double", "string", "varchar", "char"}
-#: Behind a brace: more than the rest of an object, so perhaps a second value in one record.
+#: Matches text after a closing brace that does not continue an object: perhaps a second value in a record.
 _MORE = re.compile(rb"\}[ \t\r\n]*[^ \t\r\n,}\]{]")
-#: Numbers to Arrow's reader, and none in JSON.
+#: Matches words that Arrow's reader accepts as numbers and JSON does not.
 _NO_NUMBER = re.compile(rb"NaN|Inf")
-#: A whole number to Jackson, so that a double of it is 0; Arrow's reader makes it -0.
+#: Jackson parses -0 as a whole number, whose double is 0; Arrow's reader makes it -0.
 _MINUS_ZERO = re.compile(rb"-0[ \t\r\n,}]")
 _EXPONENT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)[eE][+-]?\d{1,3}\Z", re.ASCII)
 _TEXTS = {"string", "char", "varchar"}
 _ESCAPES = {code: f"\\u{code:04X}" for code in range(32)} | {
-    ord(one): f"\\{name}" for one, name in zip('\b\t\n\f\r"\\', 'btnfr"\\', strict=True)
+    ord(character): f"\\{name}" for character, name in zip('\b\t\n\f\r"\\', 'btnfr"\\', strict=True)
 }
 
 
 class StrictJsonWriter(AbstractRecordWriter):
-    """Records of one JSON object each; made by :meth:`new_builder`."""
+    """A writer for records of one JSON object each; :meth:`new_builder` makes it."""
 
     @staticmethod
     def new_builder() -> StrictJsonWriterBuilder:
-        """Begin to describe one."""
+        """Return a builder of writers."""
         return StrictJsonWriterBuilder()
 
     def encode(self, record: bytes) -> Sequence[Any]:
-        """Return the values of one object as JSON has them."""
+        """Return the values of one JSON object, not yet converted to the columns' types."""
         try:
-            found = bounded_json.loads(
+            document = bounded_json.loads(
                 record, max_values=MAX_RECORD_VALUES, parse_float=Decimal, parse_constant=_no_constant
             )
         except UnicodeDecodeError as error:
             raise ValueError(f"byte {error.start} is not UTF-8 ({error.reason})") from error
         except ArithmeticError as error:
             raise ValueError("it holds a number with an exponent that is too large") from error
-        if not isinstance(found, dict):
+        if not isinstance(document, dict):
             raise ValueError("it is no JSON object")
-        by_name = {key.lower(): value for key, value in found.items()}
+        by_name = {key.lower(): value for key, value in document.items()}
         return [by_name.get(column.name) for column in self.columns]
 
     def parse(self, records: Sequence[bytes]) -> Parsed:
-        """Make rows of records."""
+        """Parse records into rows."""
         rows = self._at_once(records)
         return Parsed(rows=rows) if rows is not None else self._each(records)
 
@@ -86,10 +86,10 @@ class StrictJsonWriter(AbstractRecordWriter):
                     explicit_schema=schema, newlines_in_values=False, unexpected_field_behavior="error"
                 ),
             )
-            # Arrow's reader lets pass what is no UTF-8.
+            # Arrow's reader accepts texts that are not UTF-8; this call refuses them.
             table.validate(full=True)
         except pa.ArrowInvalid:
-            # Other keys or other types than the columns', or no JSON: looked at one by one.
+            # A record has other keys or types than the columns, or is not JSON: each record is parsed alone.
             return None
         if table.num_rows != len(records) or not table.schema.equals(schema):
             return None
@@ -98,12 +98,12 @@ class StrictJsonWriter(AbstractRecordWriter):
     def _each(self, records: Sequence[bytes]) -> Parsed:
         rows: list[Sequence[Any]] = []
         bad: list[BadRecord] = []
-        nothing = [None] * len(self.columns)
+        nulls = [None] * len(self.columns)
         for index, record in enumerate(records):
             try:
                 rows.append(self.encode(record))
             except ValueError as error:
-                rows.append(nothing)
+                rows.append(nulls)
                 bad.append(BadRecord(index=index, column="", reason=str(error)))
         arrays = []
         for place, column in enumerate(self.columns):
@@ -115,19 +115,19 @@ class StrictJsonWriter(AbstractRecordWriter):
 
 
 class StrictJsonWriterBuilder:
-    """Describes a :class:`StrictJsonWriter`; the names are those of Hive's builder."""
+    """A builder of :class:`StrictJsonWriter`, with the method names of Hive's builder."""
 
     def __init__(self) -> None:
         self._line: str | bytes | None = None
         self._malformed: Malformed = "raise"
 
     def with_line_delimiter(self, delimiter: str | bytes) -> Self:
-        """Set what ends a record of a stream (a line feed). It is taken literally, not as a pattern."""
+        """Set the literal delimiter, not a pattern, that ends a record of a stream (a line feed)."""
         self._line = delimiter
         return self
 
     def with_malformed(self, malformed: Malformed) -> Self:
-        """``raise`` for values that cannot be read, or ``null``."""
+        """Set the treatment of unreadable values: ``raise`` or ``null``."""
         self._malformed = malformed
         return self
 
@@ -137,18 +137,18 @@ class StrictJsonWriterBuilder:
 
 
 def _is_an_object_each(records: Sequence[bytes], blob: bytes) -> bool:
-    """Whether each record is sure to be one object, if all of them together are as many values.
+    """Return true if each record is one object, provided that all records together are as many values.
 
-    Arrow's reader sees them one after the other. An object that one record begins and the next one ends would
-    be a row; a value that is no object makes a row of nulls, or ends the process. No object goes on between
-    a record that ends with a brace and one that begins with a brace.
+    Arrow's reader parses the records as one text. An object that one record begins and the next one ends
+    would become a row; a value that is not an object becomes a row of nulls, or ends the process. No object
+    continues from a record that ends with a brace into a record that begins with a brace.
 
-    :param blob: the records, lines of it.
+    :param blob: the records, one per line.
     """
-    doubtful = [one for one in records if not (one.startswith(b"{") and one.endswith(b"}"))]
+    doubtful = [record for record in records if not (record.startswith(b"{") and record.endswith(b"}"))]
     if _MORE.search(blob) or _NO_NUMBER.search(blob):
-        doubtful += [one for one in records if _MORE.search(one) or _NO_NUMBER.search(one)]
-    return all(map(_is_an_object, doubtful)) and not any(b"\n" in one for one in doubtful)
+        doubtful += [record for record in records if _MORE.search(record) or _NO_NUMBER.search(record)]
+    return all(map(_is_an_object, doubtful)) and not any(b"\n" in record for record in doubtful)
 
 
 def _is_an_object(record: bytes) -> bool:
@@ -185,7 +185,7 @@ def _value(value: Any, hive_type: HiveType) -> Any:
 
 
 def _whole(value: Any) -> str:
-    """Cut the fraction off, and blanks; of a text with an exponent, too (``NumberInput.parseAsInt``)."""
+    """Cut off blanks, and the fraction of a number with an exponent (``NumberInput.parseAsInt``)."""
     text = str(value).strip()
     return str(int(Decimal(text))) if _EXPONENT.match(text) else text
 
@@ -202,9 +202,9 @@ def _text(value: Any, hive_type: HiveType) -> str:
 
 
 def _json_text(value: Any) -> str:
-    """Write JSON as Jackson does, with numbers without zeros at their ends (``BigDecimal``)."""
+    """Write JSON as Jackson does, without trailing zeros of numbers (``BigDecimal``)."""
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_json_text(key)}:{_json_text(one)}" for key, one in value.items()) + "}"
+        return "{" + ",".join(f"{_json_text(key)}:{_json_text(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(_json_text, value)) + "]"
     if isinstance(value, str):
@@ -216,7 +216,7 @@ def _json_text(value: Any) -> str:
 
 
 def _binary(value: Any) -> bytes:
-    """Take Base64 with its padding; anything else is the bytes themselves."""
+    """Decode Base64 with its padding; return the bytes of any other text."""
     if not isinstance(value, str):
         return _json_text(value).encode()
     try:
@@ -228,7 +228,7 @@ def _binary(value: Any) -> bytes:
 def _array(value: Any, hive_type: HiveType) -> list[Any]:
     if not isinstance(value, list):
         raise ValueError("it is no array")
-    return [_value(one, hive_type.children[0]) for one in value]
+    return [_value(item, hive_type.children[0]) for item in value]
 
 
 def _map(value: Any, hive_type: HiveType) -> list[tuple[Any, Any]]:

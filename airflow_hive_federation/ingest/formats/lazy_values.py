@@ -1,10 +1,10 @@
-"""Texts as values, one at a time, by the rules of Hive's ``LazySimpleSerDe``: pure.
+"""Parses one text as one value by the rules of Hive's ``LazySimpleSerDe``, without any I/O.
 
-What the ``Lazy…`` classes of Hive do, and may surprise: a whole number may have a fraction, which is cut
-off, but no blanks around it, as other numbers may; a decimal is rounded half up to its scale; ``true`` and
-``false`` know no case; a timestamp has a time of day; binary is Base64 if it can be, and the bytes themselves
-otherwise. What cannot be read is null in Hive; here it is a ``ValueError``, and whoever calls decides. Years
-are those from 1 to 9999.
+Some rules of Hive's ``Lazy…`` classes may surprise: a whole number may have a fraction, which is cut off, but
+no blanks around it, unlike other numbers; a decimal is rounded half up to its scale; ``true`` and ``false``
+ignore case; a timestamp needs a time of day; a binary text is decoded if it is Base64, and kept as its bytes
+otherwise. Hive makes null of an unreadable text; here such a text raises ``ValueError``, and the caller
+decides. Years range from 1 to 9999.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _ZONED_WALL = re.compile(
     r"(\d{1,4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?\Z", re.ASCII
 )
 _ZONED = re.compile(r"(.*?)\s*(Z|[+-]\d\d:?\d\d|[A-Za-z][A-Za-z_]+(?:/[A-Za-z_+\-0-9/]+)?)\Z", re.ASCII)
-#: Of a timestamp with its zone, whose names have 32 characters at most.
+#: Limits a timestamp with its zone, whose name has at most 32 characters.
 _ZONED_CHARS = 100
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?\Z", re.ASCII)
 
 
 def value_of(text: str, hive_type: HiveType, separators: Sequence[str] = (), *, lenient: bool = False) -> Any:
-    """Read a text.
+    """Parse a text as a value of a Hive type.
 
-    :param separators: of the elements, of keys and values, and of what lies deeper.
-    :param lenient: what inside a nested value cannot be read is null, as in Hive.
-    :raises ValueError: it is no value of the type; the message says why.
+    :param separators: separators of elements, of keys and values, and of the deeper levels.
+    :param lenient: unreadable parts of a nested value become null, as in Hive.
+    :raises ValueError: the text is not a value of the type; the message gives the reason.
     """
     if hive_type.name in _NESTED:
         return _NESTED[hive_type.name](text, hive_type, _Nesting(separators, lenient))
@@ -58,7 +58,7 @@ def value_of(text: str, hive_type: HiveType, separators: Sequence[str] = (), *, 
 
 
 def is_null(text: str | None, hive_type: HiveType, null_text: str | None) -> bool:
-    """Whether a text stands for null: the null sequence does, and nothing at all where that is no value."""
+    """Return true if a text stands for null: the null text, or empty text of a type without empty values."""
     return text is None or text == null_text or (not text and hive_type.name not in _EMPTY_IS_A_VALUE)
 
 
@@ -88,9 +88,9 @@ def _number(text: str) -> float:
 
 
 def decimal_of(text: str, hive_type: HiveType) -> Decimal:
-    """Read a decimal and bring it to the type's scale.
+    """Parse a decimal and round it to the type's scale.
 
-    :raises ValueError: it is none, or has more digits before the point than the type.
+    :raises ValueError: the text is not a decimal, or has more digits before the point than the type.
     """
     precision, scale = hive_type.arguments
     if not _DECIMAL.match(text):
@@ -106,10 +106,10 @@ def decimal_of(text: str, hive_type: HiveType) -> Decimal:
 
 
 def _boolean(text: str) -> bool:
-    found = {"true": True, "false": False}.get(text.lower())
-    if found is None:
+    value = {"true": True, "false": False}.get(text.lower())
+    if value is None:
         raise ValueError(f"{_shown(text)} is neither true nor false")
-    return found
+    return value
 
 
 def _date(text: str) -> date:
@@ -142,7 +142,7 @@ def _wall_clock(text: str, pattern: re.Pattern[str]) -> datetime:
 
 def _instant(text: str) -> datetime:
     stripped = text.strip()
-    # Where the zone begins is tried at each character.
+    # The pattern tries each character as the beginning of the zone, so the length is limited.
     match = _ZONED.match(stripped) if len(stripped) <= _ZONED_CHARS else None
     if match is None:
         raise ValueError(f"{_shown(text)} is not a timestamp with a time zone")
@@ -155,12 +155,12 @@ def _instant(text: str) -> datetime:
     except OverflowError as error:
         raise ValueError(f"{_shown(text)} is not a time of the years 1 to 9999") from error
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        # The name is looked for as a file; OSError is that of a directory.
+        # ZoneInfo opens the name as a file; the name of a directory raises OSError.
         raise ValueError(f"{_shown(text)} names an unknown time zone") from error
 
 
 def _binary(text: str) -> bytes:
-    """``java.util.Base64``, which does not need the padding at the end."""
+    """Decode as ``java.util.Base64`` does, which does not need the padding at the end."""
     if not _BASE64.match(text):
         return text.encode()
     return base64.b64decode(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4))
@@ -194,7 +194,7 @@ class _Nesting:
         return self.separators[level]
 
     def element(self, text: str | None, hive_type: HiveType, levels: int) -> Any:
-        """Read what lies so many levels deeper."""
+        """Parse an element that lies this many levels deeper."""
         if is_null(text, hive_type, NULL_TEXT):
             return None
         try:
@@ -212,13 +212,13 @@ def _array(text: str, hive_type: HiveType, nesting: _Nesting) -> list[Any]:
 
 def _map(text: str, hive_type: HiveType, nesting: _Nesting) -> list[tuple[Any, Any]]:
     key_type, item_type = hive_type.children
-    found: dict[Any, Any] = {}
+    items: dict[Any, Any] = {}
     for part in text.split(nesting.separator(0)) if text else []:
         key, between, item = part.partition(nesting.separator(1))
         name = nesting.element(key, key_type, 2)
-        if name is not None and name not in found:
-            found[name] = nesting.element(item, item_type, 2) if between else None
-    return list(found.items())
+        if name is not None and name not in items:
+            items[name] = nesting.element(item, item_type, 2) if between else None
+    return list(items.items())
 
 
 def _struct(text: str, hive_type: HiveType, nesting: _Nesting) -> dict[str, Any]:
@@ -241,5 +241,5 @@ _NESTED: dict[str, Callable[[str, HiveType, _Nesting], Any]] = {
 
 
 def _shown(text: str) -> str:
-    """Show the beginning of a value that may be very long."""
+    """Quote the beginning of a text that may be very long."""
     return repr(text) if len(text) <= 80 else f"{text[:80]!r}… ({len(text)} characters)"

@@ -1,4 +1,4 @@
-"""Bounds of one record: bytes, values, and how it is parsed beside records that keep to them."""
+"""Refuses records that are too long, and parses the others."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from airflow_hive_federation.ingest.formats.writers import AbstractRecordWriter,
 
 
 def parse_bounded(writer: AbstractRecordWriter, records: Sequence[bytes]) -> Parsed:
-    """Have a writer parse the records that are not too long; those that are come out as bad ones."""
+    """Parse the records that are within the writer's length limit; longer records become bad records."""
     longest = writer.max_record_bytes
     long = [index for index, record in enumerate(records) if len(record) > longest]
     if not long:
         return writer.parse(records)
     kept = [index for index, record in enumerate(records) if len(record) <= longest]
     parsed = writer.parse([records[index] for index in kept])
-    bad = [replace(one, index=kept[one.index]) for one in parsed.bad]
+    bad = [replace(bad_record, index=kept[bad_record.index]) for bad_record in parsed.bad]
     bad += [BadRecord(index=index, column="", reason=_too_long(longest)) for index in long]
-    return replace(parsed, bad=sorted(bad, key=lambda one: one.index))
+    return replace(parsed, bad=sorted(bad, key=lambda bad_record: bad_record.index))
 
 
 def check_open_record(pieces: Iterable[bytes], longest: int, place: str) -> None:
-    """Make sure that a record whose end has not come yet is not too long to be held.
+    """Check the length of a record whose end was not read yet.
 
     :param longest: bytes that a record may have.
-    :param place: where it begins, for the message.
-    :raises SerializationError: it is.
+    :param place: beginning of the record, for the message.
+    :raises SerializationError: the record is longer than that.
     """
     if sum(map(len, pieces)) > longest:
         raise SerializationError(

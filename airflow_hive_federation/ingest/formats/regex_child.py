@@ -1,7 +1,7 @@
-"""Matches records against an expression, in a process of its own: what it takes too long for, it gives up.
+"""Matches records against an expression in a process of its own, and gives up a record that takes too long.
 
-Only a signal stops Python's ``re``, and signals belong to the main thread of a process, which the package has
-not to itself elsewhere. The source of this file is all that the process runs, so it imports nothing of the
+Only a signal stops Python's ``re``, and signals arrive in the main thread of a process, which the package
+does not own elsewhere. The process runs the source of this file alone, so the file imports no module of the
 package.
 """
 
@@ -13,7 +13,7 @@ import signal
 import sys
 from typing import Any
 
-#: Bytes of addresses: an expression may keep hundreds of bytes for each character that it may come back to.
+#: Limits the address space in bytes: an expression may keep hundreds of bytes per character for backtracking.
 _MEMORY_BYTES = 4 << 30
 
 
@@ -26,10 +26,10 @@ def _late(*_: object) -> None:
 
 
 def _groups(expression: "re.Pattern[str]", text: str, limit_s: float) -> Any:
-    """Return the groups; ``None`` if nothing matches, and the reason if that cannot be found out."""
+    """Return the groups of a match; ``None`` for no match, or the reason why the match was given up."""
     try:
         try:
-            # Of the processor's time, not the clock's: a busy machine makes no record a bad one.
+            # The limit counts processor time, not clock time: so a busy machine makes no record a bad one.
             signal.setitimer(signal.ITIMER_VIRTUAL, limit_s)
             match = expression.fullmatch(text)
         finally:
@@ -42,21 +42,21 @@ def _groups(expression: "re.Pattern[str]", text: str, limit_s: float) -> Any:
 
 
 def main() -> None:
-    """Read a question as JSON, write the answer as JSON."""
-    asked = json.load(sys.stdin)
+    """Read an expression and texts as JSON, and write the groups of each text as JSON."""
+    request = json.load(sys.stdin)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     signal.signal(signal.SIGVTALRM, _late)
-    expression = re.compile(asked["regex"], re.DOTALL)
-    found: list[Any] = []
+    expression = re.compile(request["regex"], re.DOTALL)
+    results: list[Any] = []
     given_up = 0
-    for text in asked["texts"]:
-        if given_up >= asked["give_up_after"]:
-            found.append(f"not tried: the expression took too long for {given_up} records before it")
+    for text in request["texts"]:
+        if given_up >= request["give_up_after"]:
+            results.append(f"not tried: the expression took too long for {given_up} records before it")
             continue
-        found.append(_groups(expression, text, asked["limit_s"]))
-        given_up += isinstance(found[-1], str)
-    json.dump(found, sys.stdout)
+        results.append(_groups(expression, text, request["limit_s"]))
+        given_up += isinstance(results[-1], str)
+    json.dump(results, sys.stdout)
 
 
 if __name__ == "__main__":

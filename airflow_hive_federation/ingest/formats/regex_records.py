@@ -1,7 +1,7 @@
-"""Records taken apart by a regular expression, as Hive's ``StrictRegexWriter`` does by ``RegexSerDe``.
+"""Parses records by a regular expression, as Hive's ``StrictRegexWriter`` does with ``RegexSerDe``.
 
 The expression has to match the whole record; its groups are the columns, dynamic partition keys last. A group
-that took no part is null. It is Python's dialect, which differs from Java's in little (``(?<name>…)`` is
+without a match is null. The dialect is Python's, which differs little from Java's (``(?<name>…)`` is
 ``(?P<name>…)``).
 """
 
@@ -25,18 +25,18 @@ from airflow_hive_federation.ingest.formats.writers import AbstractRecordWriter,
 from airflow_hive_federation.model.types import Column, HiveType
 from airflow_hive_federation.runtime.environment import without_secrets
 
-#: Seconds of the processor's time that a record may take.
+#: Limits the processor time per record, in seconds.
 LIMIT_S = 1.0
-#: So many records of a batch may take longer; those after them are not tried.
+#: If this many records of a batch exceed the time limit, the later records are not tried.
 _GIVE_UP_AFTER = 10
 _WHOLE = re.compile(r"[+-]?\d{1,100}\Z")
 
 
 class StrictRegexWriter(AbstractRecordWriter):
-    """Records that match an expression; made by :meth:`new_builder`.
+    """A writer for records that match a regular expression; :meth:`new_builder` makes it.
 
-    :param limit_s: seconds of the processor's time that the expression may take for a record. Some take a
-        time that doubles with each character of a record; such a record is bad.
+    :param limit_s: seconds of processor time that the expression may take per record. Some expressions take
+        a time that doubles with each character of a record; a record that exceeds the limit is bad.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class StrictRegexWriter(AbstractRecordWriter):
 
     @staticmethod
     def new_builder() -> StrictRegexWriterBuilder:
-        """Begin to describe one."""
+        """Return a builder of writers."""
         return StrictRegexWriterBuilder()
 
     def bind(self, columns: Sequence[Column]) -> None:
-        """See :meth:`AbstractRecordWriter.bind`."""
+        """Check the number of groups and set the columns as :meth:`AbstractRecordWriter.bind` does."""
         if self._regex.groups != len(columns):
             raise InvalidColumn(
                 f"The expression has {self._regex.groups} groups, but there are {len(columns)} columns.",
@@ -72,11 +72,11 @@ class StrictRegexWriter(AbstractRecordWriter):
 
     def encode(self, record: bytes) -> Sequence[str | None]:
         """Return the groups of one record."""
-        (found,) = self._matched([record.decode("utf-8")])
-        return self._groups(found)
+        (match,) = self._matched([record.decode("utf-8")])
+        return self._groups(match)
 
     def parse(self, records: Sequence[bytes]) -> Parsed:
-        """Make rows of records."""
+        """Parse records into rows."""
         texts: list[str] = []
         bad: list[BadRecord] = []
         for index, record in enumerate(records):
@@ -86,9 +86,9 @@ class StrictRegexWriter(AbstractRecordWriter):
                 texts.append("")
                 bad.append(BadRecord(index=index, column="", reason=str(error)))
         rows: list[Sequence[str | None]] = []
-        for index, found in enumerate(self._matched(texts)):
+        for index, match in enumerate(self._matched(texts)):
             try:
-                rows.append(self._groups(found))
+                rows.append(self._groups(match))
             except ValueError as error:
                 rows.append([None] * len(self.columns))
                 bad.append(BadRecord(index=index, column="", reason=str(error)))
@@ -105,33 +105,33 @@ class StrictRegexWriter(AbstractRecordWriter):
         return found
 
     def _matched(self, texts: Sequence[str]) -> list[list[str | None] | str | None]:
-        """Match texts in a process of its own: groups, ``None`` for no match, or why that is not known."""
-        asked = {
+        """Match texts in a separate process; return groups, ``None`` for no match, or a reason per text."""
+        request = {
             "regex": self._regex.pattern,
             "texts": texts,
             "limit_s": self._limit_s,
             "give_up_after": _GIVE_UP_AFTER,
         }
         try:
-            done = subprocess.run(
+            completed = subprocess.run(
                 [sys.executable, "-I", "-S", "-X", "utf8", "-c", inspect.getsource(regex_child)],
                 env=without_secrets(),
-                input=json.dumps(asked).encode(),
+                input=json.dumps(request).encode(),
                 capture_output=True,
                 check=True,
             )
-            answer: list[list[str | None] | str | None] = json.loads(done.stdout)
+            answer: list[list[str | None] | str | None] = json.loads(completed.stdout)
         except (OSError, subprocess.CalledProcessError, ValueError) as error:
-            told = getattr(error, "stderr", b"") or b""
+            stderr = getattr(error, "stderr", b"") or b""
             raise StreamingIOFailure(
-                f"Matching records has failed: {error}. {told[-500:].decode(errors='replace')}",
+                f"Matching records has failed: {error}. {stderr[-500:].decode(errors='replace')}",
                 remedy="Look whether memory is short; then write the transaction's records again.",
             ) from error
         return answer
 
 
 class StrictRegexWriterBuilder:
-    """Describes a :class:`StrictRegexWriter`; the names are those of Hive's builder."""
+    """A builder of :class:`StrictRegexWriter`, with the method names of Hive's builder."""
 
     def __init__(self) -> None:
         self._regex = ""
@@ -140,29 +140,29 @@ class StrictRegexWriterBuilder:
         self._malformed: Malformed = "raise"
 
     def with_regex(self, regex: str) -> Self:
-        """Set the expression."""
+        """Set the regular expression."""
         self._regex = regex
         return self
 
     def with_line_delimiter(self, delimiter: str | bytes) -> Self:
-        """Set what ends a record of a stream (a line feed). It is taken literally, not as a pattern."""
+        """Set the literal delimiter, not a pattern, that ends a record of a stream (a line feed)."""
         self._line = delimiter
         return self
 
     def with_malformed(self, malformed: Malformed) -> Self:
-        """``raise`` for records that do not match or values that cannot be read, or ``null``."""
+        """Set the treatment of records that do not match and of unreadable values: ``raise`` or ``null``."""
         self._malformed = malformed
         return self
 
     def with_limit_s(self, seconds: float) -> Self:
-        """Set the processor's time that the expression may take for a record (1 s); others are bad."""
+        """Set the limit of processor time per record (1 s); a record that exceeds it is bad."""
         self._limit_s = seconds
         return self
 
     def build(self) -> StrictRegexWriter:
         """Make the writer.
 
-        :raises InvalidConnection: the expression is none.
+        :raises InvalidConnection: the expression is not a valid regular expression.
         """
         return StrictRegexWriter(
             self._regex, line_delimiter=self._line, malformed=self._malformed, limit_s=self._limit_s
@@ -170,10 +170,10 @@ class StrictRegexWriterBuilder:
 
 
 def _value(text: str, hive_type: HiveType) -> Any:
-    """Read a group as ``valueOf`` of Java's classes does: whole numbers have no fractions."""
+    """Parse a group as ``valueOf`` of Java's classes does: whole numbers have no fractions."""
     if hive_type.name in INTEGER_BITS:
         if not _WHOLE.match(text):
             raise ValueError(f"{text[:80]!r} is not a whole number")
-        # Digits may be those of any script.
+        # The pattern accepts the digits of any script, and int() converts them.
         text = str(int(text))
     return value_of(text, hive_type)

@@ -1,4 +1,4 @@
-"""Rows of a database as Arrow batches of a Hive table's columns. Pure."""
+"""Converts rows of a database to Arrow batches of a Hive table's columns, without any I/O."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Row = Sequence[Any]
 
 
 def rows_parsed(rows: Sequence[Row], places: Sequence[int], columns: Sequence[Column]) -> Parsed:
-    """Make a batch of rows.
+    """Convert rows to one Arrow batch.
 
-    What has to be converted is: numbers and UUIDs to texts, texts to what is no text (by the rules of Hive's
-    ``LazySimpleSerDe``), whole decimals and floats to integers, 0 and 1 to booleans, times with a zone to
-    UTC. Nothing is rounded or cut off.
+    Values are converted where the column's type requires it: numbers and UUIDs to texts, texts to other types
+    (by the rules of Hive's ``LazySimpleSerDe``), whole decimals and floats to integers, 0 and 1 to booleans,
+    times with a zone to UTC. No value is rounded or cut off.
 
-    :param places: where each of the columns is in a row.
-    :return: the rows, and those that do not fit the columns, with the reason.
+    :param places: index of each column in a row.
+    :return: the rows, and the bad rows that do not fit the columns, with the reason.
     """
     arrays, bad = [], []
     for place, column in zip(places, columns, strict=True):
@@ -40,14 +40,14 @@ def rows_parsed(rows: Sequence[Row], places: Sequence[int], columns: Sequence[Co
     if not bad:
         return Parsed(rows=batch)
     first: dict[int, BadRecord] = {}
-    for one in bad:
-        first.setdefault(one.index, one)
+    for bad_record in bad:
+        first.setdefault(bad_record.index, bad_record)
     keep = pa.array([index not in first for index in range(len(rows))])
     return Parsed(rows=batch.filter(keep), bad=[first[index] for index in sorted(first)])
 
 
 def row_text(names: Sequence[str], row: Row) -> bytes:
-    """Write a row as a JSON object, for people to read."""
+    """Write a row as a JSON object for dead letters, which people read."""
     return json.dumps(dict(zip(names, row, strict=True)), default=str, ensure_ascii=False).encode()
 
 
@@ -57,7 +57,7 @@ def _column(values: list[Any], column: Column) -> tuple[pa.Array, list[BadRecord
         try:
             return pa.array(values, arrow_type(column.type)), []
         except (pa.ArrowException, OverflowError):
-            # Some value does not fit; which one is found below.
+            # Some value does not fit; converting each value alone finds it.
             pass
     return values_column(values, column, lambda value: _converted(value, column.type))
 
@@ -71,10 +71,10 @@ def _converted(value: Any, hive_type: HiveType) -> Any:
     if kind in INTEGER_BITS:
         return _whole(value)
     convert = _CONVERTERS.get(kind)
-    made = value if convert is None else convert(value)
-    if made is None:
+    converted = value if convert is None else convert(value)
+    if converted is None:
         raise ValueError(f"{_told(value)} is no {hive_type}")
-    return made
+    return converted
 
 
 def _whole(value: Any) -> int:

@@ -1,4 +1,4 @@
-"""Streams, cut into records."""
+"""Splits streams into records."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _READ_BYTES = 4 << 20
 def records_of(
     stream: Any, delimiter: bytes | None, longest: int = MAX_RECORD_BYTES
 ) -> Iterator[list[bytes]]:
-    """Cut a stream into records, many at a time; the last one need not be ended.
+    """Split a stream into records, many at a time; the last record needs no delimiter.
 
-    :param stream: something with ``read(size)``, which gives bytes or text.
-    :param delimiter: what ends a record; ``None`` is a line feed, a carriage return before it left out.
+    :param stream: an object with ``read(size)``, which returns bytes or text.
+    :param delimiter: bytes that end a record; ``None`` is a line feed, and drops a carriage return before it.
     :param longest: bytes that a record may have.
-    :raises SerializationError: the stream goes on without an end of the record for longer than that.
+    :raises SerializationError: a record is longer than that.
     """
     end = delimiter or b"\n"
     pieces: list[bytes] = []
@@ -27,7 +27,7 @@ def records_of(
     while chunk := stream.read(_READ_BYTES):
         data = chunk.encode() if isinstance(chunk, str) else bytes(chunk)
         pieces.append(data)
-        # A delimiter may lie across chunks: the last bytes are looked at again.
+        # A delimiter may lie across two chunks, so the last bytes are searched again.
         seen = edge + data
         if end in seen:
             *records, rest = b"".join(pieces).split(end)
@@ -43,4 +43,4 @@ def records_of(
 def _stripped(records: list[bytes], delimiter: bytes | None) -> list[bytes]:
     if delimiter is not None:
         return records
-    return [one[:-1] if one.endswith(b"\r") else one for one in records]
+    return [record[:-1] if record.endswith(b"\r") else record for record in records]

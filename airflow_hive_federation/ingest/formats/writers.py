@@ -1,8 +1,9 @@
-"""What makes rows of records.
+"""Defines the base of record writers, which parse records into rows.
 
-A writer is told the table's columns when the connection is made, and then parses records, many at a time. It
-knows nothing of transactions, partitions or files. One of your own derives from :class:`AbstractRecordWriter`
-and says how one record becomes a sequence of values; one that can parse many at once overrides ``parse``.
+A writer gets the table's columns when the connection is made, and then parses records, many at a time. It
+does not know transactions, partitions or files. A writer of your own derives from
+:class:`AbstractRecordWriter`, whose ``encode`` turns one record into a sequence of values; a writer that can
+parse many records at once overrides ``parse``.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from airflow_hive_federation.orc.timestamps import has_unstorable_timestamp
 
 Malformed = Literal["raise", "null"]
 
-#: Bytes that a record may have, unless the writer is set to more. It takes some seven times that in memory.
+#: Limits the bytes of a record by default. A record takes about seven times its bytes in memory.
 MAX_RECORD_BYTES = 128 << 20
-#: Values that a record may hold, in arrays, maps and structs: one of a byte takes a hundred bytes of memory.
+#: Limits the values of a record in arrays, maps and structs: a value of one byte takes 100 bytes of memory.
 MAX_RECORD_VALUES = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parsed:
-    """Rows made of records.
+    """The rows of parsed records.
 
     :param rows: the table's columns, then the partition keys whose values come from the records.
-    :param bad: the records that are not among the rows.
+    :param bad: the bad records, which have no row.
     """
 
     rows: pa.RecordBatch
@@ -42,12 +43,13 @@ class Parsed:
 
 
 class AbstractRecordWriter(ABC):
-    """Base of all writers.
+    """Base of all record writers.
 
-    :param line_delimiter: what ends a record of a stream; by default a line feed, with or without a carriage
+    :param line_delimiter: ends a record of a stream; by default a line feed, with or without a carriage
         return before it.
-    :param malformed: what to do with a record that has too many or too few fields, or a value that cannot be
-        read: ``raise`` finds it bad; ``null`` does as Hive's SerDe does (nulls, and fields too many dropped).
+    :param malformed: treatment of a record that has too many or too few fields, or an unreadable value:
+        ``raise`` makes it a bad record; ``null`` does as Hive's SerDe does (nulls for missing or unreadable
+        values, surplus fields dropped).
     """
 
     def __init__(self, *, line_delimiter: str | bytes | None = None, malformed: Malformed = "raise") -> None:
@@ -57,18 +59,18 @@ class AbstractRecordWriter(ABC):
         self.line_delimiter: bytes | None = encoded
         self.malformed = malformed
         self.columns: tuple[Column, ...] = ()
-        #: Bytes that a record may have; longer ones are bad. May be set.
+        #: Limits the bytes of a record; longer records are bad. The caller may change it.
         self.max_record_bytes = MAX_RECORD_BYTES
 
     def bind(self, columns: Sequence[Column]) -> None:
-        """Take the columns that records have: the table's, then the dynamic partition keys.
+        """Set the columns of the records: the table's, then the dynamic partition keys.
 
-        :raises InvalidColumn: the records' columns, as far as they are known beforehand, are others.
+        :raises InvalidColumn: the records' columns are known beforehand and differ from these.
         """
         self.columns = tuple(columns)
 
     def parse(self, records: Sequence[bytes]) -> Parsed:
-        """Make rows of records, by :meth:`encode` for each."""
+        """Parse records into rows, each by :meth:`encode`."""
         values: list[Sequence[Any] | None] = []
         bad: list[BadRecord] = []
         for index, record in enumerate(records):
@@ -92,7 +94,7 @@ class AbstractRecordWriter(ABC):
     def encode(self, record: bytes) -> Sequence[Any]:
         """Return the values of one record, in the order of :attr:`columns`; ``None`` is null.
 
-        :raises ValueError: it cannot be parsed; say why.
+        :raises ValueError: the record cannot be parsed; the message gives the reason.
         """
 
     def of_texts(
@@ -102,21 +104,21 @@ class AbstractRecordWriter(ABC):
         read: Callable[[str, HiveType], Any],
         null_text: str | None = None,
     ) -> Parsed:
-        """Make rows of columns of texts.
+        """Convert columns of texts to rows.
 
-        :param bad: records that are known to be bad already.
-        :param read: reads a text; see :func:`.columns.column_of`.
+        :param bad: records that are already known to be bad.
+        :param read: parses a text; see :func:`.columns.column_of`.
         """
-        arrays, found = [], [*bad]
+        arrays, all_bad = [], [*bad]
         for text, column in zip(texts, self.columns, strict=True):
             array, wrong = column_of(text, column, read, null_text)
             arrays.append(array)
             if self.malformed == "raise":
-                found += wrong
-        return self.without_bad(arrays, found)
+                all_bad += wrong
+        return self.without_bad(arrays, all_bad)
 
     def without_bad(self, arrays: Sequence[pa.Array], bad: Sequence[BadRecord]) -> Parsed:
-        """Take the bad records out of rows, and keep the first reason of each."""
+        """Remove the bad records from the rows, and keep the first reason of each bad record."""
         bad = [*bad]
         for array, column in zip(arrays, self.columns, strict=True):
             bad += unstorable(array, column)
@@ -124,16 +126,16 @@ class AbstractRecordWriter(ABC):
         if not bad:
             return Parsed(rows=rows)
         first: dict[int, BadRecord] = {}
-        for one in bad:
-            first.setdefault(one.index, one)
+        for bad_record in bad:
+            first.setdefault(bad_record.index, bad_record)
         mask = pa.array([index not in first for index in range(rows.num_rows)])
         return Parsed(rows=rows.filter(mask), bad=[first[index] for index in sorted(first)])
 
 
 def check_names(given: Sequence[str], columns: Sequence[Column]) -> None:
-    """Make sure that records have the table's columns, in its order.
+    """Check that records have the table's columns, in the table's order.
 
-    :raises InvalidColumn: naming those that are missing, unknown, or in another place.
+    :raises InvalidColumn: columns are missing, unknown or in another order; the error names them.
     """
     names = [name.lower() for name in given]
     wanted = [column.name for column in columns]
@@ -141,10 +143,10 @@ def check_names(given: Sequence[str], columns: Sequence[Column]) -> None:
         return
     missing = [name for name in wanted if name not in names]
     unknown = [name for name in names if name not in wanted]
-    told = [f"lack {', '.join(missing)}"] if missing else []
-    told += [f"have {', '.join(unknown)}, which the table has not"] if unknown else []
+    differences = [f"lack {', '.join(missing)}"] if missing else []
+    differences += [f"have {', '.join(unknown)}, which the table has not"] if unknown else []
     raise InvalidColumn(
-        f"The records {' and '.join(told) or 'have their columns in another order'}.",
+        f"The records {' and '.join(differences) or 'have their columns in another order'}.",
         remedy=f"Give them these, partition keys last: {', '.join(wanted)}.",
         missing=missing,
         unknown=unknown,
@@ -152,7 +154,7 @@ def check_names(given: Sequence[str], columns: Sequence[Column]) -> None:
 
 
 def unstorable(array: pa.Array, column: Column) -> list[BadRecord]:
-    """Find the values that ORC cannot store: fractions in the last second before 1970."""
+    """Return the values that ORC cannot store: fractions in the last second before 1970."""
     if not has_unstorable_timestamp(array):
         return []
     return [BadRecord(index=index, column=column.name, reason=reason) for index, reason in _refused(array, 0)]

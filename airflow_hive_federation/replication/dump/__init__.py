@@ -1,1 +1,1 @@
-"""What is written down of a source: at a bootstrap, at an increment, and what that needs of the source."""
+"""Dumps a source: writes its state for a bootstrap, or its changes for an increment."""

@@ -1,4 +1,4 @@
-"""Refuses tables, links and jars that lie where a policy may not copy from."""
+"""Refuses tables, links and jars outside of the directories from which a policy may copy."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from airflow_hive_federation.storage.sources import SourceRoots
 
 
 def check_places(sources: SourceRoots, database: str, table: Any, places: Places) -> None:
-    """Refuse a table of which a directory lies elsewhere, before it is listed.
+    """Refuse a table with a directory outside of the allowed roots, before the directory is listed.
 
-    Partitions inside the table's directory need no question of their own: of their files, each is asked for.
+    Partitions inside the table's directory need no check of their own, because each of their files is
+    checked.
 
     :param table: wire ``Table``.
     :raises SourceNotAllowedError: names the table, the partition and the directory.
@@ -30,10 +31,10 @@ def check_places(sources: SourceRoots, database: str, table: Any, places: Places
 def check_functions(
     sources: SourceRoots, functions: Iterable[Mapping[str, Any]], *, written: bool = False
 ) -> None:
-    """Refuse functions of which a jar or file lies elsewhere.
+    """Refuse functions with a jar or file outside of the allowed roots.
 
     :param functions: functions of the source, as a dump has them.
-    :param written: by their URIs alone: a load may run where the source's disk is not.
+    :param written: check their URIs alone: a load may run without access to the source's disk.
     :raises SourceNotAllowedError: names the function and the jar.
     """
     check = sources.check_written if written else sources.check

@@ -1,10 +1,10 @@
-"""The bootstrap dump: what the source is, at one moment, written down.
+"""Writes the bootstrap dump: the state of the source at one moment.
 
-All ACID tables are dumped at one cut. The transactions open when the bootstrap was asked for have ended (see
-:mod:`.drain`); whatever began later belongs to the increments, so a table is cut just below its lowest
-write id that is still open. Listing happens under a read transaction (see :mod:`.lease`): without it, a
-compaction finished after the cut could have its predecessors cleaned away before they are listed, and rows
-would be missing without a word.
+All ACID tables are dumped at one cut. The transactions that were open at the start of the bootstrap have
+ended (see :mod:`.drain`); all later ones belong to the increments, so a table is cut just below its lowest
+write id that is still open. Listing happens under a read transaction (see :mod:`.lease`). Without it, the
+cleaner could remove the inputs of a compaction finished after the cut before they are listed, and rows would
+be missing without an error.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class DumpSummary:
-    """A dump in numbers. XCom-safe by :func:`dataclasses.asdict`.
+    """The numbers of a dump. XCom-safe by :func:`dataclasses.asdict`.
 
     :param dump: its URI.
-    :param skipped: tables of the source that are not replicated although the policy asks for them, with the
-        reason.
+    :param skipped: the tables of the source that the policy selects but that are not replicated, each with
+        the reason.
     """
 
     dump: str
@@ -74,38 +74,39 @@ def dump_bootstrap(
     threads: int = 8,
     progress: Callable[[str], None] = logger.info,
 ) -> DumpSummary:
-    """Write the dump of a database, or find it written.
+    """Write the dump of a database, or return the summary of a finished one.
 
     :param pool: connections to the source.
-    :param start: what :func:`~.drain.begin_drain` returned; its transactions must have ended.
-    :param adopted: the target has all of it already, though its tables carry no marker of the policy.
-    :param threads: tables dumped side by side.
-    :param progress: told what has been done.
+    :param start: the result of :func:`~.drain.begin_drain`; its transactions must have ended.
+    :param adopted: the target already has all tables, although they carry no marker of the policy.
+    :param threads: number of tables dumped in parallel.
+    :param progress: receives one line per finished step.
     :raises NoSuchObjectError: the source has no such database.
-    :raises SourceDirectoryMissingError: a table's directory is not there: Hive's replication fails then, too.
+    :raises SourceDirectoryMissingError: a table's directory does not exist; Hive's replication fails then,
+        too.
     :raises LocationConflictError: tables would share or nest directories of the target.
     :raises HiddenLocationError: Hive would hide external tables of the target.
-    :raises SourceNotAllowedError: tables, links in them, or jars of functions lie where the policy may not
-        copy from.
+    :raises SourceNotAllowedError: tables, links in them, or jars of functions lie outside of the directories
+        from which the policy may copy.
     """
     pool = named_source(pool, policy)
     directory = DumpDirectory(f"{policy.directory}/{start.dump_name}", policy.storage_options)
     if directory.dump_finished:
         progress(f"Dump {directory.uri} is finished already.")
         return _summary(directory)
-    with lease_of_a_dump(pool, policy=policy.name) as kept:
-        lease = kept.txn_id
+    with lease_of_a_dump(pool, policy=policy.name) as held_lease:
+        lease = held_lease.txn_id
         directory.write_json("_begun.json", {"policy": policy.to_json(), **start.to_json()})
         with pool.client() as client:
-            noted = note_event(client, start.event_id)
+            last_event = note_event(client, start.event_id)
         totals = _Dump(pool, policy, directory, progress, lease).write(threads)
-        kept.check()
+        held_lease.check()
         directory.finish_dump(
             {
                 "kind": "BOOTSTRAP",
                 "policy": policy.as_dumped(),
                 "event_id": start.event_id,
-                "last_event": noted,
+                "last_event": last_event,
                 "adopted": [facts["name"] for facts in totals["tables"]] if adopted else [],
                 "lease": lease,
                 **totals,
@@ -129,7 +130,7 @@ def _summary(directory: DumpDirectory) -> DumpSummary:
 
 
 class _Dump:
-    """One dump being written. The cut (transactions, write ids) is taken once, for all tables."""
+    """Writes one dump. It takes the cut (transactions, write ids) once, for all tables."""
 
     def __init__(
         self,
@@ -156,7 +157,11 @@ class _Dump:
             tables, skipped = self._tables(client)
             client.keep_history(
                 self._lease,
-                [f"{one.dbName}.{one.tableName}" for one in tables if table_kind(one).transactional],
+                [
+                    f"{acid_table.dbName}.{acid_table.tableName}"
+                    for acid_table in tables
+                    if table_kind(acid_table).transactional
+                ],
             )
             transactions = valid_transactions(client.get_open_txns())
             readable = readable_write_ids(client, tables, transactions)
@@ -168,7 +173,7 @@ class _Dump:
                 for table in tables
             ]
             done = [facts for job in jobs if (facts := job.result())]
-        missing = {facts["name"]: found for facts in done if (found := facts.pop("missing"))}
+        missing = {facts["name"]: directories for facts in done if (directories := facts.pop("missing"))}
         refuse_missing(self._policy, missing)
         external = [entry for facts in done for entry in facts.pop("external")]
         if self._policy.external_base:
@@ -183,12 +188,12 @@ class _Dump:
         }
 
     def _tables(self, client: MetastoreClient) -> tuple[list[Any], dict[str, str]]:
-        """The tables to dump, and for each of the others why it is left out."""
-        found: list[Any] = list(client.get_tables(self._database, client.list_tables(self._database)))
-        skipped = left_out(self._policy, found)
+        """Return the tables to dump, and for each of the others the reason for which it is left out."""
+        tables: list[Any] = list(client.get_tables(self._database, client.list_tables(self._database)))
+        skipped = left_out(self._policy, tables)
         for name, why in sorted(asked_for(skipped).items()):
             self._progress(f"{self._database}.{name} is not replicated: {why}.")
-        return [table for table in found if table.tableName not in skipped], skipped
+        return [table for table in tables if table.tableName not in skipped], skipped
 
     def _write_table(
         self, named: Any, write_ids: ValidWriteIds | None, transactions: ValidTxns
@@ -210,7 +215,7 @@ class _Dump:
                     counted(partitions, f"{self._database}.{name}: partitions read", self._progress),
                 )
         except NoSuchObjectError:
-            # Its drop is an event after the one increments begin at.
+            # Its drop is an event that the increments read.
             self._progress(f"{self._database}.{name} was dropped meanwhile and is left out.")
             return None
         if kind is not TableKind.EXTERNAL:

@@ -1,7 +1,8 @@
-"""Where the source keeps files that are removed, if its change manager is on (``hive.repl.cm.enabled``).
+"""Finds the copies of removed files that the source's change manager keeps (``hive.repl.cm.enabled``).
 
-A dump lists what there is; what is dropped or truncated before it is copied is read from there instead.
-Hive's change manager does so for managed tables of databases with ``repl.source.for``.
+A dump lists the present files. Files that are dropped or truncated before they are copied are read from the
+change manager's copies instead. Hive's change manager keeps them for managed tables of databases with
+``repl.source.for``.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 
 
 def kept_by_source(client: MetastoreClient, database: str, folded: EventFold) -> Mapping[str, str]:
-    """Canonical URIs of files that a cycle's events tell of → where they are once they are removed.
+    """Map canonical URIs of files in a cycle's events to the places that the source keeps them in.
 
-    An event names the files of a table without transactions; those of a transaction are asked for one
-    transaction at a time, and only if there is a change manager.
+    An event names the files of a table without transactions. The files of transactions take one call per
+    transaction, and only if the source has a change manager.
 
     :param client: client of the source.
     """
@@ -39,45 +40,45 @@ def kept_by_source(client: MetastoreClient, database: str, folded: EventFold) ->
 
 
 def kept_for_bootstrap(client: MetastoreClient, database: str) -> Mapping[str, str]:
-    """The same as :func:`kept_by_source`, of all events that the source still has.
+    """Return the same map as :func:`kept_by_source`, for all events that the source still has.
 
-    The change manager calls a file by its checksum, which only the event of its creation tells: a file that
-    is older than the source's events (``metastore.event.db.listener.timetolive``) is not found.
+    The change manager names a file by its checksum, which only the event of its creation contains: a file
+    that is older than the source's events (``metastore.event.db.listener.timetolive``) is not found.
 
     :param client: client of the source.
     """
     if not _is_kept(client, database):
         return {}
-    found: dict[str, str] = {}
+    kept: dict[str, str] = {}
     writers: set[int] = set()
     committed: list[int] = []
     for raw in client.iter_notification_events(0):
         if (raw.dbName or "").lower() not in {"", database}:
             continue
         event = read_event(raw)
-        found.update((canonical(uri), place) for uri, place in event.kept)
+        kept.update((canonical(uri), place) for uri, place in event.kept)
         if isinstance(event, WriteIdsAllocated):
             writers.update(txn for txn, _ in event.write_ids)
         elif isinstance(event, TxnEnded) and event.committed and event.txn_id in writers:
             committed.append(event.txn_id)
-    return {**found, **dict(_written(client, database, committed))}
+    return {**kept, **dict(_written(client, database, committed))}
 
 
 def with_kept(files: Iterable[VisibleFile], kept: Mapping[str, str]) -> Iterator[VisibleFile]:
-    """Note of each file where the source's change manager keeps it, if it has been removed.
+    """Yield the files with the places where the source's change manager keeps them after removal.
 
     :param kept: see :func:`kept_by_source`.
     """
     if not kept:
         return iter(files)
-    return (replace(one, kept=kept.get(canonical(one.uri), "")) for one in files)
+    return (replace(file, kept=kept.get(canonical(file.uri), "")) for file in files)
 
 
 def _written(client: MetastoreClient, database: str, txns: Iterable[int]) -> Iterator[tuple[str, str]]:
-    """Files that transactions wrote, and where they are once they are removed."""
+    """Yield the files that transactions wrote, with their places after removal."""
     for txn in txns:
         request = types.GetAllWriteEventInfoRequest(txnId=txn, dbName=database)
-        files = [one.files for one in client.call("get_all_write_event_info", request) or ()]
+        files = [entry.files for entry in client.call("get_all_write_event_info", request) or ()]
         yield from ((canonical(uri), place) for uri, place in kept_files(files))
 
 
@@ -87,6 +88,6 @@ def _is_kept(client: MetastoreClient, database: str) -> bool:
     try:
         enabled = str(client.get_config_value("hive.repl.cm.enabled", "false"))
     except InvalidOperationError:
-        # The metastore tells nobody its settings of such a name.
+        # The metastore does not disclose settings of such a name.
         return False
     return enabled.strip().lower() == "true"

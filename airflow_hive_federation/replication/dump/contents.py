@@ -1,4 +1,4 @@
-"""The files a reader of a table sees, at one cut. Used on both sides: to dump, and to verify."""
+"""Lists the files that a reader of a table sees at one cut, for dumps and for verifications."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from airflow_hive_federation.storage.listing import list_files, list_many
 
 logger = logging.getLogger(__name__)
 
-#: Directories listed before the first of them is looked at.
+#: This many directories are listed before the first of them is processed.
 _PLACES_AT_A_TIME = 500
-#: Beginnings of names of what writers have not published yet: Hive's ``hive.exec.stagingdir``,
+#: Prefixes of the names that writers use before they publish: Hive's ``hive.exec.stagingdir``,
 #: ``Utilities.tmpPrefix`` and ``taskTmpPrefix``, Hadoop's ``FileOutputCommitter`` and Spark's staging.
 _UNPUBLISHED = (".hive-staging", "_tmp", "_task_tmp", "_temporary", ".spark-staging")
 
@@ -41,31 +41,32 @@ def visible_files(
     options: Mapping[str, Any] | None = None,
     sightings: Sightings | None = None,
 ) -> Iterator[VisibleFile]:
-    """What a reader opens of a table, a directory after the other.
+    """Yield the files that a reader of a table opens, one directory after the other.
 
     :param table: wire ``Table``.
-    :param places: where its data lies.
+    :param places: the places of its data.
     :param write_ids: its valid write ids, for an ACID table.
-    :param transactions: transactions the reader sees.
+    :param transactions: transactions that the reader sees.
     :param options: storage options.
-    :param sightings: counts what is found.
-    :raises AcidFormatError: an ACID directory that cannot be read, or not be copied row by row.
+    :param sightings: counts the files that are found.
+    :raises AcidFormatError: an ACID directory cannot be read, or cannot be copied row by row.
     """
     kind = table_kind(table)
     if not kind.has_files:
         return
     if kind is TableKind.EXTERNAL:
-        # The directory as a whole, whatever lies in it, and partitions that lie elsewhere (spec 5).
+        # The design of replication V2 copies the directory as a whole, whatever lies in it, and partitions
+        # that lie elsewhere.
         listings = listed(external_tables.roots(places), options)
     else:
-        # An overwrite by no rows leaves a base that is an empty directory, and hides what was before.
+        # An overwrite with no rows leaves a base that is an empty directory, and hides all earlier files.
         listings = listed_places(places, options, empty_directories=kind.transactional)
     for place, listing in sightings.watch(listings) if sightings else listings:
         if kind.transactional and write_ids is not None:
             name = f"{table.dbName}.{table.tableName}"
             state = chosen(place.location, listing, write_ids, transactions, options)
             for file in _acid_files(name, kind, place, state, write_ids):
-                # A reader opens no file that was not committed yet.
+                # A reader opens no file before its first commit.
                 if not file.side_file or _flushed_length(file, options) != 0:
                     yield file
         else:
@@ -73,37 +74,37 @@ def visible_files(
 
 
 def is_published(path: str) -> bool:
-    """Whether a file of a table without transactions is one that its writer has finished.
+    """Return whether the writer of a file has finished it, for tables without transactions.
 
-    Files below directories that engines write into first are none: they go, or get other names. All others
-    are copied, whether Hive's readers see them or not (``_SUCCESS``, ``_delta_log``), as ``distcp`` does in
-    Hive's replication: other readers of the directory may need them.
+    Files below the directories that engines write first are not finished: they are removed or renamed later.
+    All others are copied, whether or not Hive's readers see them (``_SUCCESS``, ``_delta_log``), as
+    ``distcp`` does in Hive's replication: other readers of the directory may need them.
 
     :param path: path inside the table's or partition's directory.
     """
-    # (A partition's directory may have any name.)
+    # A partition's directory may have any name.
     return not any(part.startswith(_UNPUBLISHED) and "=" not in part for part in path.split("/"))
 
 
 def cut_below_open(write_ids: ValidWriteIds) -> ValidWriteIds:
-    """The list up to just below its lowest open write id: what can be copied for good."""
+    """Cut write ids just below the lowest open one; the files up to there can be copied for good."""
     return write_ids.cut(write_ids.open_ids[0] - 1) if write_ids.open_ids else write_ids
 
 
 def listed(
     places: Iterable[Place], options: Mapping[str, Any] | None, *, empty_directories: bool = False
 ) -> Iterator[tuple[Place, list[FileEntry]]]:
-    """List places, each by itself: so many side by side, and none of them kept."""
+    """List places one by one, many in parallel, without keeping them in memory."""
     waiting = iter(places)
-    while some := list(islice(waiting, _PLACES_AT_A_TIME)):
-        # Hive reads a partition whose directory is gone as empty, and so must its replica.
-        found = list_many(
-            [place.location for place in some],
+    while batch := list(islice(waiting, _PLACES_AT_A_TIME)):
+        # Hive reads a partition without a directory as empty, and so must its replica.
+        listings = list_many(
+            [place.location for place in batch],
             options=options,
             missing_ok=True,
             empty_directories=empty_directories,
         )
-        yield from ((place, found[place.location]) for place in some)
+        yield from ((place, listings[place.location]) for place in batch)
 
 
 def listed_places(
@@ -111,12 +112,12 @@ def listed_places(
 ) -> Iterator[tuple[Place, list[FileEntry]]]:
     """List the places of a table that is not external.
 
-    Object stores tell a thousand files in an answer, of whatever directories: there, the table's directory is
-    listed as a whole. So it is where a partition may lie inside another one.
+    Object stores return a thousand files per answer, of whatever directories: in such a store, the table's
+    directory is listed as a whole. So it is if a partition may lie inside another one.
     """
     whole = parse_location(places.root).scheme in OBJECT_STORES if places.root else False
-    how = _listed_as_whole if whole or not places.apart else listed
-    return how(places, options, empty_directories=empty_directories)
+    list_by = _listed_as_whole if whole or not places.apart else listed
+    return list_by(places, options, empty_directories=empty_directories)
 
 
 def _listed_as_whole(
@@ -124,7 +125,7 @@ def _listed_as_whole(
 ) -> Iterator[tuple[Place, list[FileEntry]]]:
     root = places.root
     inside = {path: place for place in places if (path := relative_to(place.location, root)) is not None}
-    found: dict[str, list[FileEntry]] = {path: [] for path in inside}
+    listings: dict[str, list[FileEntry]] = {path: [] for path in inside}
     depths = sorted({path.count("/") + 1 if path else 0 for path in inside}, reverse=True)
     listing = (
         list_files(root, options=options, missing_ok=True, empty_directories=empty_directories)
@@ -134,14 +135,14 @@ def _listed_as_whole(
     for entry in listing:
         parts = entry.path.split("/")
         home = next((path for depth in depths if (path := "/".join(parts[:depth])) in inside), None)
-        # What lies elsewhere below the directory belongs to no place.
+        # A file elsewhere below the directory belongs to no place.
         if home is not None:
             inner = entry.path[len(home) + 1 :] if home else entry.path
-            found[home].append(
+            listings[home].append(
                 FileEntry(path=inner, size_bytes=entry.size_bytes, modified_ns=entry.modified_ns)
             )
     for path, place in inside.items():
-        yield place, found[path]
+        yield place, listings[path]
     yield from listed(places.outside(), options, empty_directories=empty_directories)
 
 
@@ -160,7 +161,7 @@ def _acid_files(
                 path=f"{place.location}/{directory.path}",
             )
         if directory is state.base and not directory.files:
-            # The base of a truncated table holds nothing but its marker, and hides what was before.
+            # The base of a truncated table holds only its marker, and hides all earlier files.
             yield from (_visible(place, entry, target_file_path(entry.path)) for entry in directory.markers)
         for entry in directory.files:
             filtered = mixed or entry.path in being_written
@@ -173,7 +174,7 @@ def _flushed_length(file: VisibleFile, options: Mapping[str, Any] | None) -> int
 
 
 def _holds_invisible_rows(directory: AcidDirectory) -> bool:
-    # A compactor leaves the rows of aborted write ids out, so its directories hold none of them.
+    # A compactor omits the rows of aborted write ids, so its directories hold none of them.
     return directory.mixed and not directory.name.visibility_txn_id
 
 

@@ -1,8 +1,8 @@
-"""Draining: a bootstrap waits for the transactions that were open when it was asked for.
+"""Drains a source: a bootstrap waits for the transactions that were open at its start.
 
-Only those count that can still change the database: they hold write ids of its tables, or write locks in it.
-Hive's own dump (``ReplDumpTask.getValidTxnListForReplDump``) polls every five minutes and is stalled by any
-open transaction that holds no lock at all; here the write ids themselves are asked for.
+Only transactions that can still change the database count: they hold write ids of its tables, or write locks
+in it. Hive's own dump (``ReplDumpTask.getValidTxnListForReplDump``) polls every five minutes and is stalled
+by any open transaction that holds no lock at all; this module reads the write ids themselves.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Lock types of the metastore that announce a write (``LockType``: SHARED_READ is 1).
+#: These lock types of the metastore announce a write (``LockType``: SHARED_READ is 1).
 _WRITE_LOCK_TYPES = frozenset({2, 3, 4})
-#: Table names asked for in one ``get_valid_write_ids`` call.
+#: Highest number of table names in one ``get_valid_write_ids`` call.
 _TABLES_PER_CALL = 500
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrainStart:
-    """The moment a bootstrap was asked for.
+    """The start of a bootstrap.
 
     :param database: source database.
     :param event_id: last notification event of the source at that moment; increments begin after it.
     :param transactions: ids of the transactions to wait for, ascending.
-    :param moment_ms: that moment in milliseconds since 1970, which tells two bootstraps at one event apart:
+    :param moment_ms: that moment in milliseconds since 1970, which distinguishes two bootstraps at one event:
         files of external tables come and go without an event.
     """
 
@@ -45,7 +45,7 @@ class DrainStart:
 
     @property
     def dump_name(self) -> str:
-        """Name of the directory of the bootstrap's dump."""
+        """Return the name of the directory of the bootstrap's dump."""
         return f"{self.event_id}-{self.moment_ms}"
 
     def to_json(self) -> dict[str, Any]:
@@ -67,12 +67,12 @@ class DrainStart:
 
 
 def begin_drain(client: MetastoreClient, database: str) -> DrainStart:
-    """Note the last event id, then the open transactions that write to the database.
+    """Read the last event id, then the open transactions that write to the database.
 
-    The order matters: a transaction that begins in between is waited for although the increments would have
-    brought it, which is harmless; the other way round it would be lost to both.
+    The order matters. A transaction that begins in between is waited for although the increments would have
+    brought it, which is harmless; in the opposite order, both would miss it.
 
-    :raises NoSuchObjectError: there is no such database.
+    :raises NoSuchObjectError: the database does not exist.
     """
     client.get_database(database)
     moment_ms = time.time_ns() // 1_000_000
@@ -88,7 +88,7 @@ def begin_drain(client: MetastoreClient, database: str) -> DrainStart:
 
 
 def still_open(client: MetastoreClient, start: DrainStart) -> tuple[int, ...]:
-    """Those of the start's transactions that are neither committed nor aborted yet."""
+    """Return those of the start's transactions that are neither committed nor aborted yet."""
     if not start.transactions:
         return ()
     opened = set(open_transactions(client.get_open_txns()))
@@ -96,7 +96,7 @@ def still_open(client: MetastoreClient, start: DrainStart) -> tuple[int, ...]:
 
 
 def abort_remaining(client: MetastoreClient, start: DrainStart) -> tuple[int, ...]:
-    """Abort what is still open of the start's transactions; return their ids. Others are not touched."""
+    """Abort those of the start's transactions that are still open, and return their ids."""
     remaining = still_open(client, start)
     if remaining:
         logger.warning(
@@ -117,11 +117,11 @@ def drain(
     poll: PollPolicy | None = None,
     on_wait: Callable[[Sequence[int]], None] | None = None,
 ) -> tuple[int, ...]:
-    """Wait until the start's transactions have ended; abort what is left after the timeout.
+    """Wait until the start's transactions have ended, and abort the remaining ones after the timeout.
 
     :param timeout_s: seconds to wait (``hive.repl.bootstrap.dump.open.txn.timeout``).
-    :param poll: how often to ask; the default notices an end within two seconds.
-    :param on_wait: told the ids that are still open after each question.
+    :param poll: intervals between the polls; the default notices an end within two seconds.
+    :param on_wait: receives the ids that are still open after each poll.
     :return: ids of the transactions that were aborted.
     """
     ended = has_drained(client, start, timeout_s=timeout_s, poll=poll, on_wait=on_wait)
@@ -136,7 +136,7 @@ def has_drained(
     poll: PollPolicy | None = None,
     on_wait: Callable[[Sequence[int]], None] | None = None,
 ) -> bool:
-    """Wait as :func:`drain` does, and abort nothing; return whether all have ended in time."""
+    """Wait as :func:`drain` does, abort nothing, and return whether all have ended in time."""
 
     def ended() -> bool:
         remaining = still_open(client, start)
@@ -148,7 +148,7 @@ def has_drained(
 
 
 def open_transactions(answer: Any) -> tuple[int, ...]:
-    """Ids that are open, not aborted, in a ``GetOpenTxnsResponse``."""
+    """Return the ids in a ``GetOpenTxnsResponse`` that are open, not aborted."""
     return valid_transactions(answer).open_ids
 
 
@@ -163,20 +163,18 @@ def _write_lock_holders(client: MetastoreClient, database: str) -> set[int]:
 def _write_id_holders(
     client: MetastoreClient, database: str, candidates: Sequence[int], high_watermark: int | None
 ) -> set[int]:
-    """Which of the candidates hold write ids of the database's tables.
+    """Return the candidates that hold write ids of the database's tables.
 
-    The metastore has no call that lists a transaction's write ids. But ``get_valid_write_ids`` reports, for
-    a transaction list of the caller's, the write ids of the transactions that list calls open: a list with
-    one open transaction gives that transaction's write ids. (Its high watermark must be the true one: ids
-    above it count as open too.)
+    The metastore has no call that lists a transaction's write ids. But ``get_valid_write_ids`` takes a
+    transaction list from the caller, and returns the write ids of the transactions that are open in it: a
+    list with one open transaction yields that transaction's write ids. (Its high watermark must be the true
+    one, because ids above it count as open too.)
     """
     if not candidates:
         return set()
     names = [f"{database}.{table}" for table in client.list_tables(database)]
-    concerned = _tables_with_open_write_ids(client, names, candidates, high_watermark)
-    return {
-        txn for txn in candidates if _tables_with_open_write_ids(client, concerned, [txn], high_watermark)
-    }
+    tables = _tables_with_open_write_ids(client, names, candidates, high_watermark)
+    return {txn for txn in candidates if _tables_with_open_write_ids(client, tables, [txn], high_watermark)}
 
 
 def _tables_with_open_write_ids(
@@ -184,10 +182,10 @@ def _tables_with_open_write_ids(
 ) -> list[str]:
     ids = sorted(transactions)
     text = f"{high_watermark}:{ids[0]}:{','.join(map(str, ids))}:"
-    found: list[str] = []
+    tables: list[str] = []
     for first in range(0, len(names), _TABLES_PER_CALL):
         answer = client.get_valid_write_ids(
             list(names[first : first + _TABLES_PER_CALL]), valid_txn_list=text
         )
-        found += [name for name, write_ids in answer.items() if write_ids.invalidWriteIds]
-    return found
+        tables += [name for name, write_ids in answer.items() if write_ids.invalidWriteIds]
+    return tables

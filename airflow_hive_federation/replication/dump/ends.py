@@ -1,4 +1,4 @@
-"""The transactions that ended in a cycle, as an increment's dump has them."""
+"""Lists the transactions that ended in a cycle, as an increment's dump stores them."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from airflow_hive_federation.replication.format.directory import DumpDirectory, 
 from airflow_hive_federation.replication.format.unfinished import unfinished_loads
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
-#: Transactions that ended, in the source's order; whether they were committed; which one leads each on the
-#: target (see :mod:`.merging`).
+#: This file holds the transactions that ended, in the source's order: for each, whether it was committed, and
+#: its leader on the target (see :mod:`.merging`).
 ENDS = "ends.jsonl"
 
 
 def ends_of(
     policy: ReplicationPolicy, loaded: str, folded: EventFold, open_before: Collection[int]
 ) -> Iterator[tuple[int, bool, int]]:
-    """Yield the lines of :data:`ENDS` for the transactions that events tell of.
+    """Yield the lines of :data:`ENDS` for the transactions of the cycle's events.
 
-    :param loaded: URI of the dump that the target was loaded from last.
+    :param loaded: URI of the dump from which the target was last loaded.
     :param open_before: transactions that earlier cycles left open.
     """
-    # A load that was killed has opened transactions that had not ended by then.
+    # A load that was killed may have opened transactions that had not ended by then.
     unfinished = list(unfinished_loads(policy, loaded))
-    alone = chain(open_before, *map(open_transactions, unfinished))
-    begun = [merging_of(dump) for dump in unfinished]
-    led = leaders((txn for txn, _ in folded.ends), folded.writes, set(alone), begun)
-    for (txn, committed), leader in zip(folded.ends, led, strict=True):
+    opened_alone = chain(open_before, *map(open_transactions, unfinished))
+    mergings = [merging_of(dump) for dump in unfinished]
+    leaders_of_ends = leaders((txn for txn, _ in folded.ends), folded.writes, set(opened_alone), mergings)
+    for (txn, committed), leader in zip(folded.ends, leaders_of_ends, strict=True):
         yield txn, bool(committed), leader
 
 
 def open_transactions(dump: DumpDirectory) -> Iterator[int]:
-    """Transactions of the source that had not ended at a dump."""
+    """Yield the transactions of the source that had not ended at a dump."""
     return (txn for txn, _ in dump.manifest().get("open_writes", ()))
 
 
 def merging_of(dump: DumpDirectory) -> Merging:
-    """Return the transactions among a dump's ends that stand for others."""
+    """Return the merging of the transactions that a dump lists as ended."""
     return Merging((txn, leader) for txn, _, leader in dump.read_lines(ENDS))
 
 
 def writes_file(table: str) -> str:
-    """Where a dump has a table's pairs of transaction and write id."""
+    """Return the name of a dump's file with a table's pairs of transaction and write id."""
     return table_file("writes", table, ".jsonl")

@@ -1,9 +1,9 @@
-"""The facts by which a replica may lose something, found in the source's events. Pure.
+"""Collects evidence from the source's events for removals from a replica. Pure.
 
-A table, a partition or a file that a listing of the source lacks may be gone; as well, the metastore may have
-hidden it from this user, a call may have answered half, or a directory may not be mounted. A listing alone is
-therefore no reason to remove anything from the target: an event has to say that it was dropped, or the policy
-that it is not wanted.
+A table, a partition or a file that a listing of the source lacks may be gone. But the metastore may also have
+hidden it from this user, a call may have returned half of its result, or a directory may not be mounted. So a
+listing alone is no reason to remove anything from the target: an event has to record the drop, or the policy
+has to exclude the table.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import TypeGuard
 from airflow_hive_federation.model import events as ev
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
-#: Stands for the table itself among names of partitions.
+#: This name stands for the table itself among names of partitions.
 WHOLE_TABLE = ""
 
 
 class Evidence:
-    """The removals that events of a database tell of.
+    """The removals that the events of a database record.
 
-    :param database: the database; events of others are left out.
+    :param database: the database; events of others are ignored.
     """
 
     def __init__(self, database: str) -> None:
         self._database = database
-        #: Names whose table was dropped or renamed at some time, and those that stand for none now.
+        #: Names whose table was dropped or renamed at some time, and those of them without a table now.
         self._dropped: set[str] = set()
         self._gone: set[str] = set()
         self._made: set[str] = set()
@@ -62,37 +62,37 @@ class Evidence:
             self._made.clear()
 
     def of_table(self, table: str) -> bool:
-        """Whether a name stands for no table any more: it was dropped, renamed, or moved elsewhere.
+        """Return whether a name has no table any more: its table was dropped, renamed, or moved elsewhere.
 
-        A table that was made under the name afterwards is there, whether it is listed or not.
+        A table that was created under the name afterwards exists, whether or not it is listed.
         """
         return table in self._gone or (self._whole_database and table not in self._made)
 
     def of_partition(self, table: str, partition: str) -> bool:
-        """Whether a partition was dropped or renamed, or the table that it belonged to."""
+        """Return whether a partition, or the table to which it belonged, was dropped or renamed."""
         replaced = self._whole_database or table in self._dropped
         return replaced or partition in self._partitions.get(table, ())
 
     def of_files(self, table: str, partition: str = WHOLE_TABLE) -> bool:
-        """Whether all rows of a table, or of one of its partitions, were removed."""
+        """Return whether all rows of a table, or of one of its partitions, were removed."""
         emptied = self._emptied.get(table, ())
         return WHOLE_TABLE in emptied or partition in emptied or self.of_partition(table, partition)
 
     def speaks_of_partitions(self, table: str) -> bool:
-        """Whether any partition of a table was dropped, renamed or emptied."""
+        """Return whether any partition of a table was dropped, renamed or emptied."""
         return bool(self._partitions.get(table) or self._emptied.get(table))
 
     def of_function(self, function: str) -> bool:
-        """Whether a function was dropped."""
+        """Return whether a function was dropped."""
         return self._whole_database or function.lower() in self._functions
 
     @property
     def functions(self) -> frozenset[str]:
-        """Names of functions that were dropped."""
+        """Return the names of functions that were dropped."""
         return frozenset(self._functions)
 
     def partitions(self, table: str) -> Collection[str]:
-        """Names of the partitions of a table that were dropped or renamed."""
+        """Return the names of the partitions of a table that were dropped or renamed."""
         return self._partitions.get(table, frozenset())
 
     def _lose(self, table: str) -> None:
@@ -102,7 +102,7 @@ class Evidence:
 
 
 def _is_unreadable_drop(event: ev.Event) -> TypeGuard[ev.UnreadableEvent]:
-    """Whether an event says by its heading alone that a table was dropped."""
+    """Return whether the heading of an unreadable event records the drop of a table."""
     return isinstance(event, ev.UnreadableEvent) and event.event_type == "DROP_TABLE" and bool(event.table)
 
 
@@ -110,10 +110,10 @@ def _is_unreadable_drop(event: ev.Event) -> TypeGuard[ev.UnreadableEvent]:
 class AbsentTables:
     """The target's tables that are not among those to replicate.
 
-    :param dropped: those that go: an event or the policy says so, or the policy allows it.
-    :param kept: those that stay as they are although the source has something else under their names, with
-        the reason why that is not replicated.
-    :param unexplained: those that nothing explains.
+    :param dropped: tables to drop: an event or the policy accounts for that, or the policy allows it.
+    :param kept: tables that stay as they are although the source has another object under their names, with
+        the reason for which that object is not replicated.
+    :param unexplained: tables for whose absence nothing accounts.
     """
 
     dropped: frozenset[str] = frozenset()
@@ -130,12 +130,12 @@ def judge_tables(
     evidence: Evidence,
     unwanted: Collection[str] = (),
 ) -> AbsentTables:
-    """Say what becomes of the target's tables that the source does not replicate (any more).
+    """Decide about the target's tables that the source does not replicate (any more).
 
     :param there: names of the target's tables.
     :param replicated: names of the source's tables that are replicated, as the target names them.
-    :param skipped: the others that the source lists, with the reason.
-    :param unwanted: names that stand for something else since the policy has changed, or for something that
+    :param skipped: the other tables that the source lists, with the reason.
+    :param unwanted: names that stand for another object since the policy has changed, or for an object that
         no cycle of this policy has made.
     """
     absent = frozenset(there) - frozenset(replicated)

@@ -1,4 +1,4 @@
-"""Whether an external table has other files than when it was dumped last: they change without events."""
+"""Detects changed files of an external table since its last dump, because these change without events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_hive_federation.replication.metadata.places import Places
 
 
 def files_changed(home: DumpDirectory, table: str, options: Mapping[str, Any] | None = None) -> bool:
-    """List the table's directories and compare names, sizes and modification times.
+    """Return whether an external table's files differ from its last dump in name, size or time.
 
     :param home: the dump that describes the table; its definition and partitions have not changed since.
     :param table: name of the external table.

@@ -1,4 +1,4 @@
-"""The directories of external tables, each as the dump has them that describes the table."""
+"""Reads the directories of external tables from the dumps that describe the tables."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def listed_entries(directory: DumpDirectory) -> list[ExternalEntry]:
 
     :raises DumpCorruptError: the list is not as it was written, or has names or paths that lead elsewhere.
     """
-    found = external_tables.parse(directory.read_text(external_tables.FILE_NAME))
-    for number, entry in enumerate(found, 1):
+    parsed = external_tables.parse(directory.read_text(external_tables.FILE_NAME))
+    for number, entry in enumerate(parsed, 1):
         try:
             documents.check_external_entry(asdict(entry))
         except ValueError as error:
             directory.refuse(external_tables.FILE_NAME, str(error), number)
-    return found
+    return parsed

@@ -1,4 +1,4 @@
-"""The incremental dump: what the source has become since the target's last event, written down.
+"""Writes the incremental dump: the changes of the source since the target's last event.
 
 ::
 
@@ -8,11 +8,12 @@
         writes/<table>.jsonl  transactions and write ids to replay
         …                as a bootstrap's dump, for the tables concerned only
 
-One moment for all tables, as at bootstrap: a list of the source's transactions, and the events up to it (see
-:func:`~.increment_plan.events_at`). Unlike at bootstrap, a table is not cut below its lowest open write id:
-the target gets open write ids as open ones. A transaction that ends later is a later cycle's business.
+All tables are dumped at one moment, as in a bootstrap: a list of the source's transactions, and the events up
+to it (see :func:`~.increment_plan.events_at`). Unlike in a bootstrap, a table is not cut below its lowest
+open write id: the target gets open write ids as open ones. A transaction that ends later belongs to a later
+cycle.
 
-Nothing is written that the target has already but names: a table without an event costs nothing here.
+A table without an event costs only its name: the dump repeats nothing else that the target already has.
 """
 
 from __future__ import annotations
@@ -97,27 +98,31 @@ def dump_increment(
     threads: int = 8,
     progress: Callable[[str], None] = logger.info,
 ) -> IncrementSummary:
-    """Write the dump of what has happened since.
+    """Write the dump of the changes since the target's position.
 
     :param pool: connections to the source.
-    :param position: where the target stands, see :func:`~.replica.position.read_position`.
-    :param mend: what is to be mended of the target, beside what is new.
-    :param threads: tables dumped side by side.
-    :param progress: told what has been done.
+    :param position: the target's position, see :func:`~.replica.position.read_position`.
+    :param mend: the parts of the target to mend, in addition to the source's changes.
+    :param threads: number of tables dumped in parallel.
+    :param progress: receives one line per finished step.
     :raises NoSuchObjectError: the source database is gone.
     :raises SourceWentBackError: the source knows fewer events than the target has seen.
-    :raises EventCorruptError: an event cannot be read, and not even its database is known.
+    :raises EventCorruptError: an event cannot be read, and its database is not known.
     :raises UnknownEventError: an event has a type this version does not know.
-    :raises SourceDirectoryMissingError: the directory of a table that is new to the target is not there.
-    :raises UnexplainedRemovalError: the source lacks what the target has, no event tells that it was
-        removed, and the policy does not allow as much.
+    :raises SourceDirectoryMissingError: the directory of a table that is new to the target does not exist.
+    :raises UnexplainedRemovalError: the source lacks objects that the target has, no event records their
+        removal, and the policy does not allow as much.
     :raises LocationConflictError: tables would share or nest directories of the target.
     :raises HiddenLocationError: Hive would hide external tables of the target.
     """
     pool = named_source(pool, policy)
-    # Events go through a file: there may be millions, and where their dump is written is known at their end.
-    with lease_of_a_dump(pool, policy=policy.name) as kept, TemporaryFile("w+", encoding="utf-8") as spool:
-        lease = kept.txn_id
+    # Events go through a file: there may be millions, and the directory of their dump is known only at their
+    # end.
+    with (
+        lease_of_a_dump(pool, policy=policy.name) as held_lease,
+        TemporaryFile("w+", encoding="utf-8") as spool,
+    ):
+        lease = held_lease.txn_id
         with pool.client() as client:
             moment = _Moment.read(client, policy, position, lease=lease, mend=mend or Mend(), spool=spool)
         folded = moment.folded
@@ -149,7 +154,7 @@ def dump_increment(
             "adopted": moment.adopted,
             **facts,
         }
-        kept.check()
+        held_lease.check()
         directory.finish_dump(manifest)
     return summary_of(uri, manifest)
 
@@ -174,7 +179,7 @@ def _idle_summary(moment: _Moment, position: TargetPosition) -> IncrementSummary
 
 @dataclass(frozen=True, kw_only=True)
 class _Moment:
-    """The source at the cycle's moment."""
+    """The state of the source at the cycle's moment."""
 
     transactions: ValidTxns
     folded: EventFold
@@ -191,13 +196,13 @@ class _Moment:
     kept: Mapping[str, str]
 
     def report(self, policy: ReplicationPolicy, progress: Callable[[str], None]) -> None:
-        """Say which tables are not replicated although the policy asks for them."""
+        """Report the tables that the policy selects but that are not replicated."""
         for name, why in sorted(asked_for(self.skipped).items()):
             replica = "; its replica stays as it was" if name in self.absent.kept else ""
             progress(f"{policy.source_database}.{name} is not replicated: {why}{replica}.")
 
     def idle(self) -> bool:
-        """Whether nothing of the target would change, its last event excepted."""
+        """Return whether the target would not change, except for its last event."""
         folded = self.folded
         return not (
             folded.ends
@@ -232,11 +237,11 @@ class _Moment:
         source_id = client.get_current_notification_event_id()
         check_source(from_id, source_id)
         check_history(client, previous.get("last_event"))
-        found = (
+        events = (
             named_event(policy, read_event(raw))
             for raw in client.iter_notification_events(from_id, up_to=source_id)
         )
-        reading = EventReading(found, from_id, transactions, lambda event: spool.write(_event_line(event)))
+        reading = EventReading(events, from_id, transactions, lambda event: spool.write(_event_line(event)))
         open_before = dict(previous.get("open_writes", ()))
         folded = fold(
             reading,
@@ -247,21 +252,21 @@ class _Moment:
             lost_before=bool(previous.get("lost")),
         )
         warn_of_unreadable(folded.unreadable, database, folded.doubtful)
-        # Gone, it would look like a database without tables.
+        # This call fails if the database is gone, which would otherwise look like one without tables.
         properties = database_claims(client.get_database(database))
         before = database_claims(from_json(types.Database, last.read_json("database.json")))
         folded = replace(
             folded,
             functions_changed=folded.functions_changed or changes.functions_root,
-            # A source that is a replica itself is altered by each of its own cycles.
+            # A source that is itself a replica is altered by each of its own cycles.
             database_changed=folded.database_changed and properties != before,
         )
-        every: list[Any] = list(client.get_tables(database, client.list_tables(database)))
-        skipped = left_out(policy, every)
-        tables = [one for one in every if one.tableName not in skipped]
+        source_tables: list[Any] = list(client.get_tables(database, client.list_tables(database)))
+        skipped = left_out(policy, source_tables)
+        tables = [wire_table for wire_table in source_tables if wire_table.tableName not in skipped]
         absent = judge_tables(
             position.tables,
-            replicated={one.tableName for one in tables},
+            replicated={wire_table.tableName for wire_table in tables},
             skipped=skipped,
             policy=policy,
             evidence=folded.evidence,
@@ -272,12 +277,12 @@ class _Moment:
         write_ids = readable_write_ids(client, tables, transactions)
 
         def another(table: Any) -> bool:
-            """Whether a table is another one than was dumped under its name; events would say so."""
+            """Return whether a table replaced the one dumped under its name without an event."""
             name = table.tableName
             return folded.is_doubtful(name) and name in homes and is_another(table, homes.of(name))
 
         def silent_change(table: Any) -> bool:
-            """Whether an external table has changed without an event."""
+            """Return whether an external table has changed without an event."""
             name = table.tableName
             if table_kind(table) is not TableKind.EXTERNAL or name not in homes:
                 return False
@@ -286,7 +291,7 @@ class _Moment:
             )
 
         def begun(table: str) -> bool:
-            """Whether a load that was killed has brought the target's table beyond what describes it."""
+            """Return whether a killed load has brought the target's table beyond the state in its dump."""
             state = position.tables.get(table)
             return bool(state and table in homes and state.high_watermark > homes.facts[table]["reached"])
 
@@ -296,19 +301,20 @@ class _Moment:
             events=reading.count,
             tables=tables,
             plans={
-                one.tableName: plan_table(
-                    one.tableName,
-                    write_ids.get(one.tableName),
-                    position.tables.get(one.tableName),
+                wire_table.tableName: plan_table(
+                    wire_table.tableName,
+                    write_ids.get(wire_table.tableName),
+                    position.tables.get(wire_table.tableName),
                     folded,
-                    # Foreign keys of others refer to them.
+                    # Foreign keys of other tables refer to renamed ones.
                     always=bool(changes.renamed)
-                    or one.tableName in mend.tables
-                    or begun(one.tableName)
-                    or silent_change(one),
-                    replace=one.tableName in mend.replaced | changes.renamed | homes.retained or another(one),
+                    or wire_table.tableName in mend.tables
+                    or begun(wire_table.tableName)
+                    or silent_change(wire_table),
+                    replace=wire_table.tableName in mend.replaced | changes.renamed | homes.retained
+                    or another(wire_table),
                 )
-                for one in tables
+                for wire_table in tables
             },
             skipped=skipped,
             absent=replace(absent, dropped=absent.dropped | absent.unexplained),
@@ -358,35 +364,39 @@ class _Dump:
         self._check_external(tables, external)
         self._directory.write_text(external_tables.FILE_NAME, external_tables.to_text(external))
         names = {facts["name"] for facts in tables}
-        vanished = {one.tableName for one in moment.tables if one.tableName in self._position.tables} - names
+        vanished = {
+            wire_table.tableName
+            for wire_table in moment.tables
+            if wire_table.tableName in self._position.tables
+        } - names
         losses = {facts["name"]: lost for facts in tables if (lost := facts.pop("losses", None))}
         with self._pool.client() as client:
-            found = Unexplained(tables=vanished, losses=losses)
-            settle(client, self._policy, found, moment.folded.to_id)
+            unexplained = Unexplained(tables=vanished, losses=losses)
+            settle(client, self._policy, unexplained, moment.folded.to_id)
         return {
             "events": moment.events,
             "tables": tables,
             "skipped": dict(moment.skipped),
             "retained": sorted(moment.absent.kept),
             "dropped": sorted(moment.absent.dropped | vanished),
-            "functions_gone": self._functions_gone({one["functionName"] for one in functions}),
+            "functions_gone": self._functions_gone({values["functionName"] for values in functions}),
             "partitions": sum(facts["partitions"] for facts in tables),
         }
 
     def _check_external(self, tables: Iterable[Mapping[str, Any]], external: Sequence[ExternalEntry]) -> None:
-        """Check the directories of all external tables, those included that an earlier dump describes."""
+        """Check the directories of all external tables, including those that an earlier dump describes."""
         if not self._policy.external_base:
             return
-        ours = {entry.table for entry in external}
+        dumped_here = {entry.table for entry in external}
         homes = {
             facts["name"]: facts["dump"]
             for facts in tables
-            if facts["kind"] == TableKind.EXTERNAL.value and facts["name"] not in ours
+            if facts["kind"] == TableKind.EXTERNAL.value and facts["name"] not in dumped_here
         }
         check_external(self._policy, [*external, *dumped_entries(homes, self._policy.storage_options)])
 
     def write_ends(self) -> int:
-        """Write which transactions ended, in their order, and how they are replayed; return how many."""
+        """Write the transactions that ended, in their order, with their leaders; return their number."""
         moment = self._moment
         lost = ([txn, True, txn] for txn, _ in lost_ends(moment.plans.values()))
         ends = ends_of(self._policy, self._position.dump, moment.folded, moment.open_before.keys())
@@ -401,7 +411,7 @@ class _Dump:
         try:
             return self._write_table(name, plan)
         except NoSuchObjectError:
-            # Its drop is a later event.
+            # A later event records its drop.
             self._progress(f"{self._database}.{name} was dropped meanwhile and is left out.")
             return None
 
@@ -470,13 +480,15 @@ class _Dump:
         }
 
     def _functions_gone(self, there: Collection[str]) -> list[str]:
-        """Functions that the source has no more: those of which an event says so."""
+        """Return the functions that the source no longer has and whose drop an event records."""
         before = self._moment.homes.directory.read_lines("functions.jsonl")
-        names = {str(one["functionName"]) for one in before} | self._moment.folded.evidence.functions
-        return [one for one in sorted(names - set(there)) if self._moment.folded.evidence.of_function(one)]
+        names = {
+            str(function["functionName"]) for function in before
+        } | self._moment.folded.evidence.functions
+        return [name for name in sorted(names - set(there)) if self._moment.folded.evidence.of_function(name)]
 
     def _renewed(self, name: str, places: Places) -> list[str]:
-        """Partitions whose names stood for others on the target."""
+        """Return the partitions whose names stood for others on the target."""
         folded = self._moment.folded
         gone = set(folded.partitions_gone.get(name, ()))
         if folded.is_doubtful(name) and places.partitions:

@@ -1,8 +1,9 @@
-"""What a cycle's events ask for. Pure.
+"""Derives the work of a cycle from its events. Pure.
 
-Events say *where* the source changed and *in which order* its transactions ended; what a table is now is read
-from the source itself. So the fold keeps little: write ids given to transactions, ends of transactions in
-their order, names of tables to look at, and which names stand for other tables than before.
+Events show *where* the source changed and *in which order* its transactions ended; the present state of a
+table is read from the source itself. So the fold keeps little: write ids given to transactions, ends of
+transactions in their order, names of tables to examine, and the names that stand for other tables than
+before.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from airflow_hive_federation.replication.format.kinds import TableWork
 from airflow_hive_federation.replication.replica.position import TableState
 from airflow_hive_federation.storage.filesystem import canonical
 
-#: Transaction → table → write id.
+#: The write ids of open transactions: transaction → table → write id.
 OpenWrites = Mapping[int, Mapping[str, int]]
 
-#: Above all transactions of a source: stand-ins for those whose events are lost.
+#: Stand-ins for transactions whose events are lost have ids from here on, above all transactions of a source.
 _LOST = 1 << 62
 _ALLOCATED_A_CALL = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class EventFold:
-    """What the events of a cycle come to, for one database.
+    """The result of folding the events of a cycle, for one database.
 
-    :param from_id: last event the target has.
+    :param from_id: last event that the target has.
     :param to_id: last event of the cycle.
     :param writes: table → pairs of transaction and write id, ascending by write id, of the table that bears
         the name now; transactions left open by earlier cycles included.
@@ -44,13 +45,13 @@ class EventFold:
     :param partitions_gone: table → partitions that were dropped or renamed; their names may stand for others.
     :param database_changed: the database's own properties changed.
     :param functions_changed: permanent functions were created or dropped.
-    :param lost: events of the cycle are gone: everything must be looked at.
-    :param doubtful: tables of which an event cannot be read. They are compared anew, as all are where events
-        are lost.
+    :param lost: events of the cycle are gone, so every table must be examined.
+    :param doubtful: tables with an event that cannot be read. They are compared anew, as all tables are if
+        events are lost.
     :param unreadable: the events of the database, and of transactions, that cannot be read.
-    :param kept: canonical URI of a file of the source → its place in the change manager's root, should it be
-        removed before it is copied.
-    :param evidence: what the events say has been removed.
+    :param kept: canonical URI of a file of the source → its place in the change manager's root, if the file
+        is removed before it is copied.
+    :param evidence: the removals that the events record.
     """
 
     from_id: int
@@ -70,16 +71,17 @@ class EventFold:
     evidence: Evidence = field(default_factory=lambda: Evidence(""), compare=False)
 
     def is_doubtful(self, table: str) -> bool:
-        """Whether events of a table may be missing, so that it must be compared anew."""
+        """Return whether events of a table may be missing, so that it must be compared anew."""
         return self.lost or table in self.doubtful
 
 
 @dataclass(frozen=True, kw_only=True)
 class TablePlan:
-    """What a cycle does with one table.
+    """The work of a cycle on one table.
 
-    :param write_ids: what readers of the target may see after the cycle; ``None`` for tables without.
-    :param seed: highest write id a new table starts with.
+    :param write_ids: write ids that readers of the target may see after the cycle; ``None`` for tables
+        without.
+    :param seed: highest write id with which a new table starts.
     :param writes: pairs of transaction and write id to replay, contiguous and ascending by write id.
     :param reached: highest write id of the target's table after the cycle; 0 for tables without.
     """
@@ -92,9 +94,9 @@ class TablePlan:
 
 
 def check_source(from_id: int, source_id: int) -> None:
-    """Refuse a source whose history is shorter than what the target has of it.
+    """Refuse a source whose history is shorter than the part that the target has.
 
-    :raises SourceWentBackError: it is.
+    :raises SourceWentBackError: the source's last event precedes the target's.
     """
     if source_id < from_id:
         raise SourceWentBackError(
@@ -106,12 +108,12 @@ def check_source(from_id: int, source_id: int) -> None:
 
 
 class EventReading:
-    """The events of a cycle, read once, none of them kept: there may be millions.
+    """Reads the events of a cycle once, and keeps none of them, because there may be millions.
 
     :param found: events after ``from_id``, as the source gives them.
-    :param from_id: last event the target has.
+    :param from_id: last event that the target has.
     :param transactions: the source's transactions at the cycle's moment, where the events end.
-    :param on_event: told each event.
+    :param on_event: receives each event.
     """
 
     def __init__(
@@ -138,16 +140,17 @@ class EventReading:
             yield event
 
     def to_id(self, source_id: int) -> int:
-        """The event that the cycle ends at, once all have been read."""
+        """Return the event at which the cycle ends, once all have been read."""
         if self._ended:
-            # Nothing was cut off: they end where the source does, whether the last of them are lost or not.
+            # No event was cut off: the cycle ends with the source's last event, even if the last events are
+            # lost.
             return source_id
         return self._last_id if self.count else self._seen_id - 1
 
     def has_gap(self, source_id: int) -> bool:
-        """Whether events are missing (expired, or deleted) or out of order, once all have been read.
+        """Return whether events are missing (expired, or deleted) or out of order, once all have been read.
 
-        Ids are dense: a listener takes them from one counter, in the transaction it writes the event in
+        Ids are dense: a listener takes them from one counter, in the transaction in which it writes the event
         (``ObjectStore.addNotificationEvent``).
         """
         return self._gap or self._last_id < self.to_id(source_id)
@@ -160,11 +163,11 @@ class EventReading:
 
 
 def events_at(found: Iterable[ev.Event], transactions: ValidTxns) -> Iterator[ev.Event]:
-    """The events up to the moment of a list of transactions.
+    """Yield the events up to the moment of a list of transactions.
 
-    That list and the events are read one after the other. Cut before the first end of a transaction that the
-    list calls open, the events are those of the list's moment: a table's files at the list and its write ids
-    at the events then belong together.
+    That list and the events are read one after the other. If the events are cut before the first end of a
+    transaction that the list calls open, they are those of the list's moment: a table's files by the list
+    then match its write ids by the events.
     """
     open_ids = set(transactions.open_ids)
     for event in found:
@@ -184,11 +187,11 @@ def fold(
     transactions: ValidTxns,
     lost_before: bool = False,
 ) -> EventFold:
-    """Fold the events of a cycle. Where some are missing, transactions whose end is among them ended too.
+    """Fold the events of a cycle. If some are missing, transactions whose end is among them have ended too.
 
-    :param database: database that is replicated; events of others are left out.
+    :param database: database that is replicated; events of others are ignored.
     :param source_id: the source's last event.
-    :param open_writes: what earlier cycles left open.
+    :param open_writes: write ids that earlier cycles left open.
     :param transactions: the source's transactions at the cycle's moment.
     :param lost_before: events of the previous cycle were lost. Among them may be the end of a transaction
         that ended after that cycle's moment, which no later event repeats.
@@ -220,11 +223,11 @@ def plan_table(
     always: bool = False,
     replace: bool = False,
 ) -> TablePlan:
-    """Say what the cycle does with a table of the source.
+    """Plan the work of the cycle on a table of the source.
 
     :param source: its write ids at the cycle's moment, if it is transactional.
-    :param target: what the target has under its name.
-    :param always: look at it without an event: an external table with other files, a table to be mended.
+    :param target: state of the target's table of that name.
+    :param always: examine it without an event: an external table with other files, or a table to be mended.
     :param replace: make it anew, as a whole.
     :raises EventsLostError: write ids that a new table needs are in no event.
     """
@@ -242,16 +245,16 @@ def plan_table(
     reached = known[-1][1] if known else target.high_watermark
     if len(known) < len(writes) or _committed_above(source, reached):
         return _new_table(TableWork.REPLACE, name, source, folded)
-    seen = _seen(source, reached, folded, name)
-    if not (looked_at or known or _ended(target.open_ids, seen)):
+    visible = _seen(source, reached, folded, name)
+    if not (looked_at or known or _ended(target.open_ids, visible)):
         return TablePlan(work=TableWork.NOTHING)
-    return TablePlan(work=TableWork.CONTINUE, write_ids=seen, writes=known, reached=reached)
+    return TablePlan(work=TableWork.CONTINUE, write_ids=visible, writes=known, reached=reached)
 
 
 def lost_ends(plans: Iterable[TablePlan]) -> list[tuple[int, int]]:
-    """The stand-ins of transactions that no event tells of, which end first."""
-    found = {txn for plan in plans for txn, _ in plan.writes if txn > _LOST}
-    return [(txn, 1) for txn in sorted(found)]
+    """Return the stand-ins of transactions without events, which end first."""
+    stand_ins = {txn for plan in plans for txn, _ in plan.writes if txn > _LOST}
+    return [(txn, 1) for txn in sorted(stand_ins)]
 
 
 def allocation_runs(
@@ -259,9 +262,9 @@ def allocation_runs(
 ) -> Iterator[list[tuple[int, int]]]:
     """Cut a table's writes into runs that one call may allocate.
 
-    The metastore sorts the target's transactions of a call by id and numbers them on from the first write id
-    (``AllocateTableWriteIdsFunction``): within a call, write ids, the source's transactions and the target's
-    must all ascend together, or write ids end up with the wrong transactions.
+    The metastore sorts the target's transactions of a call by id and numbers them from the first write id on
+    (``AllocateTableWriteIdsFunction``). So within a call, write ids, the source's transactions and the
+    target's must all ascend together; otherwise write ids belong to the wrong transactions.
 
     :param target_txns: the source's transaction → the target's.
     """
@@ -280,7 +283,7 @@ class _Folding:
     def __init__(self, database: str, open_writes: OpenWrites) -> None:
         self._database = database
         self._open: dict[int, dict[str, int]] = {txn: dict(writes) for txn, writes in open_writes.items()}
-        self._writes: dict[str, Pairs] = {}  # table → transactions and write ids
+        self._writes: dict[str, Pairs] = {}  # by table: transactions and write ids
         for txn, writes in self._open.items():
             for table, write in writes.items():
                 self._writes.setdefault(table, Pairs()).append(txn, write)
@@ -319,7 +322,7 @@ class _Folding:
 
     def result(self, from_id: int, to_id: int, *, lost: bool) -> EventFold:
         for txn in [txn for txn, writes in self._open.items() if not writes]:
-            # What it wrote to is gone: nobody on the target waits for its end.
+            # All its tables are gone: no reader of the target waits for its end.
             del self._open[txn]
             self._ends.append(txn, 1)
         return EventFold(
@@ -358,7 +361,7 @@ class _Folding:
             self._forget(event.table)
             self._created[event.table] = event.event_id
         elif isinstance(event, ev.Compacted | ev.AcidWritten):
-            pass  # the same rows; files by the commit
+            pass  # The rows stay the same, and the commit brings the files.
         elif isinstance(event, ev.TableEvent):
             self._looked_at.add(event.table)
             if isinstance(event, ev.PartitionsChanged) and event.gone:
@@ -377,7 +380,7 @@ class _Folding:
             self._created[event.table] = event.event_id
 
     def _forget(self, table: str) -> None:
-        """The name stands for nothing, or for another table, from here on."""
+        """Forget a name's writes: from here on, it stands for no table, or for another one."""
         for txn, write in self._writes.pop(table, ()):
             if self._open.get(txn, {}).get(table) == write:
                 del self._open[txn][table]
@@ -417,11 +420,11 @@ def _new_table(work: TableWork, name: str, source: ValidWriteIds | None, folded:
 
 
 def _seen(source: ValidWriteIds, reached: int, folded: EventFold, name: str) -> ValidWriteIds:
-    """What readers of the target may see when it has a table's write ids up to ``reached``.
+    """Return the write ids that readers of the target may see at highest write id ``reached``.
 
     A metastore's high watermark may be below the last write ids (``TxnHandler.getValidWriteIdsForTable``): it
-    does not count those that are open, nor those it has forgotten, as it does with aborted ones. The target
-    counts them, for there they were committed, with nothing in them.
+    does not count open ones, nor forgotten ones, such as aborted ones. The target counts them, because they
+    were committed there without any rows.
     """
     if reached <= source.high_watermark:
         return source.cut(reached)
@@ -430,8 +433,8 @@ def _seen(source: ValidWriteIds, reached: int, folded: EventFold, name: str) -> 
     still_open = [write for write in above if txns.get(write) in folded.open_writes]
     ended = [write for write in above if write not in still_open]
     top = ended[-1] if ended else source.high_watermark
-    concerned = set(txns.values())
-    committed = {txn for txn, was_committed in folded.ends if was_committed and txn in concerned}
+    writers = set(txns.values())
+    committed = {txn for txn, was_committed in folded.ends if was_committed and txn in writers}
     open_ids = (*source.open_ids, *(write for write in still_open if write <= top))
     return ValidWriteIds(
         table=source.table,
@@ -447,20 +450,20 @@ def _above(write_id: int, writes: Sequence[tuple[int, int]]) -> Pairs:
 
 
 def _with_lost(writes: Sequence[tuple[int, int]], after: int, source: ValidWriteIds) -> Pairs:
-    """Fill in the write ids that no event tells of and that are not open: their transactions have ended.
+    """Fill in the write ids that no event contains and that are not open: their transactions have ended.
 
-    Which those were is lost with the events, so each write id gets a stand-in. An open one gets none: nobody
-    would know its end when it comes.
+    Those transactions are lost with the events, so each write id gets a stand-in. An open write id gets none,
+    because no later cycle would recognize its end.
     """
     known = {write: txn for txn, write in writes}
     open_ids = set(source.open_ids)
-    lost = [one for one in range(after + 1, source.high_watermark + 1) if one not in open_ids]
+    lost = [write_id for write_id in range(after + 1, source.high_watermark + 1) if write_id not in open_ids]
     filled = {**{write: _LOST + write for write in lost}, **known}
     return Pairs((txn, write) for write, txn in sorted(filled.items()))
 
 
 def _contiguous(writes: Pairs, after: int) -> Pairs:
-    """The writes that follow ``after`` without a hole."""
+    """Return the writes that follow ``after`` without a hole."""
     count = 0
     for _, write in writes:
         if write != after + count + 1:
@@ -470,7 +473,7 @@ def _contiguous(writes: Pairs, after: int) -> Pairs:
 
 
 def _committed_above(source: ValidWriteIds, write_id: int) -> bool:
-    count = sum(1 for one in source.invalid_ids if one > write_id)
+    count = sum(1 for invalid_id in source.invalid_ids if invalid_id > write_id)
     return source.high_watermark - write_id > count
 
 

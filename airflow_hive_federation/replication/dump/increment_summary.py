@@ -1,4 +1,4 @@
-"""An incremental dump in numbers, as tasks hand it on."""
+"""Summarizes an incremental dump in numbers that Airflow tasks pass on."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from airflow_hive_federation.replication.metadata.table_names import asked_for
 
 @dataclass(frozen=True, kw_only=True)
 class IncrementSummary:
-    """An incremental dump in numbers. XCom-safe by :func:`dataclasses.asdict`.
+    """The numbers of an incremental dump. XCom-safe by :func:`dataclasses.asdict`.
 
-    :param dump: URI of the dump; of an idle cycle, of the one the target was loaded from last.
-    :param from_id: last event the target had.
+    :param dump: URI of the dump; for an idle cycle, of the dump from which the target was last loaded.
+    :param from_id: last event that the target had.
     :param event_id: last event of the dump.
     :param events: number of events in between.
-    :param tables: tables concerned.
-    :param transactions: transactions that ended.
-    :param lost: events were missing, so every table was looked at.
-    :param unreadable: events that cannot be read, so that their tables were compared anew: at most 20.
-    :param idle: there is nothing to do but to say that the target has got that far; no dump was written.
-    :param skipped: tables of the source that are not replicated although the policy asks for them, with the
-        reason.
-    :param retained: those of them of which the target keeps what they were before.
+    :param tables: number of tables concerned.
+    :param transactions: number of transactions that ended.
+    :param lost: events were missing, so every table was examined.
+    :param unreadable: messages of at most 20 events that cannot be read, so that their tables were compared
+        anew.
+    :param idle: the cycle only has to record on the target the event that it has reached; no dump was
+        written.
+    :param skipped: the tables of the source that the policy selects but that are not replicated, each with
+        the reason.
+    :param retained: those of the skipped tables whose earlier replica the target keeps.
     :param dropped: tables that the target loses.
     """
 
@@ -47,7 +49,7 @@ class IncrementSummary:
 
 
 def summary_of(uri: str, manifest: Mapping[str, Any]) -> IncrementSummary:
-    """The summary of an incremental dump."""
+    """Return the summary of an incremental dump."""
     concerned = [facts for facts in manifest["tables"] if facts["work"] != TableWork.NOTHING.value]
     return IncrementSummary(
         dump=uri,

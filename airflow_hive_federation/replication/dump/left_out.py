@@ -1,4 +1,4 @@
-"""Tables of the source that stay out of the replica, each with its reason."""
+"""Finds tables of the source that stay out of the replica, each with the reason."""
 
 from __future__ import annotations
 
@@ -13,35 +13,38 @@ from airflow_hive_federation.replication.metadata.table_names import reason_to_s
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
 
-#: Directories in which a table's format keeps the names of its own files, by the format. Spark's streams
-#: write absolute ones (``org.apache.spark.sql.execution.streaming.FileStreamSink``).
+#: Directories in which a table's format stores the names of its own files, with the format. Spark's streams
+#: write absolute names (``org.apache.spark.sql.execution.streaming.FileStreamSink``).
 _LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi", "_spark_metadata": "Spark's streaming file sink"}
 _THREADS = 8
 
 
 def left_out(policy: ReplicationPolicy, tables: Iterable[Any]) -> dict[str, str]:
-    """Say of the tables that stay out why they do, by name.
+    """Return the reason for each table that stays out, by name.
 
     :param tables: wire ``Table`` objects of the source, with their names on the target.
-    :raises StorageError: a table's directory cannot be looked at.
+    :raises StorageError: a table's directory cannot be read.
     """
-    found = list(tables)
-    reasons = {table.tableName: why for table in found if (why := reason_to_skip(policy, table))}
-    looked_at = [
+    candidates = list(tables)
+    reasons = {table.tableName: why for table in candidates if (why := reason_to_skip(policy, table))}
+    examined = [
         table
-        for table in found
+        for table in candidates
         if table.tableName not in reasons and table_kind(table) in {TableKind.EXTERNAL, TableKind.MANAGED}
     ]
     with ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="formats") as workers:
-        kept = workers.map(lambda table: _names_files(table, policy.storage_options), looked_at)
-        for table, why in zip(looked_at, kept, strict=True):
+        format_reasons = workers.map(lambda table: _names_files(table, policy.storage_options), examined)
+        for table, why in zip(examined, format_reasons, strict=True):
             if why:
                 reasons[table.tableName] = why
     return reasons
 
 
 def _names_files(table: Any, options: Mapping[str, Any] | None) -> str | None:
-    """Say which format keeps the names of a table's files in its directory; ``None`` if none does."""
+    """Return the reason for which a copy of a table's directory would not work; ``None`` if it would.
+
+    Some formats store names of the table's files in its directory.
+    """
     location = data_location(table)
     if not location:
         return None

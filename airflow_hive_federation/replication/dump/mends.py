@@ -1,4 +1,4 @@
-"""What is to be mended of a target, from the differences that a verification names. Pure."""
+"""Derives the repairs of a target from the differences that a verification found. Pure."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from airflow_hive_federation.replication.replica.differences import (
     Difference,
 )
 
-#: Fields that altering a table does not change: it is made anew.
+#: An alteration of a table does not change these fields: the table is made anew.
 _FIXED = frozenset(
     {"partitionKeys", "tableType", "parameters.transactional", "parameters.transactional_properties"}
 )
-#: What differs of a table that is made anew: it is somebody else's, or its write ids are; or rows are missing
-#: of which no file tells, for the target has compacted what was left of them.
+#: A table is made anew if it differs in one of these. Either the table or its write ids are somebody else's,
+#: or rows are missing that no file accounts for, because the target has compacted the rest.
 _REPLACED = _FIXED | {OWNER, WRITE_IDS, ROW_DIGEST, "rows"}
 _NAMES = ("tables", "replaced", "files")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mend:
-    """What a cycle mends beside bringing what is new.
+    """The repairs that a cycle makes in addition to bringing changes of the source.
 
-    :param tables: tables that are looked at whether events name them or not.
+    :param tables: tables that are examined whether or not events name them.
     :param replaced: those of them that are copied anew, as a whole.
-    :param files: canonical URIs of the target's files that are not what was copied: those that belong there
-        are copied again, whatever lies there; the others are removed.
-    :param database: properties of the database differ, or functions; any cycle brings these.
+    :param files: canonical URIs of the target's files that differ from their copies: files that belong there
+        are copied again over the present ones; the others are removed.
+    :param database: properties of the database differ, or functions; any cycle corrects these.
     """
 
     tables: frozenset[str] = frozenset()
@@ -49,27 +49,28 @@ class Mend:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any] | None) -> Mend:
-        found = values or {}
-        names = {name: frozenset(found.get(name, ())) for name in _NAMES}
-        return cls(**names, database=bool(found.get("database", False)))
+        given = values or {}
+        names = {name: frozenset(given.get(name, ())) for name in _NAMES}
+        return cls(**names, database=bool(given.get("database", False)))
 
 
 def mend_of(differences: Iterable[Difference], *, again: Iterable[str] = ()) -> Mend:
-    """Say what mends differences. What a target retains is left to somebody who decides.
+    """Return the repairs for differences, except for retained tables, which wait for an administrator.
 
-    :param again: tables that were mended and differ all the same: they are made anew.
+    :param again: tables that were mended and still differ: they are made anew.
     """
-    found = [one for one in differences if one.what != RETAINED]
-    with_files = {one.table for one in found if one.what == "file"}
+    mendable = [difference for difference in differences if difference.what != RETAINED]
+    with_files = {difference.table for difference in mendable if difference.what == "file"}
     replaced = {
-        one.table
-        for one in found
-        # Files that differ explain rows that do.
-        if one.what in _REPLACED and not (one.what in {"rows", ROW_DIGEST} and one.table in with_files)
+        difference.table
+        for difference in mendable
+        # Differing files explain differing rows.
+        if difference.what in _REPLACED
+        and not (difference.what in {"rows", ROW_DIGEST} and difference.table in with_files)
     }
     return Mend(
-        tables=frozenset(one.table for one in found if one.table),
+        tables=frozenset(difference.table for difference in mendable if difference.table),
         replaced=frozenset(replaced | set(again)),
-        files=frozenset(one.where for one in found if one.what == "file"),
-        database=any(not one.table for one in found),
+        files=frozenset(difference.where for difference in mendable if difference.what == "file"),
+        database=any(not difference.table for difference in mendable),
     )

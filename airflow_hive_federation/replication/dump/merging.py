@@ -1,13 +1,13 @@
-"""Transactions of the source that one transaction of the target stands for. Pure.
+"""Merges transactions of the source, so that one transaction of the target stands for several. Pure.
 
-A transaction has one write id in a table. So consecutive ends of transactions that wrote to different tables
+A transaction has one write id per table. So consecutive ends of transactions that wrote to different tables
 can be one commit on the target, which costs as much as each of them. Readers of the target then see the
-source as it was after the last of them, and never as it was in between.
+source's state after the last of them, and never a state in between.
 
-The first of a run leads it. So a load that was killed, and whose successor knows of more transactions, has
-opened the same ones on the target: what is added at the end changes no leader of what was before. Nor does
-a table that was dropped meanwhile, though runs might be longer without it: some of a transaction's write ids
-may have been given to its leader already, and the others must not go to another one.
+The first transaction of a run leads it. A load that was killed has opened the same leaders on the target as
+its successor, although the successor knows more transactions: additions at the end change no earlier leader.
+Nor does a table that was dropped meanwhile, although runs could be longer without it: some of a transaction's
+write ids may have been given to its leader already, and the others must not go to another leader.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from airflow_hive_federation.replication.dump.pairs import Pairs
 
 
 class Merging:
-    """Runs of transactions, each of which its first one leads.
+    """The runs of transactions, each led by its first one.
 
     :param led: transactions that ended, in the source's order, and the leader of each.
     """
@@ -35,19 +35,19 @@ class Merging:
 
     @property
     def leaders(self) -> Iterator[int]:
-        """What is to be ended on the target, in this order."""
+        """Return the transactions to end on the target, in this order."""
         return iter(self._runs.tolist())
 
     def __contains__(self, txn: int) -> bool:
         return self._place(txn) is not None
 
     def leader(self, txn: int) -> int:
-        """The transaction that stands for one on the target; itself, unless it has ended."""
+        """Return the transaction that stands for another on the target; before its end, it is itself."""
         place = self._place(txn)
         return txn if place is None else int(self._leaders[place])
 
     def merged(self, writes: Mapping[str, Pairs]) -> dict[str, Pairs]:
-        """Write ids by the transactions that stand for those that have them."""
+        """Return the write ids by the transactions that stand for their owners."""
         return {
             table: Pairs((self.leader(txn), write) for txn, write in pairs) for table, pairs in writes.items()
         }
@@ -58,14 +58,14 @@ class Merging:
 
 
 class _Tables:
-    """Which tables a transaction wrote to, by their numbers."""
+    """The tables to which each transaction wrote, by their numbers."""
 
     def __init__(self, writes: Mapping[str, Sequence[tuple[int, int]]]) -> None:
         txns = [np.fromiter((txn for txn, _ in pairs), np.int64) for pairs in writes.values()]
-        numbers = [np.full(len(some), number, np.int32) for number, some in enumerate(txns)]
-        every = np.concatenate([np.empty(0, np.int64), *txns])
-        order = np.argsort(every, kind="stable")
-        self._txns = every[order]
+        numbers = [np.full(len(column), number, np.int32) for number, column in enumerate(txns)]
+        all_txns = np.concatenate([np.empty(0, np.int64), *txns])
+        order = np.argsort(all_txns, kind="stable")
+        self._txns = all_txns[order]
         self._numbers = np.concatenate([np.empty(0, np.int32), *numbers])[order]
 
     def of(self, txn: int) -> set[int]:
@@ -79,27 +79,27 @@ def leaders(
     alone: Collection[int] = (),
     begun: Sequence[Merging] = (),
 ) -> Iterator[int]:
-    """The leader of each transaction, in their order.
+    """Yield the leader of each transaction, in their order.
 
-    One that wrote nowhere leads itself: its end may be foreseen, for its tables were dropped, and it may yet
-    write to others.
+    A transaction without writes leads itself. Its end may be foreseen, because its tables were dropped, and
+    it may yet write to others.
 
     :param ends: transactions that ended, in the source's order.
-    :param writes: table → pairs of transaction and write id, those included that the target has already.
+    :param writes: table → pairs of transaction and write id, including those that the target already has.
     :param alone: transactions that the target may have opened for themselves, before they had ended.
-    :param begun: how loads that were begun, and not finished, merge the first of them.
+    :param begun: mergings of loads that were begun and not finished, for the first transactions.
     """
     tables, alone = _Tables(writes), frozenset(alone)
-    leader, written = 0, set[int]()  # no transaction has the id 0
+    leader, written = 0, set[int]()  # No transaction has the id 0.
     for txn in ends:
-        its_own = tables.of(txn)
-        settled = next((one.leader(txn) for one in begun if txn in one), None)
+        own_tables = tables.of(txn)
+        settled = next((merging.leader(txn) for merging in begun if txn in merging), None)
         if settled is not None:
-            goes_on = settled == leader
+            continues = settled == leader
         else:
-            apart = not (leader and its_own) or txn in alone or leader in alone
-            goes_on = not apart and written.isdisjoint(its_own)
-        if not goes_on:
+            apart = not (leader and own_tables) or txn in alone or leader in alone
+            continues = not apart and written.isdisjoint(own_tables)
+        if not continues:
             leader, written = txn if settled is None else settled, set()
-        written |= its_own
+        written |= own_tables
         yield leader

@@ -1,4 +1,4 @@
-"""Finds partitions that have taken the names of others, where no event says so."""
+"""Finds partitions that have taken the names of others without an event."""
 
 from __future__ import annotations
 
@@ -7,31 +7,35 @@ from airflow_hive_federation.replication.format.files import VisibleFile
 
 
 def other_partitions(before: DumpDirectory, now: DumpDirectory, table: str) -> set[str]:
-    """Partitions of a table that are other ones than were dumped under their names.
+    """Return the partitions of a table that replaced the ones dumped under their names.
 
-    Events that say that a partition was dropped or renamed may be lost. A partition keeps the time at which
-    it was created. Files of a transactional table never change, so one of the same name with another length
-    or modification time came with another partition. (Other tables' files are compared by themselves.)
+    Events that record the drop or renaming of a partition may be lost. A partition keeps the time at which it
+    was created. Files of a transactional table never change, so a file of the same name with another length
+    or modification time came with another partition. (Files of other tables are compared elsewhere.)
 
     :param before: the dump that describes the table as the target has it.
     :param now: the dump that is being written, with the table's partitions and files.
     """
     lines, files = (table_file(kind, table, ".jsonl") for kind in ("partitions", "files"))
     created = {line["name"]: line["partition"].get("createTime") for line in before.read_lines(lines)}
-    versions = {one.uri: _version(one) for one in dumped_files(before, table) if not _may_grow(one)}
-    found = set()
+    versions = {
+        dumped_file.uri: _version(dumped_file)
+        for dumped_file in dumped_files(before, table)
+        if not _may_grow(dumped_file)
+    }
+    replaced = set()
     for line in now.read_report(lines):
         if line["name"] in created and line["partition"].get("createTime") != created[line["name"]]:
-            found.add(line["name"])
+            replaced.add(line["name"])
     for line in now.read_report(files):
         file = VisibleFile(**line)
         if not _may_grow(file) and versions.get(file.uri, _version(file)) != _version(file):
-            found.add(file.partition)
-    return found
+            replaced.add(file.partition)
+    return replaced
 
 
 def _may_grow(file: VisibleFile) -> bool:
-    # Streaming goes on writing to a file while transactions of its batch are open.
+    # A streaming writer keeps writing to a file while transactions of its batch are open.
     return bool(file.filtered or file.side_file)
 
 

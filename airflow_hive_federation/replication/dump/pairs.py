@@ -1,4 +1,4 @@
-"""Pairs of numbers, sixteen bytes each: a cycle may have millions, and as tuples they take ten times it."""
+"""Stores pairs of numbers in sixteen bytes each: cycles have millions, and tuples take ten times as much."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LONG = "q"
 class Pairs(Sequence[tuple[int, int]]):
     """A sequence of pairs of 64-bit numbers.
 
-    :param pairs: what it begins with.
+    :param pairs: the initial pairs.
     """
 
     def __init__(self, pairs: Iterable[tuple[int, int]] = ()) -> None:
@@ -27,7 +27,7 @@ class Pairs(Sequence[tuple[int, int]]):
         self._seconds.append(second)
 
     def ascending(self) -> Pairs:
-        """The same by their second numbers; of equal ones, the last pair."""
+        """Return the pairs in the order of their second numbers; for equal ones, only the last pair."""
         if all(self._seconds[place] < self._seconds[place + 1] for place in range(len(self) - 1)):
             return self
         by_second = dict(zip(self._seconds, self._firsts, strict=True))
@@ -45,9 +45,9 @@ class Pairs(Sequence[tuple[int, int]]):
     def __getitem__(self, index: int | slice) -> tuple[int, int] | Pairs:
         if isinstance(index, int):
             return self._firsts[index], self._seconds[index]
-        some = Pairs()
-        some._firsts, some._seconds = self._firsts[index], self._seconds[index]
-        return some
+        selected = Pairs()
+        selected._firsts, selected._seconds = self._firsts[index], self._seconds[index]
+        return selected
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return zip(self._firsts, self._seconds, strict=True)
@@ -55,7 +55,9 @@ class Pairs(Sequence[tuple[int, int]]):
     def __eq__(self, other: Any) -> bool:
         if not isinstance(other, Sequence):
             return NotImplemented
-        return len(self) == len(other) and all(one == two for one, two in zip(self, other, strict=True))
+        return len(self) == len(other) and all(
+            mine == theirs for mine, theirs in zip(self, other, strict=True)
+        )
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -1,7 +1,7 @@
-"""Removals by an incremental dump: the target loses nothing that no event, policy or listing explains.
+"""Guards removals by an incremental dump: each needs an event, the policy or a listing to account for it.
 
-Where the source lacks what the target has and nothing says why, the dump is not finished: the cycle stops
-before anything is removed. The policy may allow it, up to a bound.
+If the source lacks an object of the target and nothing accounts for that, the dump is not finished: the cycle
+stops before it removes anything. The policy may allow such removals up to a bound.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ _NAMES_SHOWN = 20
 class Losses:
     """The partitions and files that the target would lose of a table that both sides have.
 
-    :param partitions: names of partitions that the source has no more and of which no event tells.
-    :param of_partitions: how many partitions the table's replica has.
-    :param files: files that would go because nothing was found where they lay.
-    :param missing: directories that are not there, though no file of the replica came from them.
+    :param partitions: names of partitions that the source no longer has, although no event records their
+        removal.
+    :param of_partitions: number of partitions of the table's replica.
+    :param files: files that would be removed because their directories have no files.
+    :param missing: directories that do not exist, although no file of the replica came from them.
     """
 
     partitions: tuple[str, ...] = ()
@@ -51,16 +52,16 @@ class Losses:
         return bool(self.partitions or self.files or self.missing)
 
     def without(self, evidence: Evidence, table: str) -> Losses:
-        """The same, but for partitions of which events tell."""
-        left = tuple(name for name in self.partitions if not evidence.of_partition(table, name))
-        return replace(self, partitions=left)
+        """Return the same losses, except for partitions whose removal events record."""
+        remaining = tuple(name for name in self.partitions if not evidence.of_partition(table, name))
+        return replace(self, partitions=remaining)
 
     @property
     def percent(self) -> int:
-        """Percent of the table's partitions or files that would go, whichever is more, rounded up."""
-        lost = sum(one.files for one in self.files)
+        """Return the percentage of the table's partitions or files that would go: the higher, rounded up."""
+        lost = sum(loss.files for loss in self.files)
         shares = (
-            (lost, max((one.of for one in self.files), default=0)),
+            (lost, max((loss.of for loss in self.files), default=0)),
             (len(self.partitions), self.of_partitions),
         )
         return max(ceil(100 * part / whole) if part else 0 for part, whole in shares)
@@ -68,10 +69,10 @@ class Losses:
 
 @dataclass(frozen=True, kw_only=True)
 class Unexplained:
-    """All that nothing explains of one cycle.
+    """The losses of one cycle without an explanation.
 
     :param tables: tables of the target that the source does not list.
-    :param losses: what tables would lose that both sides have.
+    :param losses: losses of tables that both sides have.
     """
 
     tables: Collection[str] = ()
@@ -79,9 +80,9 @@ class Unexplained:
 
 
 def partitions_before(home: DumpDirectory | None, table: str) -> Sequence[str]:
-    """Names of the partitions that a table had when it was dumped last.
+    """Return the names of the partitions that a table had when it was last dumped.
 
-    :param home: the dump that describes what the target has of the table; ``None`` if none does.
+    :param home: the dump that describes the target's replica of the table; ``None`` if no dump does.
     """
     if home is None:
         return ()
@@ -98,22 +99,24 @@ def losses_of(
     evidence: Evidence,
     kind: TableKind,
 ) -> Losses:
-    """Say what the target would lose of a table that the source lists.
+    """Return the losses of the target for a table that the source lists.
 
-    :param places: where the table's data lies now.
-    :param bare: its directories in which nothing was found.
-    :param home: the dump that describes what the target has of the table; ``None`` if none does.
-    :param before: the partitions in it.
-    :param kind: the table's.
+    :param places: the places of the table's data now.
+    :param bare: its directories without files.
+    :param home: the dump that describes the target's replica of the table; ``None`` if no dump does.
+    :param before: the partitions in that dump.
+    :param kind: kind of the table.
     """
     if home is None:
         return Losses(missing=tuple(new_directories_missing(bare, kind)))
-    there = set(places.names())
+    present = set(places.names())
     files, missing = (
         lost_files(home, table, bare, evidence, before=frozenset(before), kind=kind) if bare else ([], [])
     )
     return Losses(
-        partitions=tuple(one for one in before if one not in there and not evidence.of_partition(table, one)),
+        partitions=tuple(
+            name for name in before if name not in present and not evidence.of_partition(table, name)
+        ),
         of_partitions=len(before),
         files=tuple(files),
         missing=tuple(missing),
@@ -121,26 +124,27 @@ def losses_of(
 
 
 def settle(client: MetastoreClient, policy: ReplicationPolicy, found: Unexplained, event_id: int) -> None:
-    """Return if all that the target would lose may go: later events tell of it, or the policy allows it.
+    """Return if later events account for all losses of the target, or the policy allows them.
 
     :param client: client of the source.
     :param event_id: the cycle's last event.
-    :raises SourceDirectoryMissingError: directories of tables are not there, and no file came from them.
-    :raises UnexplainedRemovalError: it may not.
+    :raises SourceDirectoryMissingError: directories of tables do not exist, and no file came from them.
+    :raises UnexplainedRemovalError: nothing allows the losses.
     """
-    if found.tables or any(one.partitions for one in found.losses.values()):
+    if found.tables or any(losses.partitions for losses in found.losses.values()):
         later = later_evidence(client, policy, event_id)
         found = Unexplained(
             tables=[name for name in found.tables if not later.of_table(name)],
-            losses={name: one.without(later, name) for name, one in found.losses.items()},
+            losses={name: losses.without(later, name) for name, losses in found.losses.items()},
         )
     refuse_unexplained(policy, found)
 
 
 def later_evidence(client: MetastoreClient, policy: ReplicationPolicy, event_id: int) -> Evidence:
-    """What events say that came after a cycle's last one.
+    """Return the evidence of the events after a cycle's last one.
 
-    A source is listed after the cycle's events were read: what is missing may have been removed in between.
+    A source is listed after the cycle's events were read, so a missing object may have been removed in
+    between.
 
     :param client: client of the source.
     :param event_id: the cycle's last event.
@@ -152,17 +156,19 @@ def later_evidence(client: MetastoreClient, policy: ReplicationPolicy, event_id:
 
 
 def refuse_unexplained(policy: ReplicationPolicy, found: Unexplained) -> None:
-    """Stop a cycle that would remove what nothing explains, unless the policy allows as much.
+    """Stop a cycle that would remove objects without an explanation, unless the policy allows as much.
 
-    :raises SourceDirectoryMissingError: directories of tables are not there, and no file came from them.
+    :raises SourceDirectoryMissingError: directories of tables do not exist, and no file came from them.
     :raises UnexplainedRemovalError: more would go than the policy allows.
     """
-    refuse_missing(policy, {name: one.missing for name, one in found.losses.items() if one.missing})
-    losses = {name: one for name, one in found.losses.items() if one.percent > policy.max_unexplained_percent}
+    refuse_missing(policy, {name: entry.missing for name, entry in found.losses.items() if entry.missing})
+    losses = {
+        name: entry for name, entry in found.losses.items() if entry.percent > policy.max_unexplained_percent
+    }
     tables = sorted(found.tables) if len(found.tables) > policy.max_unexplained_tables else []
     if not tables and not losses:
         return
-    percent = max((one.percent for one in losses.values()), default=0)
+    percent = max((entry.percent for entry in losses.values()), default=0)
     allowing = [
         *([f"max_unexplained_tables = {len(tables)}"] if tables else ()),
         *([f"max_unexplained_percent = {percent}"] if percent else ()),
@@ -175,45 +181,45 @@ def refuse_unexplained(policy: ReplicationPolicy, found: Unexplained) -> None:
         "this user, and whether the directories are mounted; then run the cycle again. If they are gone for "
         f"good, allow it for one cycle in the policy: {', '.join(allowing)}.",
         tables=tables,
-        partitions={name: list(one.partitions) for name, one in losses.items() if one.partitions},
+        partitions={name: list(entry.partitions) for name, entry in losses.items() if entry.partitions},
         directories={
-            name: [lost.location for lost in one.files] for name, one in losses.items() if one.files
+            name: [lost.location for lost in entry.files] for name, entry in losses.items() if entry.files
         },
     )
 
 
 def refuse_missing(policy: ReplicationPolicy, directories: Mapping[str, Sequence[str]]) -> None:
-    """Stop where directories of tables to copy are not there.
+    """Stop if directories of tables to copy do not exist.
 
     :param directories: URIs of the directories, by table.
-    :raises SourceDirectoryMissingError: there is one.
+    :raises SourceDirectoryMissingError: a directory does not exist.
     """
     if not directories:
         return
-    lines = (f"{table}: {_several(found)}" for table, found in sorted(directories.items()))
+    lines = (f"{table}: {_several(uris)}" for table, uris in sorted(directories.items()))
     raise SourceDirectoryMissingError(
         f"Directories of tables of source database {policy.source_database} are not there:\n  "
         + "\n  ".join(lines),
         remedy="Mount the store. If the directories are gone for good, make them anew, drop the partitions "
         "(ALTER TABLE … DROP PARTITION), or leave the tables out (exclude_tables).",
-        directories={table: list(found) for table, found in directories.items()},
+        directories={table: list(uris) for table, uris in directories.items()},
     )
 
 
 def _lines(tables: Sequence[str], losses: Mapping[str, Losses]) -> list[str]:
-    found = [f"{len(tables)} table(s): {_several(tables)}"] if tables else []
-    for name, one in sorted(losses.items()):
-        if one.partitions:
-            found.append(
-                f"{len(one.partitions)} of {one.of_partitions} partitions of {name}: "
-                f"{_several(one.partitions)}"
+    lines = [f"{len(tables)} table(s): {_several(tables)}"] if tables else []
+    for name, entry in sorted(losses.items()):
+        if entry.partitions:
+            lines.append(
+                f"{len(entry.partitions)} of {entry.of_partitions} partitions of {name}: "
+                f"{_several(entry.partitions)}"
             )
-        found += [
+        lines += [
             f"{lost.files} of {lost.of} files of {name}: {lost.location} is "
             f"{'not there' if lost.missing else 'empty'}"
-            for lost in one.files
+            for lost in entry.files
         ]
-    return found
+    return lines
 
 
 def _several(names: Sequence[Any]) -> str:

@@ -1,4 +1,4 @@
-"""Which dumps of a policy are needed no more."""
+"""Removes dumps of a policy that are no longer needed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_hive_federation.storage.filesystem import join, open_filesystem, st
 logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"\d+(-\d+)+")
-#: Dumps that are kept although nothing refers to them, to be looked at.
+#: This many dumps are kept for inspection although nothing refers to them.
 KEPT = 10
 
 
@@ -25,21 +25,21 @@ def forget_old_dumps(
     keep: int = KEPT,
     progress: Callable[[str], None] = logger.info,
 ) -> list[str]:
-    """Remove loaded dumps that describe no table any more; return their URIs.
+    """Remove loaded dumps that describe no table any more, and return their URIs.
 
-    A dump that was not loaded stays: perhaps somebody is about to. So does one that was loaded into another
-    database, which the policy had for its target before, or has on another metastore.
+    A dump that was not loaded stays, because a load of it may follow. So does a dump that was loaded into
+    another database: a former target of the policy, or its target on another metastore.
 
-    :param current: the dump that the target was loaded from last.
-    :param keep: how many of the latest ones stay all the same.
+    :param current: the dump from which the target was last loaded.
+    :param keep: number of the latest of these dumps that stay.
     """
     options = policy.storage_options
     filesystem, path = open_filesystem(policy.directory, options)
     with storage_errors(policy.directory):
-        found = filesystem.glob(f"{path}/*/_finished_load")
-        dumps = {name for one in found if _NAME.fullmatch(name := one.split("/")[-2])}
+        loaded = filesystem.glob(f"{path}/*/_finished_load")
+        dumps = {name for marker in loaded if _NAME.fullmatch(name := marker.split("/")[-2])}
     needed = {uri.rstrip("/").rpartition("/")[2] for uri in {*Homes(current).uris, current.uri}}
-    # Names begin with the event that the dump begins at or is of: they sort by age.
+    # Names begin with the event at which the dump begins, or which it describes: they sort by age.
     old = sorted((name for name in dumps - needed if _is_of(policy, name)), key=_age)
     gone = [join(policy.directory, name) for name in old[: max(0, len(old) - keep)]]
     for uri in gone:
@@ -51,7 +51,7 @@ def forget_old_dumps(
 
 
 def _is_of(policy: ReplicationPolicy, name: str) -> bool:
-    """Whether a dump was loaded into the policy's target database."""
+    """Return whether a dump was loaded into the policy's target database."""
     dump = DumpDirectory(join(policy.directory, name), policy.storage_options)
     return dump.loaded_into == policy.target_database
 

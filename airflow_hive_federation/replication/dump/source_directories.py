@@ -1,8 +1,8 @@
-"""Whether a table's directories on the source are there: an unmounted store looks like one without files.
+"""Checks that a table's directories on the source exist: an unmounted store resembles an empty one.
 
-A directory is known to exist when something was found in it. A file that it lacks was removed then; so was a
-partition's directory that is missing in it, which Hive reads as an empty one. Where nothing was found at all,
-nothing is known: the directory may have been emptied, or its store may not be mounted.
+A directory is known to exist if a file was found in it. A file that it lacks was then removed; so was a
+missing directory of a partition in it, which Hive reads as an empty one. If no file was found at all, nothing
+is known: the directory may have been emptied, or its store may not be mounted.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from airflow_hive_federation.storage.listing import has_entries, is_there
 
 @dataclass(frozen=True, kw_only=True)
 class BareDirectory:
-    """A directory of a table in which nothing was found, nor below it.
+    """A directory of a table without any file in it or below it.
 
     :param location: its URI.
-    :param partition: name of the partition that lies there; empty for the table's directory. One inside
-        the table's directory is bare only if its own is missing.
+    :param partition: name of the partition in it; empty for the table's directory. A partition inside the
+        table's directory is bare only if its own directory is missing.
     :param missing: the directory does not exist.
-    :param proved: it exists, or something lies beside it, so that its store is mounted.
+    :param proved: the directory exists, or another entry lies beside it, so that its store is mounted.
     """
 
     location: str
@@ -40,9 +40,9 @@ class BareDirectory:
 
 
 class Sightings:
-    """Counts what a listing of a table finds: in the table's directory, and in partitions outside it.
+    """Counts the files of a table's listing in the table's directory, and in partitions outside it.
 
-    :param places: where the table's data lies.
+    :param places: the places of the table's data.
     """
 
     def __init__(self, places: Places) -> None:
@@ -55,7 +55,7 @@ class Sightings:
     def watch(
         self, listings: Iterable[tuple[Place, list[FileEntry]]]
     ) -> Iterator[tuple[Place, list[FileEntry]]]:
-        """Pass listings on."""
+        """Pass listings on, and count their files."""
         root = Place(partition="", location=self._root)
         for place, listing in listings:
             inside = relative_to(place.location, self._root) is not None
@@ -65,29 +65,29 @@ class Sightings:
             yield place, listing
 
     def bare(self, options: Mapping[str, Any] | None = None) -> list[BareDirectory]:
-        """The directories in which nothing was found.
+        """Return the directories without files.
 
         :param options: storage options.
         """
-        found = [_looked_at(place, options) for place, count in self._found.items() if not count]
-        if any(one.missing and not one.partition for one in found):
-            # All that lies inside is missing, too.
-            return found
+        bare_directories = [_looked_at(place, options) for place, count in self._found.items() if not count]
+        if any(directory.missing and not directory.partition for directory in bare_directories):
+            # All directories inside are missing, too.
+            return bare_directories
         inside = [place for place in self._empty_inside if not _is_there(place.location, options)]
-        return found + [
-            BareDirectory(location=one.location, partition=one.partition, missing=True, proved=True)
-            for one in inside
+        return bare_directories + [
+            BareDirectory(location=inner.location, partition=inner.partition, missing=True, proved=True)
+            for inner in inside
         ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LostFiles:
-    """Files of a replica that would go because nothing was found where they came from.
+    """Files of a replica that would be removed because their directory on the source has no files.
 
     :param location: URI of the directory on the source.
-    :param missing: it does not exist; otherwise it is empty.
-    :param files: how many would go.
-    :param of: files that the table's replica has in all.
+    :param missing: the directory does not exist; otherwise it is empty.
+    :param files: number of files that would be removed.
+    :param of: number of files of the table's replica.
     """
 
     location: str
@@ -97,14 +97,18 @@ class LostFiles:
 
 
 def new_directories_missing(bare: Iterable[BareDirectory], kind: TableKind) -> list[str]:
-    """Directories of tables and partitions that were not dumped before and cannot be: they are not there.
+    """Return missing directories of new tables and partitions, which cannot be dumped without them.
 
     Hive's replication demands the directory of a table and, unless the table is external, of each partition
     (``TestReplicationScenarios.testDumpWithPartitionDirMissing``). It copies external tables by their roots;
-    a partition outside of its table's has to lie in a store that is mounted.
+    a partition outside of its table's directory has to lie in a mounted store.
     """
     external = kind is TableKind.EXTERNAL
-    return [one.location for one in bare if one.missing and not (external and one.partition and one.proved)]
+    return [
+        directory.location
+        for directory in bare
+        if directory.missing and not (external and directory.partition and directory.proved)
+    ]
 
 
 def lost_files(
@@ -116,15 +120,15 @@ def lost_files(
     before: Collection[str],
     kind: TableKind,
 ) -> tuple[list[LostFiles], list[str]]:
-    """Say what a table that was dumped before would lose.
+    """Return the files that the replica of a table would lose, and missing directories.
 
-    :param home: the dump that describes what the target has of the table.
-    :param bare: the directories in which nothing was found now.
-    :param evidence: what events of the source say since then.
-    :param before: names of the partitions in that dump. Hive reads one whose directory is gone as empty.
-    :param kind: the table's.
-    :return: files that nothing explains the loss of; and directories that are missing though nothing was
-        known to lie in them.
+    :param home: the dump that describes the target's replica of the table.
+    :param bare: the directories without files now.
+    :param evidence: evidence from the source's events since that dump.
+    :param before: names of the partitions in that dump. Hive reads a partition without a directory as empty.
+    :param kind: kind of the table.
+    :return: files whose loss nothing explains; and directories that are missing although no files were known
+        to lie in them.
     """
     document = home.read_json(table_file("tables", table, ".json"))
     root = (document["table"].get("sd") or {}).get("location") or ""
@@ -140,18 +144,23 @@ def lost_files(
         ):
             counted[root if relative_to(directory, root) is not None else directory] += 1
     lost = [
-        LostFiles(location=one.location, missing=one.missing, files=counted[one.location], of=total)
-        for one in bare
-        if counted[one.location]
+        LostFiles(
+            location=bare_directory.location,
+            missing=bare_directory.missing,
+            files=counted[bare_directory.location],
+            of=total,
+        )
+        for bare_directory in bare
+        if counted[bare_directory.location]
     ]
-    others = [
-        one
-        for one in bare
-        if not counted[one.location]
-        and (one.partition or one.location != root)
-        and not (one.proved and one.partition in before)
+    without_files = [
+        candidate
+        for candidate in bare
+        if not counted[candidate.location]
+        and (candidate.partition or candidate.location != root)
+        and not (candidate.proved and candidate.partition in before)
     ]
-    return lost, new_directories_missing(others, kind)
+    return lost, new_directories_missing(without_files, kind)
 
 
 def _looked_at(place: Place, options: Mapping[str, Any] | None) -> BareDirectory:
@@ -166,7 +175,7 @@ def _looked_at(place: Place, options: Mapping[str, Any] | None) -> BareDirectory
 
 
 def _explained_places(home: DumpDirectory, table: str, evidence: Evidence) -> set[str]:
-    """Locations of partitions of which events say that their rows were removed."""
+    """Return the locations of partitions whose rows were removed according to events."""
     if not evidence.speaks_of_partitions(table):
         return set()
     return {
@@ -183,5 +192,5 @@ def _parents(uri: str) -> Iterator[str]:
 
 
 def _is_there(location: str, options: Mapping[str, Any] | None) -> bool:
-    # Object stores have no empty directories: their bucket has answered, so the store is there.
+    # Object stores have no empty directories: their bucket has answered, so the store is mounted.
     return parse_location(location).scheme in OBJECT_STORES or is_there(location, options=options)

@@ -1,7 +1,7 @@
-"""Is it still the source that the target was made from?
+"""Checks that the source is still the one from which the target was made.
 
-Its events have ids, one after the other; a source restored from a backup gives the same ids once more, to
-other events. So each dump notes what its last event was, and the next one looks whether it still is.
+Event ids of a source are consecutive, and a source restored from a backup gives the same ids again, to other
+events. So each dump records its last event, and the next dump checks that the source still has that event.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def note_event(client: MetastoreClient, event_id: int) -> dict[str, Any] | None:
-    """What one event is, to know it again; ``None`` if the source has forgotten it.
+    """Return a record that identifies one event; ``None`` if the source has forgotten the event.
 
     :param client: client of the source.
     """
@@ -29,16 +29,16 @@ def note_event(client: MetastoreClient, event_id: int) -> dict[str, Any] | None:
 
 
 def check_history(client: MetastoreClient, noted: Mapping[str, Any] | None) -> None:
-    """Refuse a source whose history is another one than the target was made from.
+    """Refuse a source with another history than the one from which the target was made.
 
-    :param noted: what :func:`note_event` said of an event of it. Once the source has forgotten that event,
-        nothing can be said.
+    :param noted: the record that :func:`note_event` made of an event of that history. Once the source has
+        forgotten the event, the check passes.
     :raises SourceWentBackError: the event of that id is another one.
     """
-    found = note_event(client, noted["id"]) if noted else None
-    if noted and found and found != dict(noted):
+    current = note_event(client, noted["id"]) if noted else None
+    if noted and current and current != dict(noted):
         raise SourceWentBackError(
-            f"The source's event {noted['id']} is a {found['type']} of {found['time']} now; it was a "
+            f"The source's event {noted['id']} is a {current['type']} of {current['time']} now; it was a "
             f"{noted['type']} of {noted['time']} when the target was loaded.",
             remedy="The source was restored from a backup, and has gone on since: drop the target database, "
             "and the next cycle bootstraps it anew.",
@@ -48,12 +48,12 @@ def check_history(client: MetastoreClient, noted: Mapping[str, Any] | None) -> N
 
 
 def is_another(table: Any, home: DumpDirectory) -> bool:
-    """Whether a table of the source was dropped and created again, or renamed, since it was dumped.
+    """Return whether a table of the source was dropped and created again, or renamed, since it was dumped.
 
     :param table: wire ``Table`` as it is now.
     :param home: the dump that describes the table of that name.
     """
     before = home.read_json(table_file("tables", table.tableName, ".json"))["table"]
     ids = before.get("id"), table.id
-    # Before Hive 4, tables have no ids on the wire.
+    # Before Hive 4, metastores send no ids of tables.
     return before.get("createTime") != table.createTime or (all(ids) and ids[0] != ids[1])

@@ -1,4 +1,4 @@
-"""What a dump has of one table's partitions and files, written as they come: none of them is kept."""
+"""Writes one table's partitions and files into a dump as they arrive, without keeping them in memory."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from airflow_hive_federation.replication.metadata.places import Places
 
 @dataclass(frozen=True, kw_only=True)
 class FileTotals:
-    """How much data a table has."""
+    """The number and size of a table's files."""
 
     files: int
     size_bytes: int
 
 
 def write_partitions(directory: DumpDirectory, table: Any, partitions: Iterable[Any]) -> Places:
-    """Write a table's partitions; return where its data lies.
+    """Write a table's partitions, and return the places of its data.
 
     :param directory: a dump that is being written.
     :param table: wire ``Table``.
@@ -30,13 +30,13 @@ def write_partitions(directory: DumpDirectory, table: Any, partitions: Iterable[
     places = Places(table)
     directory.write_lines(
         table_file("partitions", table.tableName, ".jsonl"),
-        ({"name": places.add(one), "partition": to_json(one)} for one in partitions),
+        ({"name": places.add(partition), "partition": to_json(partition)} for partition in partitions),
     )
     return places
 
 
 def write_files(directory: DumpDirectory, table: str, files: Iterable[VisibleFile]) -> FileTotals:
-    """Write the list of a table's files; return how many they are."""
+    """Write the list of a table's files, and return their number and size."""
     size_bytes = 0
 
     def lines() -> Iterator[dict[str, Any]]:

@@ -1,7 +1,8 @@
-"""What an event concerns whose message cannot be read. Pure.
+"""Determines the tables or functions that an unreadable event may have changed. Pure.
 
-Its id, type, database and table stand outside of the message. An event that cannot be read is one that is
-lost, of as little as these allow: a table is compared anew, and only where no table is known, the database.
+Its id, type, database and table stand outside of the message. An unreadable event counts as lost, but only
+for the scope that these fields allow: a table is compared anew, and the database only if the table is not
+known.
 """
 
 from __future__ import annotations
@@ -14,27 +15,27 @@ from airflow_hive_federation.model.events import UnreadableEvent
 
 logger = logging.getLogger(__name__)
 
-#: Events of a log or a summary: a damaged source may have millions.
+#: Highest number of events in a log or a summary: a damaged source may have millions.
 _SHOWN = 20
 
 
 class Concern(Enum):
-    """What must be compared anew."""
+    """The objects that must be compared anew."""
 
     NOTHING = "nothing"
     FUNCTIONS = "functions"
-    TABLE = "table"  # the one that the heading names
-    DATABASE = "database"  # all tables, as where events are lost
+    TABLE = "table"  # the table in the heading
+    DATABASE = "database"  # all tables, as after a loss of events
 
 
 def concern_of(event: UnreadableEvent, database: str) -> Concern:
-    """Say what of a database an event concerns.
+    """Return the objects of a database that an event may have changed.
 
     :param database: the database that is replicated.
-    :raises EventCorruptError: it cannot be told: its heading names no database, as it should.
+    :raises EventCorruptError: the heading names no database, although it should.
     """
     if event.of_transaction:
-        # Which transaction has ended is unknown. That some were opened, no cycle needs to know.
+        # The transaction that has ended is unknown. Openings of transactions concern no cycle.
         return Concern.DATABASE if event.ends_transaction else Concern.NOTHING
     if not event.database:
         raise event.error()
@@ -49,15 +50,15 @@ def concern_of(event: UnreadableEvent, database: str) -> Concern:
 
 
 def described(events: Sequence[UnreadableEvent]) -> list[str]:
-    """The first of some events, each with its id, type and what is wrong with it."""
-    return [one.error().message for one in events[:_SHOWN]]
+    """Return the messages of the first events: the id and type of each, and its error."""
+    return [event.error().message for event in events[:_SHOWN]]
 
 
 def warn_of_unreadable(events: Sequence[UnreadableEvent], database: str, tables: Collection[str]) -> None:
-    """Log the first of some events, and what is compared anew.
+    """Log the first events, and the objects that are compared anew.
 
     :param tables: tables that are compared anew; for other events, the whole database is.
     """
     for event in events[:_SHOWN]:
-        of = f"table {database}.{event.table}" if event.table in tables else f"database {database}"
-        logger.warning("%s This cycle compares %s anew.", event.error().message, of)
+        scope = f"table {database}.{event.table}" if event.table in tables else f"database {database}"
+        logger.warning("%s This cycle compares %s anew.", event.error().message, scope)

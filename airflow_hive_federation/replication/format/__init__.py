@@ -1,1 +1,1 @@
-"""The format of a dump: its directory, documents, files and kinds."""
+"""Defines the format of a dump: its directory, documents, files and kinds."""

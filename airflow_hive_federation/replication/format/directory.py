@@ -1,22 +1,22 @@
-"""A dump: a directory on shared storage that can be looked at, resumed and checked.
+"""Reads and writes a dump: a directory on shared storage that can be inspected, resumed and checked.
 
 ::
 
     <dump_root>/<policy>/<event id>-<moment>/
-        _begun.json               who dumps what, and the event increments begin after
+        _begun.json               the policy, and the event after which increments begin
         database.json             the database
         functions.jsonl           its permanent functions
         tables/<table>.json       table, kind, write ids, constraints, counts
-        partitions/<table>.jsonl  its partitions, one a line, column statistics included
-        files/<table>.jsonl       the files a reader of the snapshot sees, one a line
-        _external_tables_info     the locations of external tables, as spec 5 says
+        partitions/<table>.jsonl  its partitions, one per line, column statistics included
+        files/<table>.jsonl       the files a reader of the snapshot sees, one per line
+        _external_tables_info     the locations of external tables, by the design of replication V2
         _manifest.json            digest of every file above
         _finished_dump            the dump is whole (the name is Hive's)
         load/                     copy plan and outcomes of the load
         _finished_load            the load is published (the name is Hive's)
 
-Every file is written under a temporary name of its writer's and renamed once it is on the disk;
-``_finished_dump`` comes last. Where the file system is the machine's own, only the owner of a dump may enter
+A writer writes each file under a temporary name of its own, and renames the file once it is on the disk;
+``_finished_dump`` comes last. If the file system is local to the machine, only the owner of a dump may enter
 its directory and read its files.
 """
 
@@ -37,13 +37,13 @@ from airflow_hive_federation.replication.format.files import VisibleFile
 from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
 from airflow_hive_federation.storage.publishing import PRIVATE_FILE, make_private, publishing
 
-#: Raised when an older reader would misread a newer dump.
+#: This number is raised when an older reader would misread a newer dump.
 FORMAT_VERSION = 1
 
 _MANIFEST = "_manifest.json"
 _FINISHED_DUMP = "_finished_dump"
 _FINISHED_LOAD = "_finished_load"
-#: Parsed together, lines take a third of the time.
+#: Lines that are parsed together take a third of the time.
 _LINES_AT_A_TIME = 1000
 
 
@@ -65,11 +65,11 @@ class DumpDirectory:
     # -- writing ---------------------------------------------------------------------------------------
 
     def write_json(self, name: str, value: Any) -> None:
-        """Write one JSON document; it becomes part of the manifest."""
+        """Write one JSON document, which becomes part of the manifest."""
         self._write(name, [json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n"])
 
     def write_lines(self, name: str, values: Iterable[Any]) -> int:
-        """Write JSON lines; return how many."""
+        """Write JSON lines, and return their number."""
         count = 0
 
         def lines() -> Iterator[str]:
@@ -82,15 +82,15 @@ class DumpDirectory:
         return count
 
     def add_lines(self, name: str, values: Iterable[Any]) -> None:
-        """Write JSON lines beside a dump that is finished: no part of its manifest."""
+        """Write JSON lines beside a finished dump, outside of its manifest."""
         self._write(name, (json.dumps(value, sort_keys=True, ensure_ascii=False) + "\n" for value in values))
 
     def write_text(self, name: str, text: str | Iterable[str]) -> None:
-        """Write a text file, given at once or in parts; it becomes part of the manifest."""
+        """Write a text file, given as a whole or in parts, which becomes part of the manifest."""
         self._write(name, [text] if isinstance(text, str) else text)
 
     def finish_dump(self, facts: Mapping[str, Any]) -> None:
-        """Seal the dump: manifest, then acknowledgement."""
+        """Seal the dump: write the manifest, then the acknowledgement."""
         manifest = {**facts, "format": FORMAT_VERSION, "files": dict(sorted(self._digests.items()))}
         text = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
         self._write(_MANIFEST, [text])
@@ -104,25 +104,25 @@ class DumpDirectory:
 
     @property
     def dump_finished(self) -> bool:
-        """The dump is whole."""
+        """Return whether the dump is whole."""
         return self.exists(_FINISHED_DUMP)
 
     @property
     def loaded_into(self) -> str:
-        """Database that a load of the dump was acknowledged for; empty without a readable acknowledgement."""
+        """Return the database that the dump was loaded into; empty without a readable acknowledgement."""
         try:
-            found = bounded_json.loads(self._read(_FINISHED_LOAD))
-            documents.check_finished_load(found)
+            acknowledgement = bounded_json.loads(self._read(_FINISHED_LOAD))
+            documents.check_finished_load(acknowledgement)
         except (DumpCorruptError, ValueError):
             return ""
-        return str(found["database"])
+        return str(acknowledgement["database"])
 
     def exists(self, name: str) -> bool:
         with storage_errors(f"{self.uri}/{name}"):
             return bool(self._filesystem.exists(f"{self._path}/{name}"))
 
     def manifest(self) -> dict[str, Any]:
-        """What :meth:`finish_dump` recorded.
+        """Return the manifest that :meth:`finish_dump` recorded.
 
         :raises DumpIncompleteError: the dump has no acknowledgement.
         :raises DumpCorruptError: the manifest is not the acknowledged one, or of another format.
@@ -155,22 +155,22 @@ class DumpDirectory:
         return manifest
 
     def read_json(self, name: str) -> Any:
-        """One JSON document of the dump, checked against the manifest.
+        """Return one JSON document of the dump, checked against the manifest.
 
-        :raises DumpCorruptError: it is missing, truncated or changed, or has names or paths that lead
-            elsewhere (see :mod:`.documents`).
+        :raises DumpCorruptError: the document is missing, truncated or changed, or has names or paths that
+            lead elsewhere (see :mod:`.documents`).
         """
         self._check(name)
         text = self._read(name)
         try:
-            found = bounded_json.loads(text)
+            document = bounded_json.loads(text)
         except ValueError as error:
             raise self._corrupt(name, f"it is not JSON ({error})") from error
-        self._checked(documents.check_of(name), name, found)
-        return found
+        self._checked(documents.check_of(name), name, document)
+        return document
 
     def read_text(self, name: str) -> str:
-        """One text file of the dump, checked against the manifest.
+        """Return one text file of the dump, checked against the manifest.
 
         :raises DumpCorruptError: as :meth:`read_json`.
         """
@@ -178,7 +178,7 @@ class DumpDirectory:
         return self._read(name)
 
     def read_lines(self, name: str) -> Iterator[Any]:
-        """JSON lines of the dump, checked against the manifest.
+        """Yield JSON lines of the dump, checked against the manifest.
 
         :raises DumpCorruptError: as :meth:`read_json`.
         """
@@ -186,7 +186,7 @@ class DumpDirectory:
         yield from self.read_report(name)
 
     def read_report(self, name: str) -> Iterator[Any]:
-        """JSON lines that a later step wrote into the dump's directory; the manifest knows nothing of them.
+        """Yield JSON lines that a later step wrote into the dump's directory, outside of the manifest.
 
         :raises DumpCorruptError: a line is not JSON, or has names or paths that lead elsewhere.
         """
@@ -196,17 +196,18 @@ class DumpDirectory:
             self._filesystem.open(f"{self._path}/{name}", "rb") as file,
         ):
             lines, number = iter(file), 0
-            while some := list(islice(lines, _LINES_AT_A_TIME)):
-                found = _parsed_together(some) or self._parsed_singly(name, some, number)
-                for line, value in enumerate(found, number + 1):
+            while batch := list(islice(lines, _LINES_AT_A_TIME)):
+                values = _parsed_together(batch) or self._parsed_singly(name, batch, number)
+                for line, value in enumerate(values, number + 1):
                     self._checked(check, name, value, line)
                     yield value
-                number += len(some)
+                number += len(batch)
 
     def refuse(self, name: str, why: str, line: int = 0) -> NoReturn:
-        """Refuse a document that is as it was written, and says what no dump says.
+        """Refuse a document that matches its digest but has content that no dump has.
 
         :param name: path inside the dump's directory.
+        :param why: the error in its content.
         :param line: number of the line, from 1 on; 0 for the document as a whole.
         :raises DumpCorruptError: always.
         """
@@ -285,22 +286,22 @@ class DumpDirectory:
 
 
 def table_file(folder: str, table: str, suffix: str) -> str:
-    """Name of a table's file in a dump; names that no file system takes as they are get quoted."""
+    """Return the name of a table's file in a dump; characters that file systems do not accept are quoted."""
     return f"{folder}/{quote(table, safe='')}{suffix}"
 
 
 def dumped_files(directory: DumpDirectory, table: str) -> Iterator[VisibleFile]:
-    """The files of one table of a dump."""
+    """Yield the files of one table of a dump."""
     return (VisibleFile(**line) for line in directory.read_lines(table_file("files", table, ".jsonl")))
 
 
 def _parsed_together(lines: Sequence[bytes]) -> list[Any]:
-    """Parse lines of JSON as one array; none if that is no array of so many values."""
+    """Parse lines of JSON as one array; return an empty list if that array has another number of values."""
     try:
-        found: list[Any] = bounded_json.loads(b"[" + b",".join(lines) + b"]")
+        values: list[Any] = bounded_json.loads(b"[" + b",".join(lines) + b"]")
     except ValueError:
         return []
-    return found if len(found) == len(lines) else []
+    return values if len(values) == len(lines) else []
 
 
 def _digest(text: str) -> str:

@@ -1,8 +1,8 @@
-"""The documents of a dump, checked when they are read. Pure.
+"""Checks the documents of a dump when they are read. Pure.
 
-Digests tell that a document is as it was written. They do not tell who wrote it: who may write into a dump's
-directory may write its manifest, too. So names and paths are checked, whoever wrote them: none may lead out
-of the directories of a table, a function or the dump itself.
+Digests prove that a document is unchanged. They do not prove its author, for a writer of a dump's directory
+may write the manifest, too. So all names and paths are checked, whoever wrote them: none may lead out of the
+directories of a table, a function or the dump itself.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from airflow_hive_federation.replication.format.files import target_file_path
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.storage.filesystem import parse_location
 
-#: Raises a ``ValueError`` that says what is wrong with a value.
+#: A check raises a ``ValueError`` that describes the error in a value.
 Check = Callable[[Any], None]
 
-#: Values that a manifest may hold: a few for each of its tables and files, and names of partitions that go.
+#: A manifest may hold this many values: a few for each of its tables and files, and names of partitions that
+#: go.
 MAX_MANIFEST_VALUES = 20_000_000
 
-#: Values of :class:`~.increment_plan.TableWork`, whose module reads dumps itself.
+#: The values of :class:`~.kinds.TableWork`.
 WORK = ("nothing", "continue", "create", "replace")
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -37,10 +38,10 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def check_of(name: str) -> Check | None:
-    """Find the check of a document, or of each line of one, by its name in the dump.
+    """Return the check of a document, or of each of its lines, by the document's name in the dump.
 
     :param name: path inside the dump's directory.
-    :return: ``None`` for a document that no step takes names or paths from.
+    :return: ``None`` for a document from which no step takes names or paths.
     """
     folder, _, inside = name.rpartition("/")
     if folder == "tables":
@@ -49,7 +50,7 @@ def check_of(name: str) -> Check | None:
 
 
 def check_partition_struct(line: Mapping[str, Any]) -> None:
-    """Check a partition's definition, field by field: too slow to be done whenever a line is read.
+    """Check a partition's definition field by field; this is too slow for every read of a line.
 
     :raises ValueError: a field is not known, or has another type.
     """
@@ -60,14 +61,17 @@ def check_partition_struct(line: Mapping[str, Any]) -> None:
 
 
 def _name(value: Any) -> None:
-    """The name of a database or function: one name of a directory at most."""
+    """Check the name of a database or function, which is at most one name of a directory."""
     _text(value)
     if value in _DOTS or "/" in value or _CONTROL.search(value):
         raise ValueError(f"{value!r} is no name")
 
 
 def _table_name(value: Any) -> None:
-    """Hive allows ``/`` in names of tables (``MetaStoreUtils.specialCharactersInTableNames``)."""
+    """Check the name of a table.
+
+    Hive allows ``/`` in such names (``MetaStoreUtils.specialCharactersInTableNames``).
+    """
     _text(value)
     if _CONTROL.search(value) or not _DOTS.isdisjoint(value.split("/")):
         raise ValueError(f"{value!r} is no name of a table")
@@ -85,7 +89,7 @@ def _partition_or_table(value: Any) -> None:
 
 
 def _path(value: Any) -> None:
-    """A path inside a directory."""
+    """Check a path inside a directory."""
     _text(value)
     if _LEAVES.search(value):
         raise ValueError(f"the path {value!r} does not lie inside its directory")
@@ -108,7 +112,7 @@ def _location_problem(uri: str) -> str | None:
         parse_location(uri)
     except HiveFederationError as error:
         return error.message
-    # (A relative path would be taken as one below the directory of the process.)
+    # A relative path would be resolved against the working directory of the process.
     return None if ":" in uri or uri.startswith("/") else f"{uri!r} is no URI"
 
 
@@ -118,7 +122,7 @@ def _location_or_none(value: Any) -> None:
 
 
 def _resource(value: Any) -> None:
-    """URI of a function's jar or file, whose last name becomes that of its copy."""
+    """Check the URI of a function's jar or file, whose last part becomes the name of the copy."""
     _location(value)
     if value.rpartition("/")[2] in _DOTS:
         raise ValueError(f"{value!r} names no file")
@@ -130,7 +134,7 @@ def _text(value: Any) -> None:
 
 
 def _whole(value: Any) -> None:
-    # (Bool is a kind of int.)
+    # ``bool`` is a subclass of ``int``.
     if type(value) is not int:
         raise ValueError(f"{_shown(value)} is no whole number")
 
@@ -172,11 +176,11 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 
-# -- what they are put together to -----------------------------------------------------------------------
+# -- checks of compound values ---------------------------------------------------------------------------
 
 
 def _fields(needed: Mapping[str, Check], **optional: Check) -> Check:
-    """Check the fields of an object; others than these may be there."""
+    """Make a check of the fields of an object, which may have other fields too."""
 
     def check(value: Any) -> None:
         _object(value)
@@ -201,8 +205,8 @@ def _list(of: Check) -> Check:
     def check(value: Any) -> None:
         if not isinstance(value, list):
             raise ValueError(f"{_shown(value)} is no list")
-        for one in value:
-            of(one)
+        for item in value:
+            of(item)
 
     return check
 
@@ -211,8 +215,8 @@ def _tuple(*parts: Check) -> Check:
     def check(value: Any) -> None:
         if not isinstance(value, list) or len(value) != len(parts):
             raise ValueError(f"{_shown(value)} is no list of {len(parts)} values")
-        for part, one in zip(parts, value, strict=True):
-            part(one)
+        for check_item, item in zip(parts, value, strict=True):
+            check_item(item)
 
     return check
 
@@ -220,9 +224,9 @@ def _tuple(*parts: Check) -> Check:
 def _map(key: Check, value: Check) -> Check:
     def check(found: Any) -> None:
         _object(found)
-        for one, of in found.items():
-            key(one)
-            value(of)
+        for name, item in found.items():
+            key(name)
+            value(item)
 
     return check
 
@@ -246,7 +250,7 @@ def _or_none(of: Check) -> Check:
 
 
 def _struct(kind: Any) -> Check:
-    """Check a struct of the metastore, with all its fields."""
+    """Make a check of a struct of the metastore, with all its fields."""
 
     def check(value: Any) -> None:
         _object(value)
@@ -260,8 +264,8 @@ def _struct(kind: Any) -> Check:
 
 def _all(*checks: Check) -> Check:
     def check(value: Any) -> None:
-        for one in checks:
-            one(value)
+        for single_check in checks:
+            single_check(value)
 
     return check
 
@@ -305,7 +309,7 @@ _FILE_FIELDS = _fields(
     side_file=_path_or_none,
     kept=_location_or_none,
 )
-#: Fields of :class:`~.contents.VisibleFile`.
+#: The fields of :class:`~.files.VisibleFile`.
 FILE_FIELDS = frozenset(
     {"directory", "partition", "path", "target_path", "size_bytes", "modified_ns"}
     | {"filtered", "side_file", "kept"}

@@ -1,4 +1,4 @@
-"""The files that a dump names."""
+"""Describes the files that a dump lists."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from airflow_hive_federation.storage.filesystem import join
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VisibleFile:
-    """A file that a reader opens.
+    """A file that a reader of the snapshot opens.
 
     :param directory: URI of the table's or partition's directory.
     :param partition: name of the partition, empty for the table itself.
     :param path: path inside the directory.
     :param target_path: path inside the directory of a replica.
-    :param size_bytes: length when it was listed.
-    :param modified_ns: modification time when it was listed.
-    :param filtered: it holds rows of other than committed write ids, which must not be copied.
-    :param side_file: path of the ``_flush_length`` file that says how much of it may be read.
-    :param kept: URI in the change manager's root where the source keeps it should it be removed.
+    :param size_bytes: its length when it was listed.
+    :param modified_ns: its modification time when it was listed.
+    :param filtered: the file also holds rows of write ids that are not committed; these must not be copied.
+    :param side_file: path of the ``_flush_length`` file with the length that may be read.
+    :param kept: URI in the change manager's root where the source keeps the file if it is removed.
     """
 
     directory: str
@@ -39,10 +39,10 @@ class VisibleFile:
 
 
 def target_file_path(path: str) -> str:
-    """The path of a file inside its table or partition on the target.
+    """Return the path of a file inside its table or partition on the target.
 
-    A compacted directory's ``_vN`` names a transaction of the *source*; on the target readers would judge it
-    by their own transactions (HIVE-21213), so it goes.
+    The path loses the ``_vN`` of a compacted directory. It names a transaction of the *source*, and readers
+    of the target would judge it by their own transactions (HIVE-21213).
     """
     first, slash, rest = path.partition("/")
     if not is_acid_directory(first):

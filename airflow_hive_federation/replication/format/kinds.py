@@ -1,4 +1,4 @@
-"""Kinds of tables, and of what a cycle does with them, as a dump writes them."""
+"""Defines the kinds of tables, and of the work that a cycle does on them, as a dump writes them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from enum import Enum
 
 
 class TableWork(Enum):
-    """What a cycle does with a table of the source."""
+    """The work that a cycle does on a table of the source."""
 
     NOTHING = "nothing"
-    CONTINUE = "continue"  # bring the target's table forward
-    CREATE = "create"  # the target has none
+    CONTINUE = "continue"  # brings the target's table forward
+    CREATE = "create"  # the target has no such table
     REPLACE = "replace"  # the target's table is another one, or cannot be brought forward
 
 
 class TableKind(Enum):
-    """What a table is to replication."""
+    """The kind of a table, by which replication treats it."""
 
     FULL_ACID = "full_acid"
     INSERT_ONLY = "insert_only"

@@ -1,1 +1,1 @@
-"""Bringing a target to a dump: files, definitions, transactions."""
+"""Brings a target to the state of a dump: files, definitions, transactions."""

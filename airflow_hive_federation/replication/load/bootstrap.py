@@ -1,13 +1,13 @@
-"""Loading a bootstrap dump into the target.
+"""Loads a bootstrap dump into the target.
 
-Steps, in this order; each can be killed and repeated:
+The load has these steps, in this order; each can be killed and repeated:
 
-1. the target database is made ours (or found ours; anything else is refused);
-2. the copy plan is written into the dump, and a Spark job carries it out: files land under their final names
-   only when they are whole, and nobody sees them, for no table points at them yet;
-3. functions and tables are created, each with its write-id state before it can be read, then its partitions;
-   then foreign keys and views;
-4. the database's ``repl.last.id`` is set: published.
+1. The target database is marked as the policy's (or found so marked; any other is refused).
+2. The copy plan is written into the dump, and a Spark job carries it out. Files land under their final names
+   only when they are whole, and no reader sees them, because no table points at them yet.
+3. Functions and tables are created: each table with its write-id state before it can be read, then its
+   partitions, then foreign keys and views.
+4. The database's ``repl.last.id`` is set, which publishes the load.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ CopyRunner = Callable[[str, str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class LoadSummary:
-    """What a load published. XCom-safe by :func:`dataclasses.asdict`.
+    """The numbers of a published load. XCom-safe by :func:`dataclasses.asdict`.
 
-    :param dump: URI of the dump; of an idle cycle, of the one the target was loaded from last.
-    :param idle: there was nothing to do.
-    :param skipped: tables of the source that are not replicated although the policy asks for them, with the
-        reason.
+    :param dump: URI of the dump; for an idle cycle, of the dump from which the target was last loaded.
+    :param idle: the cycle found nothing to do.
+    :param skipped: the tables of the source that the policy selects but that are not replicated, each with
+        the reason.
     """
 
     dump: str
@@ -115,13 +115,13 @@ def load_bootstrap(
     :param target_pool: connections to the target.
     :param dump: URI of the dump.
     :param run_copy: carries out a copy plan (URI of the plan, URI of the directory for outcomes).
-    :param threads: tables created side by side.
-    :param on_step: told each step before it is taken; tests kill there.
-    :param check: is called before each file that is removed; raises if the cycle must end.
+    :param threads: number of tables created in parallel.
+    :param on_step: receives the name of each step before the step begins; tests kill the process there.
+    :param check: runs before each file is removed, and raises if the cycle must end.
     :raises DumpIncompleteError: the dump is not finished, or the source has removed files it lists.
     :raises DumpCorruptError: the dump is not as it was written.
     :raises TargetNotOursError: the target database is not this policy's.
-    :raises TargetChangedError: a table there was changed by someone else, or is not ours.
+    :raises TargetChangedError: a table of the target was changed by someone else, or is not the policy's.
     :raises LocationConflictError: tables would share or nest directories of the target.
     :raises HiddenLocationError: Hive would hide tables of the target.
     """
@@ -152,7 +152,7 @@ def acknowledge(
     *,
     on_step: Callable[[str], None],
 ) -> LoadSummary:
-    """The end of every load, published now or before: the source's cleaner is let go."""
+    """End a load, whether published now or before: release the source's cleaner, and acknowledge the load."""
     on_step("end_lease")
     end_lease(source, lease)
     directory.finish_load({"event_id": summary.event_id, "database": summary.database})
@@ -190,33 +190,33 @@ class _Load:
         return f"{self._directory.uri}/{COPY_PLAN}"
 
     def _is_checkpoint(self) -> bool:
-        """The database was loaded from this very dump."""
+        """Return whether the database was loaded from this very dump."""
         with self._pool.client() as client:
             database = client.get_database(self._policy.target_database)
         return bool((database.parameters or {}).get(markers.CHECKPOINT) == self._directory.uri)
 
     def refuse_changes(self, last_id: int) -> None:
-        """Refuse a published target that is not what the dump says.
+        """Refuse a published target that differs from the dump.
 
         :raises TargetChangedError: somebody else has changed the target, or the source has moved on since.
         """
         with self._pool.client() as client:
             layout = target.find_layout(client, self._policy)
-            found = metadata_differences(client, layout, Homes(self._directory))
-        if not found:
+            differences = metadata_differences(client, layout, Homes(self._directory))
+        if not differences:
             return
         if self._is_checkpoint():
-            raise _changed(f"Target database {self._policy.target_database}", found)
+            raise _changed(f"Target database {self._policy.target_database}", differences)
         raise TargetChangedError(
             f"Target database {self._policy.target_database} is published at event {last_id}; dump "
             f"{self._directory.uri} is of event {self._event_id} and differs in:\n  "
-            + "\n  ".join(map(str, found)),
+            + "\n  ".join(map(str, differences)),
             remedy="A bootstrap is loaded once: go on by increments, or drop the target to bootstrap anew.",
-            differences=[str(one) for one in found],
+            differences=[str(difference) for difference in differences],
         )
 
     def check_other_plans(self) -> None:
-        """Read what earlier loads planned to copy: by it, :meth:`sweep` removes files.
+        """Read the copy plans of earlier loads, by which :meth:`sweep` removes files.
 
         :raises DumpCorruptError: a plan has names that lead elsewhere.
         """
@@ -256,11 +256,12 @@ class _Load:
             ) from error
 
     def sweep(self, check: Callable[[], None]) -> None:
-        """Remove what earlier loads of this policy planned to copy and this one does not.
+        """Remove files that earlier loads of this policy planned to copy and that this load does not copy.
 
-        Such a load was given up (its dump had gone out of date, say) before it created a table; its files lie
-        where tables are about to be created, and readers would see them. What lies elsewhere is not of this
-        target: the policy may have had another target database before, which is still read.
+        Such a load was given up (because its dump had gone out of date, for example) before it created a
+        table. Its files lie in the directories of tables that are about to be created, and readers would see
+        them. Files elsewhere do not belong to this target: the policy may have had another target database
+        before, which is still read.
         """
         self._on_step("sweep")
         options = self._policy.storage_options
@@ -276,7 +277,7 @@ class _Load:
                     if remove_file(item.target, options):
                         emptied.add(item.target.rpartition("/")[0])
                         self._progress(f"Removed {item.target}, left by an earlier load")
-        # A crash must not bring them back below a table that is there by then.
+        # A crash must not bring these files back below a table that exists by then.
         sync_directories(emptied)
 
     def create(self, threads: int) -> None:
@@ -328,7 +329,7 @@ class _Load:
             skipped=Homes(self._directory).skipped,
         )
 
-    # -- what goes where -------------------------------------------------------------------------------
+    # -- items and plans -------------------------------------------------------------------------------
 
     def _copy_items(self) -> Iterator[CopyItem]:
         for facts in self._manifest["tables"]:
@@ -339,25 +340,25 @@ class _Load:
             yield from function_items(function, self._layout)
 
     def _other_plans(self) -> list[str]:
-        """URIs of the copy plans of the policy's other dumps."""
+        """Return the URIs of the copy plans of the policy's other dumps."""
         options = self._policy.storage_options
         filesystem, path = open_filesystem(self._policy.directory, options)
         with storage_errors(self._policy.directory):
-            found = filesystem.glob(f"{path}/*/{COPY_PLAN}")
-        plans = {canonical(join(self._policy.directory, *plan.split("/")[-3:])) for plan in found}
+            plan_paths = filesystem.glob(f"{path}/*/{COPY_PLAN}")
+        plans = {canonical(join(self._policy.directory, *plan.split("/")[-3:])) for plan in plan_paths}
         return sorted(plans - {canonical(self._copy_plan)})
 
-    # -- doing -----------------------------------------------------------------------------------------
+    # -- steps -----------------------------------------------------------------------------------------
 
     def _refuse_foreign_tables(self, client: MetastoreClient) -> None:
-        """Tables that carry no marker of ours are somebody's: nothing may be written over them."""
+        """Refuse tables without a marker of the policy: a load must not overwrite somebody else's table."""
         if self._policy.into_existing:
             return
         names = client.list_tables(self._policy.target_database)
-        found: list[Any] = list(client.get_tables(self._policy.target_database, names)) if names else []
+        tables: list[Any] = list(client.get_tables(self._policy.target_database, names)) if names else []
         foreign = [
             table.tableName
-            for table in found
+            for table in tables
             if (table.parameters or {}).get(markers.POLICY) != self._policy.name
         ]
         if foreign:
@@ -369,29 +370,29 @@ class _Load:
             )
 
     def _refuse_foreign_files(self) -> None:
-        """Files where a new table is to lie would be its rows, or be replaced by them."""
+        """Refuse files in the directories of new tables: they would become rows, or be replaced."""
         foreign: list[ForeignWrite] = []
         with self._pool.client() as client:
             survey = Survey(client, self._layout, self._directory, None)
         for facts in self._manifest["tables"]:
             if TableKind(facts["kind"]).has_files:
                 document = self._directory.read_json(table_file("tables", facts["name"], ".json"))
-                there = files_there(self._layout, document, self._policy.storage_options)
-                foreign += survey.files(document, there)
+                present = files_there(self._layout, document, self._policy.storage_options)
+                foreign += survey.files(document, present)
         if foreign:
-            found = sorted(map(str, foreign))
+            writes = sorted(map(str, foreign))
             raise TargetChangedError(
                 f"Where tables of target database {self._policy.target_database} are to lie, there are files "
-                f"that policy {self._policy.name!r} did not place:\n  " + "\n  ".join(found[:SHOWN]),
+                f"that policy {self._policy.name!r} did not place:\n  " + "\n  ".join(writes[:SHOWN]),
                 remedy="Move them elsewhere, or set into_existing to replace what has the name of a file of "
                 "the source.",
-                differences=found,
+                differences=writes,
             )
 
     def _create_table(self, name: str) -> None:
         self._on_step(f"table {name}")
         document = self._directory.read_json(table_file("tables", name, ".json"))
-        made = statistics.without_stale_statistics(
+        target_table = statistics.without_stale_statistics(
             self._layout.table(
                 document, markers.object_markers(self._policy.name, self._directory.uri, self._event_id)
             )
@@ -400,7 +401,7 @@ class _Load:
             if document["write_ids"]:
                 self._seed_write_ids(client, name, document["write_ids"])
             self._on_step(f"create {name}")
-            self._create_or_keep(client, made, document["constraints"])
+            self._create_or_keep(client, target_table, document["constraints"])
             self._on_step(f"partitions {name}")
             count = self._add_partitions(client, document)
         self._progress(f"{self._policy.target_database}.{name}: created with {count} partitions")
@@ -411,10 +412,10 @@ class _Load:
             client.repl_tbl_writeid_state(database, name, self._seed(name, write_ids))
 
     def _seed(self, name: str, write_ids: str) -> str:
-        """The target's write ids of a table, in Hive's text form.
+        """Return the target's write ids of a table, in Hive's text form.
 
-        Without its aborted ids: seeded with them, readers see a lower watermark for up to a minute, and the
-        metastore forgets them anyway. Rows of aborted ids were left out of the copy instead.
+        They leave out aborted ids: with those in the seed, readers see a lower watermark for up to a minute,
+        and the metastore forgets them anyway. The copy leaves out the rows of aborted ids instead.
         """
         high_watermark = ValidWriteIds.parse(write_ids).high_watermark
         table = f"{self._policy.target_database}.{name}"
@@ -425,13 +426,13 @@ class _Load:
             create_table(client, made, target_constraints(constraints, self._policy))
         except AlreadyExistsError:
             keep_managed(client, made)
-            found = client.get_table(made.dbName, made.tableName)
-            found_differences = definition_differences(made, found)
-            if not found_differences:
-                return  # by an earlier run of this load
+            current = client.get_table(made.dbName, made.tableName)
+            differences = definition_differences(made, current)
+            if not differences:
+                return  # An earlier run of this load has created it.
             if not self._policy.into_existing:
-                raise _changed(f"Table {made.dbName}.{made.tableName}", found_differences) from None
-            made.id = found.id
+                raise _changed(f"Table {made.dbName}.{made.tableName}", differences) from None
+            made.id = current.id
             client.alter_table(made.dbName, made.tableName, made, environment=statistics.KEEP_STATISTICS)
 
     def _add_partitions(self, client: MetastoreClient, document: Mapping[str, Any]) -> int:
@@ -443,14 +444,14 @@ class _Load:
         )
         storage = document["table"].get("sd") or {}
         size = page_size(len(storage.get("cols") or ()), with_column_stats=True)
-        while some := list(islice(waiting, size)):
-            count += len(some)
+        while batch := list(islice(waiting, size)):
+            count += len(batch)
             statistics.add_partitions(
                 client,
-                some,
+                batch,
                 valid_write_ids=self._seed(name, document["write_ids"]) if document["write_ids"] else None,
                 insert_only=document["kind"] == TableKind.INSERT_ONLY.value,
-                # What was there keeps its data where that is identical, and takes our definition.
+                # Existing partitions keep their data if it is identical, and take the dump's definition.
                 replace=self._policy.into_existing,
             )
         return count
@@ -459,16 +460,16 @@ class _Load:
         table = document["table"]["tableName"]
         for line in self._directory.read_lines(table_file("partitions", table, ".jsonl")):
             partition: Any = from_json(types.Partition, line["partition"])
-            made = definitions.target_partition(
+            target_partition = definitions.target_partition(
                 partition,
                 database=self._policy.target_database,
                 location=self._layout.directory(document, partition.sd.location, line["name"]),
                 parameters=markers.object_markers(self._policy.name, self._directory.uri, self._event_id),
             )
-            yield definitions.with_honest_statistics(made, document["write_ids"])
+            yield definitions.with_honest_statistics(target_partition, document["write_ids"])
 
     def _add_foreign_keys(self, table: str) -> None:
-        """Add the foreign keys a table does not have yet: every table they can refer to is there now."""
+        """Add the foreign keys that a table lacks: every table to which they can refer exists now."""
         document = self._directory.read_json(table_file("tables", table, ".json"))
         wanted = target_constraints(document["constraints"], self._policy)
         if not wanted.foreignKeys:
@@ -483,7 +484,7 @@ def _changed(what: str, differences: Sequence[Difference]) -> TargetChangedError
     return TargetChangedError(
         f"{what} was changed on the target, by somebody else than this policy:\n  {lines}",
         remedy="Undo the changes, or drop the target database and bootstrap it anew.",
-        differences=[str(one) for one in differences],
+        differences=[str(difference) for difference in differences],
     )
 
 

@@ -1,9 +1,9 @@
-"""Brings a target's table to a definition of the source: what it is, its partitions, its statistics.
+"""Brings a target's table to a definition of the source: its own, its partitions' and its statistics.
 
-State by state, not event by event: whatever happened to a table in between, and wherever an earlier run was
-killed, the target ends as the source is. Twice, because statistics hold for write ids: *before* the cycle's
-transactions are replayed, a table gets its new shape, and what was said of its rows is taken back; *after*
-them, it gets the statistics. In between nobody is told a number of rows that is not so.
+It compares states, not events: whatever happened to a table in between, and wherever an earlier run was
+killed, the target ends in the source's state. It works in two passes, because statistics hold for write ids.
+*Before* the cycle's transactions are replayed, a table gets its new shape, and statistics of its rows are
+withdrawn; *after* them, it gets the new statistics. In between, no reader gets a wrong number of rows.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
 
 _ACCURATE = "COLUMN_STATS_ACCURATE"
-#: A parameter that two equal tables may differ in, besides those of their sides.
+#: Two equal tables may differ in this parameter, besides those of their sides.
 _PASSING = "transient_lastDdlTime"
 
 
 class TableConvergence:
-    """One table of a dump and its counterpart on the target.
+    """Converges one table of the target to its definition in a dump.
 
     :param client: client of the target.
-    :param layout: where things lie on the target.
+    :param layout: maps tables to the target.
     :param directory: the dump.
     :param document: the table's document in it.
-    :param parameters: our markers, for objects that are new.
-    :param progress: told how far many partitions are.
+    :param parameters: the policy's markers, for objects that are new.
+    :param progress: receives lines on the progress through many partitions.
     """
 
     def __init__(
@@ -79,77 +79,78 @@ class TableConvergence:
         self._surplus: list[str] = []
 
     def keep_shape(self) -> bool:
-        """Take back what is said of the rows of a table that keeps its shape; return whether it keeps it.
+        """Withdraw the statistics of a table that keeps its shape; return whether it keeps its shape.
 
-        Nobody who reads the table can tell, so this may be done before its new files have arrived. A column
-        that is another one now would be read from old files, for as long as it takes a copy to succeed.
+        No reader of the table notices this, so it may happen before its new files have arrived. A changed
+        shape may not: readers would read a new column from old files for as long as it takes a copy to
+        succeed.
         """
         wanted = _without_statistics(self._table())
-        found = self._client.get_table(self._database, self._name)
-        if definition(wanted) != definition(found) or not self._is_constrained():
+        current = self._client.get_table(self._database, self._name)
+        if definition(wanted) != definition(current) or not self._is_constrained():
             return False
         stale = self._stale_partitions() if wanted.partitionKeys else set()
         if stale is None:
             return False
-        self._alter(found, wanted)
-        for some in self._side_by_side(stale, only=stale) if stale else ():
+        self._alter(current, wanted)
+        for batch in self._side_by_side(stale, only=stale) if stale else ():
             self._alter_partitions(
-                [_without_statistics(_kept(one, found)) for _, one, found in some if found]
+                [_without_statistics(_kept(dumped, current)) for _, dumped, current in batch if current]
             )
         return True
 
     def shape(self) -> None:
-        """Create the table or alter it; add partitions, alter those that changed. No statistics yet."""
+        """Create or alter the table, add partitions, and alter changed ones, all without statistics."""
         wanted = _without_statistics(self._table())
         try:
-            found = self._client.get_table(self._database, self._name)
+            current = self._client.get_table(self._database, self._name)
         except NoSuchObjectError:
             create_table(self._client, self._created(self._table()), copy.copy(self._constraints))
         else:
-            self._alter(found, wanted)
+            self._alter(current, wanted)
             converge_constraints(self._client, self._layout.policy, self._name, self._constraints)
         if wanted.partitionKeys and TableKind(self._document["kind"]).has_files:
             self._shape_partitions()
 
     def describe(self) -> None:
-        """Write the statistics of the table and its partitions, where they are others than there are."""
+        """Write the statistics of the table and its partitions that differ from the present ones."""
         if not TableKind(self._document["kind"]).has_files:
             return
         valid = self._valid_write_ids()
         wanted = statistics.without_stale_statistics(self._table())
-        found = self._client.get_table(
+        current = self._client.get_table(
             self._database, self._name, with_column_stats=True, valid_write_ids=valid
         )
-        wanted = self._writable(wanted, found)
-        if not _same(wanted, found):
-            wanted.parameters = _keeping_ours(wanted.parameters, found.parameters)
+        wanted = self._writable(wanted, current)
+        if not _same(wanted, current):
+            wanted.parameters = _keeping_ours(wanted.parameters, current.parameters)
             if self._write_ids is None:
-                statistics.delete_column_statistics(self._client, wanted, found)
+                statistics.delete_column_statistics(self._client, wanted, current)
             self._describe_table(wanted, valid)
         if wanted.partitionKeys:
             self._describe_partitions(valid)
 
     def drop_partitions(self, gone: Collection[str] | None) -> None:
-        """Drop the partitions that the source has no more, and that :meth:`shape` has met.
+        """Drop the partitions that the source no longer has, and that :meth:`shape` has found.
 
         :param gone: names of partitions that may go; ``None`` for all that the source does not have.
         """
-        names = [one for one in self._surplus if gone is None or one in gone]
+        names = [name for name in self._surplus if gone is None or name in gone]
         if names:
             managed = self._document["kind"] != TableKind.EXTERNAL.value
             self._client.drop_partitions(self._database, self._name, names, delete_data=managed)
 
     def constrain(self) -> None:
-        """Bring the constraints to those of the source once more.
+        """Converge the constraints to those of the source once more.
 
-        A metastore that drops a table deletes constraints by their names, those of other tables among them: a
-        table that was renamed loses its own with the one of its former name.
+        A metastore that drops a table deletes constraints by their names, including those of other tables: a
+        table that was renamed loses its own together with the table of its former name.
         """
         converge_constraints(self._client, self._layout.policy, self._name, self._constraints)
         self.add_foreign_keys()
 
     def add_foreign_keys(self) -> None:
-        """Add the foreign keys the table has not: every table they may refer to is there by now."""
+        """Add the foreign keys that the table lacks: every table to which they may refer exists by now."""
         add_foreign_keys(self._client, self._layout.policy, self._name, self._constraints)
 
     def _is_constrained(self) -> bool:
@@ -158,8 +159,8 @@ class TableConvergence:
     # -- the table -------------------------------------------------------------------------------------
 
     def _table(self) -> Any:
-        made = self._layout.table(self._document, self._parameters)
-        return self._with_readable_statistics(made)
+        target = self._layout.table(self._document, self._parameters)
+        return self._with_readable_statistics(target)
 
     def _alter(self, found: Any, wanted: Any) -> None:
         changed = definition(wanted) != definition(found)
@@ -174,9 +175,9 @@ class TableConvergence:
         self._client.alter_table(self._database, self._name, altered, environment=statistics.KEEP_STATISTICS)
 
     def _describe_table(self, wanted: Any, valid: str | None) -> None:
-        found_statistics, wanted.colStats = wanted.colStats, None
+        column_statistics, wanted.colStats = wanted.colStats, None
         write_id = _write_id(wanted) if valid else None
-        written = [found_statistics] if found_statistics is not None else []
+        written = [column_statistics] if column_statistics is not None else []
         if written:
             self._client.set_column_statistics(written, write_id=write_id, valid_write_ids=valid)
         self._client.alter_table(
@@ -192,20 +193,20 @@ class TableConvergence:
         if self._write_ids is None:
             return None
         name = f"{self._database}.{self._name}"
-        found = self._client.get_valid_write_ids([name])[name]
+        answer = self._client.get_valid_write_ids([name])[name]
         return ValidWriteIds.of(
             name,
-            high_watermark=found.writeIdHighWaterMark or 0,
-            invalid_ids=found.invalidWriteIds or (),
-            aborted_bits=found.abortedBits or b"",
+            high_watermark=answer.writeIdHighWaterMark or 0,
+            invalid_ids=answer.invalidWriteIds or (),
+            aborted_bits=answer.abortedBits or b"",
         ).text()
 
     def _with_readable_statistics(self, made: Any) -> Any:
-        """Take statistics away that a reader of the dump's write ids must not believe.
+        """Remove statistics that a reader of the dump's write ids must not believe.
 
-        Hive writes statistics before it commits (``StatsTask``): they may be of a transaction that is open
-        yet, or was aborted. Those without a write id, which what is new and empty has, hold for everybody
-        (``ObjectStore.isCurrentStatsValidForTheQuery``); those of columns need one.
+        Hive writes statistics before it commits (``StatsTask``): they may belong to a transaction that is
+        still open or was aborted. Statistics without a write id, which new and empty objects have, hold for
+        every reader (``ObjectStore.isCurrentStatsValidForTheQuery``); column statistics need a write id.
         """
         if self._write_ids is None:
             return made
@@ -215,53 +216,58 @@ class TableConvergence:
         return made if self._write_ids.is_valid(write_id) else _without_statistics(made)
 
     def _created(self, made: Any) -> Any:
-        """A table or partition as it is created: what is known to be empty says so from the beginning.
+        """Return a table or partition for its creation: an empty one has accurate statistics from the
+        beginning.
 
-        A metastore lets nobody call statistics of a transactional table accurate later, without a write id.
+        A metastore refuses to mark statistics of a transactional table as accurate later without a write id.
         """
         keeps = self._write_ids is not None and _write_id(made) is None
         return _without_column_statistics(made) if keeps else _without_statistics(made)
 
     def _writable(self, wanted: Any, found: Any) -> Any:
-        """What is wanted, without what a metastore lets nobody write: see :meth:`_created`."""
-        flags = [(one.parameters or {}).get(_ACCURATE) for one in (wanted, found)]
+        """Return the wanted object without statistics that a metastore refuses to write: see
+        :meth:`_created`.
+        """
+        flags = [(side.parameters or {}).get(_ACCURATE) for side in (wanted, found)]
         refused = self._write_ids is not None and _write_id(wanted) is None and flags[0] != flags[1]
         return _without_statistics(wanted) if refused else wanted
 
     # -- partitions ------------------------------------------------------------------------------------
 
     def _shape_partitions(self) -> None:
-        there = self._names_there()
-        surplus = set(there)
-        for some in self._side_by_side(there):
-            surplus.difference_update(name for name, _, _ in some)
-            new = [self._created(one) for _, one, found in some if found is None]
+        present = self._names_there()
+        surplus = set(present)
+        for batch in self._side_by_side(present):
+            surplus.difference_update(name for name, _, _ in batch)
+            new = [self._created(wanted) for _, wanted, current in batch if current is None]
             if new:
                 self._client.add_partitions(new, if_not_exists=True, environment=statistics.KEEP_STATISTICS)
             changed = [
-                (one, found)
-                for _, one, found in some
-                if found is not None and not _same(one, found, columns=False)
+                (wanted, current)
+                for _, wanted, current in batch
+                if current is not None and not _same(wanted, current, columns=False)
             ]
-            for one, found in changed:
-                self._make_place(one, found)
-            self._alter_partitions([_without_statistics(_kept(one, found)) for one, found in changed])
+            for wanted, current in changed:
+                self._make_place(wanted, current)
+            self._alter_partitions(
+                [_without_statistics(_kept(wanted, current)) for wanted, current in changed]
+            )
         self._surplus = sorted(surplus)
 
     def _stale_partitions(self) -> set[str] | None:
-        """Partitions that are as they are wanted, but for what is said of their rows and may not hold.
+        """Return the partitions that match the wanted ones except for statistics that may not hold.
 
-        :return: ``None`` if they do not keep their shape. Most often one was added: names alone tell that.
+        :return: ``None`` if some do not keep their shape. Most often one was added: names alone show that.
         """
-        there = self._names_there()
-        if there != {line["name"] for line in self._partition_lines()}:
+        present = self._names_there()
+        if present != {line["name"] for line in self._partition_lines()}:
             return None
         stale = set()
-        for some in self._side_by_side(there):
-            for name, one, found in some:
-                if found is None or definition(one) != definition(found):
+        for batch in self._side_by_side(present):
+            for name, wanted, current in batch:
+                if current is None or definition(wanted) != definition(current):
                     return None
-                if not _same(one, found, columns=False):
+                if not _same(wanted, current, columns=False):
                     stale.add(name)
         return stale
 
@@ -272,29 +278,29 @@ class TableConvergence:
             )
 
     def _describe_partitions(self, valid: str | None) -> None:
-        for some in self._side_by_side(self._names_there(), with_column_stats=True, valid_write_ids=valid):
+        for batch in self._side_by_side(self._names_there(), with_column_stats=True, valid_write_ids=valid):
             changed: defaultdict[int | None, list[Any]] = defaultdict(list)
-            for name, one, found in some:
-                if found is None:
+            for name, dumped, current in batch:
+                if current is None:
                     raise TargetChangedError(
                         f"Partition {name} of {self._database}.{self._name} is not on the target any more.",
                         remedy="Somebody else dropped it during the load. Load again: it is made anew.",
                         differences=[name],
                     )
-                wanted = self._writable(statistics.without_stale_statistics(_kept(one, found)), found)
-                if not _same(wanted, found) or (valid and _write_id(wanted) not in {None, found.writeId}):
+                wanted = self._writable(statistics.without_stale_statistics(_kept(dumped, current)), current)
+                if not _same(wanted, current) or (valid and _write_id(wanted) not in {None, current.writeId}):
                     if self._write_ids is None:
-                        statistics.delete_column_statistics(self._client, wanted, found, name)
+                        statistics.delete_column_statistics(self._client, wanted, current, name)
                     changed[_write_id(wanted) if valid else None].append(wanted)
             for write_id, partitions in changed.items():
                 self._write_partitions(partitions, write_id, valid)
 
     def _write_partitions(self, partitions: Sequence[Any], write_id: int | None, valid: str | None) -> None:
-        found = [one.colStats for one in partitions if one.colStats is not None]
-        for one in partitions:
-            one.colStats = None
-        if found:
-            self._client.set_column_statistics(found, write_id=write_id, valid_write_ids=valid)
+        column_statistics = [partition.colStats for partition in partitions if partition.colStats is not None]
+        for partition in partitions:
+            partition.colStats = None
+        if column_statistics:
+            self._client.set_column_statistics(column_statistics, write_id=write_id, valid_write_ids=valid)
         self._client.alter_partitions(
             self._database,
             self._name,
@@ -305,15 +311,15 @@ class TableConvergence:
         )
 
     def _make_place(self, wanted: Any, found: Any) -> None:
-        """Make the directory that a table or partition moves to.
+        """Make the directory to which a table or partition moves.
 
-        A metastore makes those of new ones, not those of altered ones (``HiveAlterHandler``). Without files,
-        the directory would not come into being by the copy either, and Hive's jobs fail on one that is not
-        there (``FileInputFormat``).
+        A metastore makes the directories of new objects, not those of altered ones (``HiveAlterHandler``).
+        Without files, the copy would not make the directory either, and Hive's jobs fail on a missing one
+        (``FileInputFormat``).
         """
-        place = wanted.sd.location if wanted.sd is not None else None
-        if place and found.sd is not None and place != found.sd.location:
-            make_directory(place, self._layout.policy.storage_options)
+        location = wanted.sd.location if wanted.sd is not None else None
+        if location and found.sd is not None and location != found.sd.location:
+            make_directory(location, self._layout.policy.storage_options)
 
     def _names_there(self) -> set[str]:
         return set(self._client.list_partition_names(self._database, self._name))
@@ -321,34 +327,34 @@ class TableConvergence:
     def _side_by_side(
         self, there: Collection[str], *, only: Collection[str] | None = None, **reading: Any
     ) -> Iterator[list[tuple[str, Any, Any]]]:
-        """Yield the dump's partitions with the target's, by name, so many at a time.
+        """Yield the dump's partitions with the target's, by name, in batches.
 
-        :param there: names of the target's partitions; of others there is ``None``.
-        :param only: names of those wanted; all by default.
-        :param reading: how the target's are read.
+        :param there: names of the target's partitions; the target's side of others is ``None``.
+        :param only: names of the wanted partitions; all by default.
+        :param reading: options for reading the target's partitions.
         """
         table: Any = from_json(types.Table, self._document["table"])
-        what = f"{self._database}.{self._name}: partitions compared, and altered where they differ"
-        waiting = counted(self._partitions(only), what, self._progress)
+        heading = f"{self._database}.{self._name}: partitions compared, and altered where they differ"
+        waiting = counted(self._partitions(only), heading, self._progress)
         size = page_size(len(table.sd.cols or ()), with_column_stats=True)
-        while some := list(islice(waiting, size)):
-            names = [name for name, _ in some if name in there]
+        while batch := list(islice(waiting, size)):
+            names = [name for name, _ in batch if name in there]
             partitions = self._client.get_partitions_of(self._database, self._name, names, **reading)
-            found = {name_of(table, one): one for one in partitions}
-            yield [(name, one, found.get(name)) for name, one in some]
+            on_target = {name_of(table, partition): partition for partition in partitions}
+            yield [(name, dumped, on_target.get(name)) for name, dumped in batch]
 
     def _partitions(self, only: Collection[str] | None) -> Iterator[tuple[str, Any]]:
         for line in self._partition_lines():
             if only is not None and line["name"] not in only:
                 continue
             source: Any = from_json(types.Partition, line["partition"])
-            made = definitions.target_partition(
+            target = definitions.target_partition(
                 source,
                 database=self._database,
                 location=self._layout.directory(self._document, source.sd.location, line["name"]),
                 parameters=self._parameters,
             )
-            yield line["name"], self._with_readable_statistics(made)
+            yield line["name"], self._with_readable_statistics(target)
 
     def _partition_lines(self) -> Iterator[Mapping[str, Any]]:
         return self._directory.read_lines(table_file("partitions", self._name, ".jsonl"))
@@ -373,19 +379,23 @@ def _is_empty(one: Any) -> bool:
 
 
 def _kept(wanted: Any, found: Any) -> Any:
-    made = copy.deepcopy(wanted)
-    made.parameters = _keeping_ours(made.parameters, found.parameters)
-    return made
+    kept = copy.deepcopy(wanted)
+    kept.parameters = _keeping_ours(kept.parameters, found.parameters)
+    return kept
 
 
 def _keeping_ours(wanted: Mapping[str, str], found: Mapping[str, str] | None) -> dict[str, str]:
-    """The wanted parameters; our markers as they were when the object was made."""
-    ours = {key: value for key, value in (found or {}).items() if is_side_parameter(key)}
-    return {**wanted, **ours, **{k: v for k, v in wanted.items() if k == markers.DEFINITION}}
+    """Return the wanted parameters with the policy's markers as they were when the object was made."""
+    kept = {key: value for key, value in (found or {}).items() if is_side_parameter(key)}
+    return {
+        **wanted,
+        **kept,
+        **{name: content for name, content in wanted.items() if name == markers.DEFINITION},
+    }
 
 
 def _same(wanted: Any, found: Any, *, columns: bool = True) -> bool:
-    """Whether a table or partition of the target is as it is wanted, statistics included."""
+    """Return whether a table or partition of the target equals the wanted one, statistics included."""
     return _essence(wanted, columns=columns) == _essence(found, columns=columns)
 
 
@@ -394,14 +404,14 @@ def _essence(one: Any, *, columns: bool) -> dict[str, Any]:
     essence: dict[str, Any] = {
         "storage": definition(one),
         "parameters": {
-            k: v
-            for k, v in values.get("parameters", {}).items()
-            if not (k == _PASSING or is_side_parameter(k))
+            name: value
+            for name, value in values.get("parameters", {}).items()
+            if not (name == _PASSING or is_side_parameter(name))
         },
     }
     if columns:
-        found = values.get("colStats", {}).get("statsObj", [])
-        essence["columns"] = sorted(found, key=lambda column: str(column["colName"]))
+        column_statistics = values.get("colStats", {}).get("statsObj", [])
+        essence["columns"] = sorted(column_statistics, key=lambda column: str(column["colName"]))
     return essence
 
 

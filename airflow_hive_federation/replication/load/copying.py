@@ -1,9 +1,10 @@
-"""Which files an increment copies, and to where.
+"""Plans the copy of an increment's files, and moves and removes files on the target.
 
-Before the target has committed what they hold, new deltas are invisible to its readers, so they go straight
-to their place. Not so the results of compactions on the source: a base or a merged delta that begins at or
-below what readers of the target see already would be taken for complete while half of it has arrived, and
-hide what it replaces. Such a directory is copied to a hidden place beside, and moved when it is whole.
+New deltas are invisible to readers until the target has committed their write ids, so they are copied
+straight to their places. Results of compactions on the source are not: a base or a merged delta that begins
+at or below the write ids that readers of the target already see would count as complete while half of it has
+arrived, and hide the directories that it replaces. Such a directory is copied to a hidden place beside, and
+moved when it is whole.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from airflow_hive_federation.storage.publishing import remove_file, rename
 
 @dataclass(kw_only=True)
 class TableCopy:
-    """What is copied of one table.
+    """The files of one table to copy, move and remove.
 
     :param items: files to copy.
-    :param staged: hidden directory → the place it is moved to.
-    :param extraneous: URIs of files that the source has no more (tables that are not transactional).
+    :param staged: hidden directory → the place to which it is moved.
+    :param extraneous: URIs of files that the source no longer has (tables that are not transactional).
     """
 
     items: list[CopyItem] = field(default_factory=list)
@@ -46,7 +47,7 @@ class TableCopy:
 def files_there(
     layout: TargetLayout, document: Mapping[str, Any], options: Mapping[str, Any] | None = None
 ) -> dict[str, FileEntry]:
-    """List what lies on the target where a dump's table lies, by canonical URI."""
+    """List the files in the target's directories of a dump's table, by canonical URI."""
     listings = list_many(list(_roots(layout, document)), options=options, missing_ok=True)
     return {
         canonical(join(root, entry.path)): entry for root, entries in listings.items() for entry in entries
@@ -64,17 +65,17 @@ def plan_copy(
     mended: Collection[str] = (),
     complete: int = 0,
 ) -> TableCopy:
-    """Compare a table's files with what lies on the target.
+    """Compare a table's files with the files on the target.
 
     :param directory: the dump.
-    :param layout: where its tables lie on the target.
+    :param layout: maps its tables to the target.
     :param document: the table's document.
-    :param there: what lies on the target, see :func:`files_there`.
-    :param visible: highest write id that readers of the target see; ``None`` for a table that is not there.
-    :param before: size and modification time of the source's files when they were copied last, by URI: for
+    :param there: the files on the target, see :func:`files_there`.
+    :param visible: highest write id that readers of the target see; ``None`` for a table that does not exist.
+    :param before: size and modification time of the source's files when they were last copied, by URI: for
         tables that are not transactional, whose files may change.
-    :param complete: write id up to which the target has everything, nothing below it being open.
-    :param mended: canonical URIs of files of the target that are not what was copied.
+    :param complete: write id up to which the target has every write id, with none open.
+    :param mended: canonical URIs of files of the target that differ from their copies.
     """
     transactional = TableKind(document["kind"]).transactional
     directories = _directories(there)
@@ -84,8 +85,8 @@ def plan_copy(
         target = layout.file(document, file)
         key = canonical(target)
         wanted.add(key)
-        found = there[key].size_bytes if key in there else None
-        same = found == file.size_bytes and not file.filtered and key not in mended
+        present_size = there[key].size_bytes if key in there else None
+        same = present_size == file.size_bytes and not file.filtered and key not in mended
         if same and (transactional or before.get(file.uri) == (file.size_bytes, file.modified_ns)):
             continue
         if key not in mended and _is_covered(target, complete, directories):
@@ -100,7 +101,7 @@ def plan_copy(
                 hidden = join(staged, file.target_path.partition("/")[2])
         copy.items.append(layout.item(document, file, hidden))
     surplus = there.keys() - wanted
-    # A transactional table keeps what was replaced by a compaction: its own readers pass over it.
+    # A transactional table keeps directories that a compaction replaced: its own readers pass over them.
     copy.extraneous = sorted(surplus.intersection(mended) if transactional else surplus)
     return copy
 
@@ -108,19 +109,20 @@ def plan_copy(
 def place_staged(
     copy: TableCopy, options: Mapping[str, Any] | None = None, *, check: Callable[[], None] = lambda: None
 ) -> None:
-    """Move what was copied to hidden places to where readers look, a directory at a time.
+    """Move hidden directories, one after the other, to the places that readers see.
 
-    :param check: is called before each directory; raises if the cycle must end.
+    :param check: runs before each directory, and raises if the cycle must end.
     """
     for staged, home in copy.staged.items():
         check()
         filesystem, path = open_filesystem(staged, options)
         _, target = open_filesystem(home, options)
         with storage_errors(home):
-            # Missing: moved by a run that was killed thereafter.
+            # A missing directory was moved by a run that was killed afterwards.
             if filesystem.exists(path):
                 rename(filesystem, path, target)
-    # A partition may have several, so none of the hidden places goes before all have been moved.
+    # A partition may have several hidden directories, so their parent is removed only after all have been
+    # moved.
     for stage in sorted({staged.rpartition("/")[0] for staged in copy.staged}):
         check()
         filesystem, path = open_filesystem(stage, options)
@@ -132,9 +134,9 @@ def place_staged(
 def remove_extraneous(
     copy: TableCopy, options: Mapping[str, Any] | None = None, *, check: Callable[[], None] = lambda: None
 ) -> None:
-    """Remove files that the source has no more.
+    """Remove files that the source no longer has.
 
-    :param check: is called before each file; raises if the cycle must end.
+    :param check: runs before each file, and raises if the cycle must end.
     """
     for uri in copy.extraneous:
         check()
@@ -158,32 +160,38 @@ def _stage(layout: TargetLayout, document: Mapping[str, Any], file: VisibleFile)
 
 
 def _directories(files: Iterable[str]) -> Mapping[str, Collection[str]]:
-    """Canonical URI of a directory → names of those in it that hold files."""
-    found: defaultdict[str, set[str]] = defaultdict(set)
+    """Map the canonical URI of a directory to the names of its subdirectories that hold files."""
+    subdirectories: defaultdict[str, set[str]] = defaultdict(set)
     for uri in files:
         parent, _, name = uri.rpartition("/")[0].rpartition("/")
-        found[parent].add(name)
-    return found
+        subdirectories[parent].add(name)
+    return subdirectories
 
 
 def _is_covered(target: str, complete: int, directories: Mapping[str, Collection[str]]) -> bool:
-    """Whether the target has these rows in a directory of its own: it has compacted, or it was the source.
+    """Return whether the target has these rows in a directory of its own.
 
-    Where a delta is gone although the target is complete beyond it, the cleaner has taken it away, and never
-    does so before the compaction that replaced it is committed.
+    Such a target has compacted the rows, or was the source before.
 
-    :param complete: write id up to which the target has everything.
+    If a delta is gone although the target is complete beyond it, the cleaner has removed it, and never does
+    so before the compaction that replaced it is committed.
+
+    :param complete: write id up to which the target has every write id.
     :param directories: see :func:`_directories`.
     """
     home, _, name = target.rpartition("/")[0].rpartition("/")
     if not is_acid_directory(name) or parse_directory(name).max_write_id > complete:
         return False
-    there = directories.get(canonical(home), ())
-    if name in there:
+    siblings = directories.get(canonical(home), ())
+    if name in siblings:
         return False
     wanted = parse_directory(name)
-    found = [parse_directory(one) for one in there if is_acid_directory(one)]
-    return any(_covers(one, wanted) for one in found if one.max_write_id <= complete)
+    parsed = [parse_directory(name_there) for name_there in siblings if is_acid_directory(name_there)]
+    return any(
+        _covers(directory_name, wanted)
+        for directory_name in parsed
+        if directory_name.max_write_id <= complete
+    )
 
 
 def _covers(one: DirectoryName, wanted: DirectoryName) -> bool:

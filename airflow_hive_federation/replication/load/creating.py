@@ -1,4 +1,4 @@
-"""Creating tables on the target as they are wanted, whatever its metastore makes of them."""
+"""Creates tables on the target with their wanted type, even if its metastore changes the type."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def create_table(client: MetastoreClient, made: Any, constraints: Any) -> None:
-    """Create a table, without its foreign keys.
+    """Create a table without its foreign keys.
 
     :param made: wire ``Table``.
     :param constraints: its constraints.
-    :raises AlreadyExistsError: there is a table of its name.
+    :raises AlreadyExistsError: a table of its name exists.
     """
     client.create_table(
         made, constraints=without_foreign_keys(constraints), environment=statistics.KEEP_STATISTICS
@@ -28,18 +28,19 @@ def create_table(client: MetastoreClient, made: Any, constraints: Any) -> None:
 
 
 def keep_managed(client: MetastoreClient, made: Any) -> None:
-    """Make a managed table of one that the metastore has created as an external one.
+    """Turn a table back into a managed one if the metastore has created it as an external one.
 
-    Hive 4 does so with every managed table without transactions (``MetastoreDefaultTransformer``); what comes
-    from older versions, or was altered (``'EXTERNAL'='FALSE'``), stays managed, and so does the replica.
+    Hive 4 creates every managed table without transactions as an external one
+    (``MetastoreDefaultTransformer``). Tables from older versions, and altered ones (``'EXTERNAL'='FALSE'``),
+    stay managed, and so does the replica.
 
     :param made: wire ``Table`` as it is wanted.
     """
     if table_kind(made) is not TableKind.MANAGED:
         return
-    found: Any = client.get_table(made.dbName, made.tableName)
-    if table_kind(found) is TableKind.EXTERNAL and _loaded_from(found) == _loaded_from(made):
-        made.id = found.id
+    current: Any = client.get_table(made.dbName, made.tableName)
+    if table_kind(current) is TableKind.EXTERNAL and _loaded_from(current) == _loaded_from(made):
+        made.id = current.id
         client.alter_table(made.dbName, made.tableName, made, environment=statistics.KEEP_STATISTICS)
 
 

@@ -1,21 +1,21 @@
-"""Loading an increment into the target.
+"""Loads an increment into the target.
 
-Steps, in this order; each can be killed and repeated:
+The load has these steps, in this order; each can be killed and repeated:
 
-1. what others wrote to the target is looked for: there must be nothing (see :mod:`.survey`);
-2. tables whose names stand for others now are dropped;
-3. files are copied. What readers could see too early waits in hidden places (see :mod:`.copying`).
-   Meanwhile, the source's transactions are opened on the target, transactional tables that are there get
-   their write ids, and of those that keep their shape is taken back what was said of their rows: readers see
-   nothing of it, however long the copy takes to succeed;
-4. functions and tables get their new shape, new tables their write ids;
-5. the transactions end in the source's order: with each, its rows become visible, in all tables at once (see
-   :mod:`.replay`); those that follow each other and wrote to different tables are one (see :mod:`.merging`);
-6. what the source has no more is dropped: partitions, tables, files;
-7. statistics are written; transactions that dangle are aborted;
-8. ``repl.last.id`` moves: published.
+1. Foreign writes to the target are looked for: the load continues only if it finds none (see :mod:`.survey`).
+2. Tables whose names now stand for others are dropped.
+3. Files are copied. Files that readers could see too early wait in hidden places (see :mod:`.copying`).
+   Meanwhile, the source's transactions are opened on the target, existing transactional tables get their
+   write ids, and those that keep their shape lose the statistics of their rows: readers see nothing of it,
+   however long the copy takes to succeed.
+4. Functions and tables get their new shape, and new tables their write ids.
+5. The transactions end in the source's order: with each, its rows become visible, in all tables at once (see
+   :mod:`.replay`). Consecutive transactions that wrote to different tables are one (see :mod:`.merging`).
+6. Partitions, tables and files that the source no longer has are dropped.
+7. Statistics are written, and dangling transactions are aborted.
+8. ``repl.last.id`` moves, which publishes the load.
 
-Nothing but the last step says that the increment is done, and every step asks the target what is left to do.
+Only the last step marks the increment as done, and every step reads from the target the work that remains.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def load_increment(
     :param target_pool: connections to the target.
     :param dump: URI of the dump.
     :param run_copy: carries out a copy plan (URI of the plan, URI of the directory for outcomes).
-    :param on_step: told each step before it is taken; tests kill there.
-    :param check: is called before each file that is moved or removed; raises if the cycle must end.
+    :param on_step: receives the name of each step before the step begins; tests kill the process there.
+    :param check: runs before each file is moved or removed, and raises if the cycle must end.
     :raises DumpIncompleteError: the dump is not finished.
     :raises DumpCorruptError: the dump is not as it was written.
     :raises TargetNotOursError: the target database is not this policy's.
@@ -152,7 +152,7 @@ class _Load:
         self._layout = find_layout(client, policy)
         self._replay = Replay(client, policy)
         concerned = [facts for facts in self._manifest["tables"] if facts["work"] != TableWork.NOTHING.value]
-        # Views last: Hive reads them through the tables.
+        # Views come last, because Hive reads them through the tables.
         self._concerned = sorted(concerned, key=lambda facts: not TableKind(facts["kind"]).has_files)
         self._documents: dict[str, Mapping[str, Any]] = {
             facts["name"]: directory.read_json(table_file("tables", facts["name"], ".json"))
@@ -182,23 +182,23 @@ class _Load:
         return False
 
     def check_places(self) -> None:
-        """Refuse a plan by which tables would share or nest directories, before anything is dropped."""
+        """Refuse a dump by which tables would share or nest directories, before anything is dropped."""
         before = DumpDirectory(self._manifest["previous"], self._policy.storage_options).manifest()["tables"]
         leaving = {*self._manifest["dropped"]} & {*tables_with_files(before, external=False)}
         self._places = TargetPlaces(self._directory, self._layout, leaving)
         self._places.claim(self._client)
 
     def survey(self) -> None:
-        """Look for writes of others before anything is placed or dropped; plan what is copied meanwhile.
+        """Find foreign writes before anything is placed or dropped, and plan the copies.
 
-        :raises TargetChangedError: there are any.
+        :raises TargetChangedError: the target holds foreign writes.
         """
         self._on_step("survey")
         survey = Survey(self._client, self._layout, self._directory, self._manifest["previous"])
         foreign: list[ForeignWrite] = []
         if not (self._mend.database or self._policy.into_existing):
             functions = self._client.get_functions(self._database)
-            foreign += survey.functions(str(one.functionName) for one in functions)
+            foreign += survey.functions(str(function.functionName) for function in functions)
         for facts in self._concerned:
             foreign += self._surveyed(survey, facts)
         for name in self._manifest["dropped"]:
@@ -207,7 +207,7 @@ class _Load:
         refuse_foreign_writes(self._database, self._policy.name, foreign)
 
     def make_room(self) -> None:
-        """Drop what bears the name of something else now, unless this load has made that already."""
+        """Drop tables and partitions whose names now stand for others that this load has not made yet."""
         for facts in self._concerned:
             name = facts["name"]
             if facts["work"] == TableWork.REPLACE.value:
@@ -216,7 +216,7 @@ class _Load:
                     self._drop_table(name)
                     self._states = {key: state for key, state in self._states.items() if key != name}
             elif facts["renewed"] and TableKind(facts["kind"]).transactional:
-                # (Of other tables, files that the source has no more are removed one by one.)
+                # For other tables, files that the source no longer has are removed one by one.
                 self._make_room_for_partitions(name, facts["renewed"])
 
     def copy(self, run_copy: CopyRunner) -> None:
@@ -229,9 +229,9 @@ class _Load:
         items = self._places.each_once(self._copy_items())
         plan, count = write_bound_plan(plan, items, options=self._policy.storage_options)
         self._on_step("copy")
-        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="prepare") as beside:
-            # The copy job in this thread, where Airflow's context is; it asks nothing of the target.
-            prepared = beside.submit(self._prepare)
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="prepare") as preparer:
+            # The copy job runs in this thread, which has Airflow's context; it makes no call to the target.
+            prepared = preparer.submit(self._prepare)
             if count:
                 run_copy(plan, f"{self._directory.uri}/load/outcomes")
         prepared.result()
@@ -243,7 +243,7 @@ class _Load:
 
     def shape(self) -> None:
         self._on_step("functions")
-        functions = [target_function(one, self._layout) for one in self._functions()]
+        functions = [target_function(function, self._layout) for function in self._functions()]
         converge_functions(self._client, self._database, functions, kept=self._functions_kept())
         for facts in self._concerned:
             if facts["name"] not in self._shaped:
@@ -286,7 +286,7 @@ class _Load:
             self._table(facts["name"]).describe()
 
     def note_digests(self) -> None:
-        """Keep the digests of all files of the tables concerned, for verifications to come."""
+        """Record the digests of all files of the tables concerned, for later verifications."""
         self._on_step("digests")
         options = self._policy.storage_options
         before = Homes(DumpDirectory(self._manifest["previous"], options))
@@ -297,7 +297,7 @@ class _Load:
             known = {**(before.digests(name) if name in before else {}), **copied}
             note_placed(self._directory, self._layout, document)
             uris = (
-                canonical(self._layout.file(document, one)) for one in dumped_files(self._directory, name)
+                canonical(self._layout.file(document, file)) for file in dumped_files(self._directory, name)
             )
             self._directory.add_lines(
                 digests_file(name), ({"uri": uri, "digest": known[uri]} for uri in uris if uri in known)
@@ -338,7 +338,7 @@ class _Load:
     # -- inside ----------------------------------------------------------------------------------------
 
     def _surveyed(self, survey: Survey, facts: Mapping[str, Any]) -> list[ForeignWrite]:
-        """What others wrote to a table. Its copy is planned by the way, unless room for it is made first."""
+        """Return foreign writes to a table, and plan its copy unless room for it is made first."""
         name, work = facts["name"], facts["work"]
         foreign: list[ForeignWrite] = []
         trusted = name in self._mend.tables
@@ -346,10 +346,10 @@ class _Load:
             replaced = work == TableWork.REPLACE.value
             foreign += survey.dropped(name) if replaced else survey.partitions(name)
         if TableKind(facts["kind"]).has_files:
-            there = self._files_there(name)
-            foreign += () if trusted else survey.files(self._documents[name], there)
+            present = self._files_there(name)
+            foreign += () if trusted else survey.files(self._documents[name], present)
             if work != TableWork.REPLACE.value and not facts["renewed"]:
-                self._plan_copy(name, there)
+                self._plan_copy(name, present)
         return foreign
 
     def _files_there(self, name: str) -> Mapping[str, FileEntry]:
@@ -369,21 +369,21 @@ class _Load:
         )
 
     def _prepare(self) -> None:
-        """What can be done while files are copied."""
+        """Do the work that is possible while files are copied."""
         self._replay.open(self._writes(self._concerned), self._on_step)
-        going_on = [facts for facts in self._concerned if self._goes_on(facts)]
-        for name in [facts["name"] for facts in going_on]:
+        continued = [facts for facts in self._concerned if self._goes_on(facts)]
+        for name in [facts["name"] for facts in continued]:
             self._on_step(f"keep shape {name}")
             if self._table(name).keep_shape():
                 self._shaped.add(name)
-        self._replay.allocate(self._writes(going_on), self._on_step)
+        self._replay.allocate(self._writes(continued), self._on_step)
 
     def _goes_on(self, facts: Mapping[str, Any]) -> bool:
-        """Whether the target has the table, and its readers see nothing but what is committed."""
+        """Return whether the target has the table, and its readers see only committed write ids."""
         return facts["work"] == TableWork.CONTINUE.value and TableKind(facts["kind"]).transactional
 
     def _writes(self, tables: Iterable[Mapping[str, Any]]) -> dict[str, Pairs]:
-        """Pairs of transaction and write id to replay, which the target's tables have not got yet."""
+        """Return pairs of transaction and write id to replay that the target's tables do not have yet."""
         new = TableState(loaded_id=0)
         return self._merging.merged(
             {
@@ -433,23 +433,27 @@ class _Load:
         return self._convergences[name]
 
     def _made_before(self, found: Iterable[Any]) -> list[Any]:
-        """Tables or partitions that another load has made."""
-        return [one for one in found if (one.parameters or {}).get(markers.CHECKPOINT) != self._directory.uri]
+        """Return the tables or partitions that another load has made."""
+        return [
+            candidate
+            for candidate in found
+            if (candidate.parameters or {}).get(markers.CHECKPOINT) != self._directory.uri
+        ]
 
     def _make_room_for_partitions(self, table: str, renewed: Sequence[str]) -> None:
-        there = set(self._client.list_partition_names(self._database, table))
-        names = [name for name in renewed if name in there]
+        present = set(self._client.list_partition_names(self._database, table))
+        names = [name for name in renewed if name in present]
         if not names:
             return
-        of_before = self._made_before(self._client.iter_partitions(self._database, table, names=names))
-        if of_before:
+        older = self._made_before(self._client.iter_partitions(self._database, table, names=names))
+        if older:
             self._on_step(f"replace partitions {table}")
-            described = self._client.get_table(self._database, table)
-            gone = [name_of(described, one) for one in of_before]
+            wire_table = self._client.get_table(self._database, table)
+            gone = [name_of(wire_table, partition) for partition in older]
             self._client.drop_partitions(self._database, table, gone, delete_data=True)
 
     def _seed(self, facts: Mapping[str, Any]) -> None:
-        """Give a new table the write ids it starts with, before anybody can read it."""
+        """Give a new table its initial write ids before a reader can read it."""
         if facts["seed"] and not self._client.get_tables(self._database, [facts["name"]]):
             name = f"{self._database}.{facts['name']}"
             state = ValidWriteIds(table=name, high_watermark=facts["seed"]).text()
@@ -466,7 +470,7 @@ class _Load:
 
     @cached_property
     def _files_before(self) -> Callable[[str], Mapping[str, tuple[int, int]]]:
-        """What the source's files were when they were copied last, by table."""
+        """Return a function that finds the size and time of a table's source files at their last copy."""
         options = self._policy.storage_options
         previous = self._manifest["previous"]
         homes = {
@@ -477,8 +481,8 @@ class _Load:
         def files(name: str) -> Mapping[str, tuple[int, int]]:
             if name not in homes or TableKind(self._documents[name]["kind"]).transactional:
                 return {}
-            found = dumped_files(DumpDirectory(homes[name], options), name)
-            return {file.uri: (file.size_bytes, file.modified_ns) for file in found}
+            dumped = dumped_files(DumpDirectory(homes[name], options), name)
+            return {file.uri: (file.size_bytes, file.modified_ns) for file in dumped}
 
         return files
 
@@ -486,27 +490,30 @@ class _Load:
         return list(self._directory.read_lines("functions.jsonl"))
 
     def _functions_to_copy(self) -> list[Mapping[str, Any]]:
-        """Those whose jars and files may not be there, or not as they are on the source."""
-        there = {one.functionName: function_claim(one) for one in self._client.get_functions(self._database)}
+        """Return the functions whose jars and files may be missing on the target, or may differ there."""
+        present = {
+            function.functionName: function_claim(function)
+            for function in self._client.get_functions(self._database)
+        }
         return [
-            one
-            for one in self._functions()
+            values
+            for values in self._functions()
             if self._manifest["functions_changed"]
-            or there.get(one["functionName"]) != function_claim(target_function(one, self._layout))
+            or present.get(values["functionName"]) != function_claim(target_function(values, self._layout))
         ]
 
     def _functions_kept(self) -> list[str]:
-        """Functions that stay although the source lists none of their names.
+        """Return the functions that stay although the source lists none of their names.
 
-        No event tells that they were dropped, nor does a verification ask for it; an adopted database had
-        some of its own before.
+        No event records their drop, and no verification demands it; an adopted database had functions of its
+        own before.
         """
         gone = set(self._manifest.get("functions_gone", ()))
-        there = [str(one.functionName) for one in self._client.get_functions(self._database)]
+        present = [str(function.functionName) for function in self._client.get_functions(self._database)]
         if not self._mend.database:
-            return [name for name in there if name not in gone]
+            return [name for name in present if name not in gone]
         if not self._policy.into_existing:
             return []
         previous = DumpDirectory(self._manifest["previous"], self._policy.storage_options)
-        had = {one["functionName"] for one in previous.read_lines("functions.jsonl")}
-        return [name for name in there if name not in had]
+        replicated_before = {values["functionName"] for values in previous.read_lines("functions.jsonl")}
+        return [name for name in present if name not in replicated_before]

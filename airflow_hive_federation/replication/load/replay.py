@@ -1,19 +1,20 @@
-"""The source's transactions on the target.
+"""Replays the source's transactions on the target.
 
 A transaction of the target stands for one of the source's that wrote to the database, or for several (see
-:mod:`.merging`), and has its write ids; the metastore keeps the map between the two while it is open
-(``REPL_TXN_MAP``). All are opened and all write ids allocated before the first is ended, and only write ids
-above a table's highest one are. So a replay that was killed and is repeated opens nothing that it has ended:
-opened again, a transaction would be a new one, which nobody ends, and which holds back the target's cleaner.
+:mod:`.merging`), and has its write ids. The metastore keeps the map between the two while it is open
+(``REPL_TXN_MAP``). All transactions are opened, and all write ids allocated, before the first is ended, and
+only write ids above a table's highest one are allocated. So a replay that was killed and is repeated opens no
+transaction that it has ended. If opened again, such a transaction would be a new one, which no load ends, and
+which holds back the target's cleaner.
 
-A transaction that the source aborted is *committed* here. Its files were never copied, nor its rows where
-they share a file with others, so nothing becomes visible. Aborted, its write ids would be invalid for some
+A transaction that the source aborted is *committed* here. Its files were never copied, nor its rows in files
+that it shares with others, so no row becomes visible. An abort would make its write ids invalid for some
 seconds, until the metastore forgets them: a base that the source has compacted up to such a write id, or a
 statistic of it, would mean one thing now and another a moment later.
 
 A metastore that takes too long to open transactions (``metastore.txn.opentxn.timeout``, one second) removes
-them, but not from the map, and answers with them as if they had been open before (``TxnHandler.openTxns``):
-nothing can be done with them, and nothing takes them out. Such a transaction of the source is opened under
+them, but not from the map, and returns them as if they had been open before (``TxnHandler.openTxns``). No
+call can use them, and none removes them from the map. Such a transaction of the source is opened under
 another number.
 """
 
@@ -44,13 +45,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The metastore opens no more in one call (``metastore.txn.max.open.batch``).
+#: The metastore opens at most this many in one call (``metastore.txn.max.open.batch``).
 _OPENED_A_CALL = 1000
-#: Added to a transaction's number for another one: beyond all that a source will have.
+#: This is added to a transaction's number to get another one: it exceeds all numbers that a source will have.
 _ANEW = 1 << 40
 _GAP_PAUSES_S = (0.5, 1.0, 2.0)
 
-#: Table → pairs of the source's transaction and write id, ascending by write id.
+#: By table, pairs of the source's transaction and write id, ascending by write id.
 Writes = Mapping[str, Sequence[tuple[int, int]]]
 
 
@@ -63,17 +64,17 @@ class Replay:
     def __init__(self, client: MetastoreClient, policy: ReplicationPolicy) -> None:
         self._client = client
         self._database = policy.target_database
-        # As Hive's own loads name it (HiveUtils.getReplPolicy).
+        # Hive's own loads use this name (HiveUtils.getReplPolicy).
         self._repl_policy = f"{policy.target_database}.*"
         self._host = f"hive-federation replication {policy.name}"
         self._target_txns = _TxnMap()
-        # Other numbers of the source's transactions that have one.
+        # Replacement numbers, for those of the source's transactions that have one.
         self._numbers: dict[int, int] = {}
 
     def open(self, writes: Writes, on_step: Callable[[str], None] = lambda _: None) -> None:
-        """Open the transactions of write ids, all of a cycle's at once: the target's then ascend as they do.
+        """Open the transactions of write ids, all of a cycle at once, so that they ascend as the source's do.
 
-        :param writes: write ids above what their tables have.
+        :param writes: write ids above the highest of their tables.
         """
         source_txns = np.unique(np.fromiter(_transactions(writes), np.int64))
         for first in range(0, len(source_txns), _OPENED_A_CALL):
@@ -83,8 +84,8 @@ class Replay:
     def allocate(self, writes: Writes, on_step: Callable[[str], None] = lambda _: None) -> None:
         """Allocate write ids to the transactions that were opened.
 
-        :param writes: write ids above what their tables have.
-        :raises TargetChangedError: the target gave other write ids: somebody wrote to it.
+        :param writes: write ids above the highest of their tables.
+        :raises TargetChangedError: the target gave other write ids, because somebody wrote to it.
         """
         for table, pairs in writes.items():
             for run in allocation_runs(pairs, self._target_txns):
@@ -92,25 +93,26 @@ class Replay:
                 self._allocate(table, {txn: (self._target_txns[txn], write) for txn, write in run})
 
     def end(self, txn_id: int) -> None:
-        """End a transaction of the source; one that was ended before, or never opened, is left alone."""
+        """End a transaction of the source, unless it was ended before or never opened."""
         for number in count(self._numbers.get(txn_id, txn_id), _ANEW):
             try:
                 self._client.commit_txn(
                     number,
                     kind=types.TxnType.REPL_CREATED,
                     repl_policy=self._repl_policy,
-                    # There are no conflicts to look for: the source has decided.
+                    # The check for conflicts is disabled, because the source has decided.
                     excl_write_enabled=True,
                 )
             except NoSuchTransactionError:
-                # The map has one that is none: an earlier run has opened it under the next number.
+                # The map holds a removed transaction: an earlier run has opened it under the next number.
                 continue
             return
 
     def to_end(self, merging: Merging, ends: Iterable[int]) -> Iterator[int]:
-        """What is to be ended, in this order: those that stand for others.
+        """Return the transactions to end, in this order: those that stand for others.
 
-        What an earlier run has opened, with other tables to look at, is ended in its place too.
+        Transactions that an earlier run has opened, with other tables to examine, are ended in their places
+        too.
 
         :param ends: transactions that ended, in the source's order.
         """
@@ -118,15 +120,15 @@ class Replay:
         return iter(ends) if has_others else merging.leaders
 
     def sweep(self, still_open: Sequence[int]) -> list[int]:
-        """Abort transactions of this policy that stand for none of the source's open ones; return their ids.
+        """Abort transactions of this policy that stand for no open one of the source, and return their ids.
 
         :param still_open: the source's open transactions, all of which have been opened here.
         """
-        ours = self._ours()
-        if not ours:
+        own_txns = self._ours()
+        if not own_txns:
             return []
         expected = set(self._existing({txn: self._open_one(txn) for txn in still_open}).values())
-        dangling = sorted(ours - expected)
+        dangling = sorted(own_txns - expected)
         if dangling:
             self._client.abort_txns(dangling)
         return dangling
@@ -134,9 +136,9 @@ class Replay:
     def _ours(self) -> set[int]:
         answer = self._open_transactions()
         return {
-            one.id
-            for one in answer.open_txns or ()
-            if one.hostname == self._host and one.state == types.TxnState.OPEN
+            txn.id
+            for txn in answer.open_txns or ()
+            if txn.hostname == self._host and txn.state == types.TxnState.OPEN
         }
 
     def _open_transactions(self) -> Any:
@@ -144,22 +146,23 @@ class Replay:
             try:
                 return self._client.call("get_open_txns_info")
             except MetastoreUnreachableError:
-                # It counts removed numbers as open for a moment, and breaks off because nobody has them.
+                # The metastore briefly counts removed numbers as open, and fails because no transaction has
+                # them.
                 time.sleep(pause_s)
         return self._client.call("get_open_txns_info")
 
     def _opened(self, source_txns: Sequence[int]) -> dict[int, int]:
         before = self._client.get_open_txns().txn_high_water_mark or 0
-        found = self._open(source_txns)
-        if len(found) == len(source_txns) and min(found) > before:
-            return self._existing(dict(zip(source_txns, found, strict=True)))
-        # Some were open already: then the metastore answers with those alone, in no order.
-        return self._existing({one: self._open_one(one) for one in source_txns})
+        target_txns = self._open(source_txns)
+        if len(target_txns) == len(source_txns) and min(target_txns) > before:
+            return self._existing(dict(zip(source_txns, target_txns, strict=True)))
+        # Some were open already: then the metastore returns only those, in no order.
+        return self._existing({txn: self._open_one(txn) for txn in source_txns})
 
     def _existing(self, opened: Mapping[int, int]) -> dict[int, int]:
-        """Open those anew of which the target has no more than the number."""
-        found = dict(opened)
-        while missing := self._missing(found):
+        """Reopen the transactions of which the target has only the number."""
+        existing = dict(opened)
+        while missing := self._missing(existing):
             logger.warning(
                 "The target %s took too long to open %s transactions: they are opened once more. "
                 "Raise its metastore.txn.opentxn.timeout if this is said often.",
@@ -168,8 +171,8 @@ class Replay:
             )
             for txn in missing:
                 self._numbers[txn] = self._numbers.get(txn, txn) + _ANEW
-                found[txn] = self._open_one(txn)
-        return found
+                existing[txn] = self._open_one(txn)
+        return existing
 
     def _missing(self, opened: Mapping[int, int]) -> list[int]:
         removed = {
@@ -178,7 +181,8 @@ class Replay:
         return [txn for txn, number in opened.items() if number in removed]
 
     def _removed(self, first: int, last: int) -> Iterable[int]:
-        # One statement, if all are there. A list of the open ones would have these for a moment, too.
+        # This is one statement if all exist. A list of the open ones would contain removed ones for a moment,
+        # too.
         answer: Any = self._client.heartbeat_txn_range(first, last)
         return answer.nosuch or ()
 
@@ -212,21 +216,21 @@ class Replay:
 
 
 def _ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """The first and the last of those that follow each other."""
-    for _, group in groupby(enumerate(sorted(numbers)), lambda one: one[1] - one[0]):
+    """Yield the first and the last number of each run of consecutive numbers."""
+    for _, group in groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0]):
         run = [number for _, number in group]
         yield run[0], run[-1]
 
 
 class _TxnMap(Mapping[int, int]):
-    """The source's transactions → the target's, in sixteen bytes each."""
+    """Maps the source's transactions to the target's, in sixteen bytes each."""
 
     def __init__(self) -> None:
         self._sources: array[int] = array("q")
         self._targets: array[int] = array("q")
 
     def add(self, found: Mapping[int, int]) -> None:
-        """Add transactions above those that are there."""
+        """Add transactions above those in the map."""
         for source in sorted(found):
             self._sources.append(source)
             self._targets.append(found[source])

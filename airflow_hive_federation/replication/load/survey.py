@@ -1,8 +1,8 @@
-"""Looking for writes of others on a target before a load places or drops anything there.
+"""Finds foreign writes on a target before a load places or drops anything there.
 
-:mod:`..replica.foreign_writes` decides; this module asks what there is, and what the dumps of the policy
-recorded. Only tables that the cycle is concerned with are looked at. Other dumps than the last one of a table
-are read only where that does not account for everything.
+:mod:`..replica.foreign_writes` decides; this module lists the target, and reads the records of the policy's
+dumps. It examines only tables that the cycle changes. It reads other dumps than the last one of a table only
+if that dump does not account for everything.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _PLACED = "load/placed"
 
 
 class Survey:
-    """Compares a target with what the loads of its policy recorded.
+    """Compares a target with the records of its policy's loads.
 
     :param client: client of the target.
-    :param layout: where things lie on the target.
+    :param layout: maps tables to the target.
     :param directory: the dump that is about to be loaded.
-    :param before: the dump that the target was loaded from last; ``None`` for a bootstrap.
+    :param before: the dump from which the target was last loaded; ``None`` for a bootstrap.
     """
 
     def __init__(
@@ -68,29 +68,29 @@ class Survey:
         if self._before is None or table not in self._before:
             return []
         facts = self._before.facts[table]
-        found = self._client.get_tables(self._policy.target_database, [table])
-        if not found or not found[0].partitionKeys or not TableKind(facts["kind"]).has_files:
+        wire_tables = self._client.get_tables(self._policy.target_database, [table])
+        if not wire_tables or not wire_tables[0].partitionKeys or not TableKind(facts["kind"]).has_files:
             return []
-        there = self._client.list_partition_names(self._policy.target_database, table)
-        if names_digest(there) == facts["partition_names"]:
+        names = self._client.list_partition_names(self._policy.target_database, table)
+        if names_digest(names) == facts["partition_names"]:
             return []
         lines = self._before.of(table).read_lines(table_file("partitions", table, ".jsonl"))
-        suspects = sorted(set(there).difference(line["name"] for line in lines))
+        suspects = sorted(set(names).difference(line["name"] for line in lines))
         if not suspects:
             return []
         partitions = self._client.iter_partitions(self._policy.target_database, table, names=suspects)
         return [
-            foreign_partition(table, name_of(found[0], one), one.parameters)
-            for one in partitions
-            # A load that was killed, perhaps one of this dump, has made it.
-            if (one.parameters or {}).get(markers.CHECKPOINT) not in self._unfinished
+            foreign_partition(table, name_of(wire_tables[0], partition), partition.parameters)
+            for partition in partitions
+            # A load that was killed, perhaps of this dump, has made it.
+            if (partition.parameters or {}).get(markers.CHECKPOINT) not in self._unfinished
         ]
 
     def files(self, document: Mapping[str, Any], there: Mapping[str, FileEntry]) -> list[ForeignWrite]:
-        """Name the files of a table that no load placed, or not as they are.
+        """Name the files of a table that no load placed, or not in their present state.
 
-        :param document: the table's document in the dump; for one that is dropped, in the one before.
-        :param there: what lies where the table lies, or will lie.
+        :param document: the table's document in the dump; for a table that is dropped, in the dump before.
+        :param there: the files in the table's present or future directories.
         """
         if not there:
             return []
@@ -99,7 +99,7 @@ class Survey:
             return self._transactional_files(document, there)
         placed = self._placed_before(table)
         suspects = suspect_files(there, placed, known=None, adopted=False)
-        # As long as what was placed: its time tells that it was written anew, and then its bytes.
+        # The size is the placed one: its time may show a later write, and then its bytes decide.
         in_place = {
             uri: entry for uri, entry in suspects.items() if uri in placed and placed[uri].fits(entry)
         }
@@ -110,29 +110,29 @@ class Survey:
         return _named(table, {**in_place, **self._unaccounted(document, others)})
 
     def dropped(self, table: str) -> list[ForeignWrite]:
-        """Name what others wrote to a table of the target that goes, with its data unless it is external."""
+        """Name foreign writes to a table of the target that is dropped, with its data if it is managed."""
         if self._before is None or table not in self._before:
             return []
         home = self._before.of(table)
         document = home.read_json(table_file("tables", table, ".json"))
         kind = TableKind(document["kind"])
-        found = self.partitions(table)
+        writes = self.partitions(table)
         if kind.has_files and kind is not TableKind.EXTERNAL:
-            there = files_there(self._layout, document, self._options)
-            found += self.files(document, there)
-        return found
+            present = files_there(self._layout, document, self._options)
+            writes += self.files(document, present)
+        return writes
 
     def functions(self, there: Iterable[str]) -> list[ForeignWrite]:
         """Name the functions of the target database that no load made.
 
-        :param there: names of the functions that it has.
+        :param there: names of the functions of the target database.
         """
         if self._before is None:
             return []
         names = list(there)
         known = [self._before.directory, self._directory]
-        found = foreign_functions(names, _function_names(known))
-        return found and foreign_functions(
+        unknown = foreign_functions(names, _function_names(known))
+        return unknown and foreign_functions(
             names, _function_names([*known, *unfinished_loads(self._policy, str(self._loaded))])
         )
 
@@ -147,7 +147,7 @@ class Survey:
             known, adopted = before.facts[table]["reached"], table in before.adopted
         suspects = suspect_files(there, {}, known=known, adopted=adopted)
         if suspects:
-            # A file of transactions that are open yet may have a write id that is not given out.
+            # A file of transactions that are still open may have a write id that is not given out.
             placed = self._placed_before(table)
             suspects = {uri: entry for uri, entry in suspects.items() if uri not in placed}
         return _named(table, self._unaccounted(document, suspects))
@@ -155,14 +155,14 @@ class Survey:
     def _unaccounted(
         self, document: Mapping[str, Any], suspects: Mapping[str, FileEntry]
     ) -> Mapping[str, FileEntry]:
-        """The suspects that no load of the policy may have placed."""
+        """Return the suspects that no load of the policy may have placed."""
         table = document["table"]["tableName"]
         if suspects and (self._before is None or table not in self._before):
-            # What a new table is made of may have been brought here before: copying compares it.
+            # Files of a new table may have been copied before: the copy compares them.
             suspects = unplaced(suspects, self._files_of(self._directory, document))
         return unplaced(suspects, self._placed_by_others(table)) if suspects else suspects
 
-    # -- what the dumps record -------------------------------------------------------------------------
+    # -- records of the dumps --------------------------------------------------------------------------
 
     @cached_property
     def _unfinished(self) -> set[str]:
@@ -182,19 +182,19 @@ class Survey:
         }
 
     def _is_unchanged(self, table: str, uri: str) -> bool:
-        """Whether a file of another time than when it was placed has the same bytes all the same."""
+        """Return whether a file whose time changed since it was placed has the same bytes all the same."""
         known = self._before.digests(table).get(uri) if self._before is not None else None
         return known is None or digest_file(uri, options=self._options).digest == known
 
     def _being_placed(self) -> Iterator[tuple[str, PlacedFile]]:
-        """Files that loads which were killed were about to copy."""
+        """Yield files that killed loads were about to copy."""
         for dump in unfinished_loads(self._policy, str(self._loaded)):
             for item in read_plan(f"{dump.uri}/{COPY_PLAN}", options=self._options):
                 size_bytes = None if item.visible_write_ids else item.size_bytes
                 yield canonical(final_uri(item.target)), PlacedFile(size_bytes=size_bytes)
 
     def _placed_by_others(self, table: str) -> Iterator[tuple[str, PlacedFile]]:
-        """Files that any load of the policy has placed, or was about to.
+        """Yield files that any load of the policy has placed, or was about to place.
 
         External tables may share a directory, and keep their files when they are dropped.
         """
@@ -217,26 +217,28 @@ def _named(table: str, files: Mapping[str, FileEntry]) -> list[ForeignWrite]:
 
 
 def note_placed(directory: DumpDirectory, layout: TargetLayout, document: Mapping[str, Any]) -> None:
-    """Note when the files of a table without transactions were placed: a later writer changes the time.
+    """Record the modification times of the files placed for a table without transactions.
+
+    A later writer changes these times.
 
     :param directory: the dump whose load is about to be published.
     """
     if not is_noted(document["kind"]):
         return
     table = document["table"]["tableName"]
-    there = files_there(layout, document, directory.options)
+    present = files_there(layout, document, directory.options)
 
     def lines() -> Iterator[dict[str, Any]]:
         for file in dumped_files(directory, table):
             uri = canonical(layout.file(document, file))
-            if uri in there and there[uri].size_bytes == file.size_bytes:
-                yield {"uri": uri, "modified_ns": there[uri].modified_ns}
+            if uri in present and present[uri].size_bytes == file.size_bytes:
+                yield {"uri": uri, "modified_ns": present[uri].modified_ns}
 
     directory.add_lines(_placed_file(table), lines())
 
 
 def placed_times(home: DumpDirectory, table: str) -> dict[str, int]:
-    """Modification times that files of a table had when they were placed, by canonical URI.
+    """Return the modification times that files of a table had when they were placed, by canonical URI.
 
     :param home: the dump that describes the table.
     """
@@ -246,7 +248,9 @@ def placed_times(home: DumpDirectory, table: str) -> dict[str, int]:
 
 
 def is_noted(kind: str) -> bool:
-    """Whether the files of a kind of table have no write ids in their names, and may be replaced in place."""
+    """Return whether a kind of table has files without write ids in their names, which may be replaced in
+    place.
+    """
     return TableKind(kind).has_files and not TableKind(kind).transactional
 
 
@@ -255,4 +259,6 @@ def _placed_file(table: str) -> str:
 
 
 def _function_names(dumps: Iterable[DumpDirectory]) -> Iterator[str]:
-    return (str(one["functionName"]) for dump in dumps for one in dump.read_lines("functions.jsonl"))
+    return (
+        str(function["functionName"]) for dump in dumps for function in dump.read_lines("functions.jsonl")
+    )

@@ -1,4 +1,4 @@
-"""Whose each directory of a target is, while a dump is loaded."""
+"""Assigns each directory of a target to its owner while a dump is loaded."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 
 class TargetPlaces:
-    """The directories of all tables that the target will have, in this load and by earlier ones.
+    """The directories of all tables that the target will have, from this load and earlier ones.
 
     :param directory: the dump.
-    :param layout: where its tables lie on the target.
+    :param layout: maps its tables to the target.
     :param leaving: names of tables that are not external and that the load drops.
     :raises LocationConflictError: two of the directories collide.
     :raises HiddenLocationError: Hive would hide tables there.
@@ -61,7 +61,7 @@ class TargetPlaces:
         self._external = [claim for claim in self._claims if claim.table in tables]
 
     def claim(self, client: MetastoreClient, *, anew: bool = False) -> None:
-        """Record the directories of external tables for the target, before anything is written there.
+        """Record the directories of external tables for the target, before a file is written there.
 
         :param client: client of the target.
         :param anew: the target database has just been made.
@@ -81,26 +81,26 @@ class TargetPlaces:
         check_other_roots(client, self._layout, self._external)
 
     def recorded(self, parameters: dict[str, str]) -> dict[str, str]:
-        """The parameters of the target database, which say what directories its external tables have now."""
+        """Return the parameters of the target database with its external directories on record."""
         return with_claimed(parameters, self._external)
 
     def owns(self, uri: str) -> bool:
-        """Whether a file lies where nothing but what this load makes may lie.
+        """Return whether a file lies in a directory that holds only files of this load.
 
-        That is below a directory of a table of the dump. Unless the database was adopted, and may have tables
-        that the source has not, it is below the directory of its managed tables or functions, too. Files of
-        other databases that an earlier load of the policy has made are none of these.
+        Such a directory belongs to a table of the dump. Unless the database was adopted, and may have tables
+        that the source does not have, the directories of its managed tables and functions count too. Files of
+        other databases that an earlier load of the policy has made do not lie in such directories.
         """
-        place = canonical(uri)
-        while place and place not in self._own:
-            place = place.rpartition("/")[0]
-        return bool(place)
+        directory = canonical(uri)
+        while directory and directory not in self._own:
+            directory = directory.rpartition("/")[0]
+        return bool(directory)
 
     def each_once(self, items: Iterable[CopyItem]) -> Iterator[CopyItem]:
-        """The items, each target once: tables that share a directory list the same files.
+        """Yield the items, each target once, because tables that share a directory list the same files.
 
-        Where their listings differ, for a file was written in between, the first one holds: a file that is
-        not as it was listed is refused when it is copied.
+        If their listings differ, because a file was written in between, the first one holds: a file that
+        differs from its listing is refused when it is copied.
         """
         if not self._sharing:
             yield from items
@@ -113,7 +113,7 @@ class TargetPlaces:
                 yield item
 
     def spare_shared(self, copies: Mapping[str, TableCopy]) -> None:
-        """Take from each table's surplus files those that a table of the same directory has listed."""
+        """Remove from each table's surplus files those that a table of the same directory has listed."""
         for name, copy in copies.items():
             others = self._sharing.get(name, frozenset()) - {name}
             if copy.extraneous and others:
@@ -121,24 +121,24 @@ class TargetPlaces:
                 copy.extraneous = [uri for uri in copy.extraneous if canonical(uri) not in listed]
 
     def drop_table(self, client: MetastoreClient, name: str) -> None:
-        """Drop a table of the target; the data of an external one stays where another table has it.
+        """Drop a table of the target; the data of an external table stays if another table has it.
 
         A metastore removes the directories of an external table that has ``external.table.purge``. By then,
-        they may be those of a table that was renamed.
+        they may belong to a table that was renamed.
         """
         database = self._layout.policy.target_database
-        found: list[Any] = list(client.get_tables(database, [name]))
-        if not found:
+        wire_tables: list[Any] = list(client.get_tables(database, [name]))
+        if not wire_tables:
             return
-        shared = table_kind(found[0]) is TableKind.EXTERNAL and any(
-            is_claimed(self._claims, location) for location in _locations(client, found[0])
+        shared = table_kind(wire_tables[0]) is TableKind.EXTERNAL and any(
+            is_claimed(self._claims, location) for location in _locations(client, wire_tables[0])
         )
         client.drop_table(database, name, delete_data=not shared, if_exists=True)
 
     @cached_property
     def _own(self) -> frozenset[str]:
         policy = self._layout.policy
-        places = [one.target for one in self._claims if one.table]
+        places = [claim.target for claim in self._claims if claim.table]
         if not policy.into_existing:
             places.append(join(policy.functions_directory, policy.target_database))
             if policy.target_database != DEFAULT_DATABASE:

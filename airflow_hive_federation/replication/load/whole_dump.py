@@ -1,7 +1,7 @@
 """Reads every document of a dump before a load changes anything.
 
-A load reads a document when it gets there. One that cannot be used would stop it half-way: tables created,
-files copied, others dropped.
+A load reads each document when it needs it. An unusable document would stop it half-way, with tables created,
+files copied and other tables dropped.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from airflow_hive_federation.storage.sources import SourceRoots
 
 
 def check_dump(directory: DumpDirectory, sources: SourceRoots) -> None:
-    """Make sure that each document of a dump is whole, and that no name or path in it leads elsewhere.
+    """Check that each document of a dump is whole, and that no name or path in it leads elsewhere.
 
     :param directory: a finished dump, of a bootstrap or of an increment.
-    :param sources: where the dump's policy may copy from.
+    :param sources: directories from which the dump's policy may copy.
     :raises DumpCorruptError: names the document, and the line.
     :raises SourceNotAllowedError: the dump lists files that the policy may not copy.
     """
@@ -34,7 +34,7 @@ def check_dump(directory: DumpDirectory, sources: SourceRoots) -> None:
     external = set()
     for facts in manifest["tables"]:
         if facts.get("work") == TableWork.NOTHING.value:
-            continue  # another dump describes it
+            continue  # Another dump describes this table.
         _check_table(directory, facts, sources)
         if facts.get("writes"):
             _read_through(directory.read_lines(writes_file(facts["name"])))

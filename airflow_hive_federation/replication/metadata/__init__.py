@@ -1,1 +1,1 @@
-"""What becomes of definitions, names and places on their way from source to target."""
+"""Translates definitions, names and places from the source to the target."""

@@ -1,8 +1,8 @@
-"""Constraints of a replica's tables: what they say on the target, and bringing them to that.
+"""Translates the constraints of a replica's tables, compares them, and converges the target's to them.
 
-A constraint is one by its name and all it says: dropped and added again under its name with other columns, or
-relied upon where it was not, it is another one. Foreign keys come last, when every table is there that they
-refer to.
+Two constraints are equal if their names and all their fields are. A constraint that was dropped and added
+again under its name with other columns, or that is newly relied upon, is another one. Foreign keys come last,
+after all tables to which they refer exist.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
 
-#: Kind of a constraint → the field of its name, and the call and the request's field that add it.
+#: The kinds of constraints: for each, the field of its name, the call, the request and its field that add it.
 _KINDS: Mapping[str, tuple[str, str, Any, str]] = {
     "primaryKeys": ("pk_name", "add_primary_key", types.AddPrimaryKeyRequest, "primaryKeyCols"),
     "uniqueConstraints": (
@@ -49,80 +49,90 @@ _KINDS: Mapping[str, tuple[str, str, Any, str]] = {
     "foreignKeys": ("fk_name", "add_foreign_key", types.AddForeignKeyRequest, "foreignKeyCols"),
 }
 _FOREIGN = "foreignKeys"
-#: Each metastore's own.
+#: Each metastore has values of its own for these fields.
 _PLACES = frozenset({"catName", "table_db", "pktable_db", "fktable_db"})
 
-#: Kind and name → what the constraint says.
+#: The content of constraints by kind and name.
 Claims = Mapping[tuple[str, str], str]
 
 
 def target_constraints(values: Mapping[str, Any], policy: ReplicationPolicy) -> Any:
-    """The wire ``SQLAllTableConstraints`` that the target's table gets.
+    """Return the wire ``SQLAllTableConstraints`` that the target's table gets.
 
-    Foreign keys that refer to tables outside the policy are left out: the target need not have those.
+    Foreign keys that refer to tables outside the policy are left out: the target need not have those tables.
 
     :param values: constraints of the source's table, as a dump has them.
     """
-    made = from_json(types.SQLAllTableConstraints, dict(values))
+    target = from_json(types.SQLAllTableConstraints, dict(values))
     for kind in _KINDS:
-        for one in getattr(made, kind) or ():
+        for constraint in getattr(target, kind) or ():
             if kind != _FOREIGN:
-                one.table_db = policy.target_database
-    kept = [key for key in made.foreignKeys or () if _inside(key, policy, policy.source_database)]
+                constraint.table_db = policy.target_database
+    kept = [key for key in target.foreignKeys or () if _inside(key, policy, policy.source_database)]
     for key in kept:
         key.pktable_db = key.fktable_db = policy.target_database
-    made.foreignKeys = kept or None
-    return made
+    target.foreignKeys = kept or None
+    return target
 
 
 def found_constraints(client: MetastoreClient, policy: ReplicationPolicy, table: str) -> Any:
-    """The constraints that a table of the target has, as far as a policy concerns them."""
-    found: Any = client.get_table_constraints(policy.target_database, table)
-    keys = found.foreignKeys or ()
-    found.foreignKeys = [key for key in keys if _inside(key, policy, policy.target_database)] or None
-    return found
+    """Return the constraints of a table of the target, except foreign keys to tables outside the policy."""
+    constraints: Any = client.get_table_constraints(policy.target_database, table)
+    keys = constraints.foreignKeys or ()
+    constraints.foreignKeys = [key for key in keys if _inside(key, policy, policy.target_database)] or None
+    return constraints
 
 
 def without_foreign_keys(constraints: Any) -> Any:
-    """Take the foreign keys off wire ``SQLAllTableConstraints``."""
+    """Remove the foreign keys from wire ``SQLAllTableConstraints``."""
     constraints.foreignKeys = None
     return constraints
 
 
 def claims(constraints: Any) -> Claims:
-    """What constraints say, by kind and name; two that say the same are equal."""
-    found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    """Return the content of constraints, by kind and name; equal constraints have equal content."""
+    contents: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for kind, (name, *_) in _KINDS.items():
-        for one in getattr(constraints, kind) or ():
-            said = {field: value for field, value in to_json(one).items() if field not in _PLACES and value}
-            found[kind, str(getattr(one, name))].append(json.dumps(said, sort_keys=True))
-    return {key: "; ".join(sorted(columns)) for key, columns in found.items()}
+        for constraint in getattr(constraints, kind) or ():
+            fields = {
+                field: value for field, value in to_json(constraint).items() if field not in _PLACES and value
+            }
+            contents[kind, str(getattr(constraint, name))].append(json.dumps(fields, sort_keys=True))
+    return {key: "; ".join(sorted(columns)) for key, columns in contents.items()}
 
 
 def converge_constraints(client: MetastoreClient, policy: ReplicationPolicy, table: str, wanted: Any) -> None:
-    """Drop what a table of the target has and should not, and add what it has not, foreign keys excepted."""
+    """Drop surplus constraints of a table of the target and add missing ones, except foreign keys."""
     database = policy.target_database
-    asked, found = claims(wanted), claims(found_constraints(client, policy, table))
-    for _, name in sorted(key for key in found if found[key] != asked.get(key)):
+    wanted_claims, present = claims(wanted), claims(found_constraints(client, policy, table))
+    for _, name in sorted(key for key in present if present[key] != wanted_claims.get(key)):
         request = types.DropConstraintRequest(dbname=database, tablename=table, constraintname=name)
         client.call("drop_constraint", request)
-    _add(client, wanted, {key for key in asked if key[0] != _FOREIGN and asked[key] != found.get(key)})
+    _add(
+        client,
+        wanted,
+        {key for key in wanted_claims if key[0] != _FOREIGN and wanted_claims[key] != present.get(key)},
+    )
 
 
 def is_constrained(client: MetastoreClient, policy: ReplicationPolicy, table: str, wanted: Any) -> bool:
-    """Whether a table of the target has the constraints it should have, and no others."""
+    """Return whether a table of the target has the wanted constraints and no others."""
     return claims(wanted) == claims(found_constraints(client, policy, table))
 
 
 def add_foreign_keys(client: MetastoreClient, policy: ReplicationPolicy, table: str, wanted: Any) -> None:
-    """Add the foreign keys that a table of the target has not."""
-    found = claims(found_constraints(client, policy, table))
-    _add(client, wanted, {key for key in claims(wanted) if key[0] == _FOREIGN and key not in found})
+    """Add the foreign keys that a table of the target lacks."""
+    present = claims(found_constraints(client, policy, table))
+    _add(client, wanted, {key for key in claims(wanted) if key[0] == _FOREIGN and key not in present})
 
 
 def _add(client: MetastoreClient, wanted: Any, missing: set[tuple[str, str]]) -> None:
     for kind, (field, method, request, argument) in _KINDS.items():
-        added = [one for one in getattr(wanted, kind) or () if (kind, str(getattr(one, field))) in missing]
+        added = [
+            constraint
+            for constraint in getattr(wanted, kind) or ()
+            if (kind, str(getattr(constraint, field))) in missing
+        ]
         if added:
             client.call(method, request(**{argument: added}))
 

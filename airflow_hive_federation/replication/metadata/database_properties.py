@@ -1,4 +1,7 @@
-"""Properties of a replica's database: comment, owner, and the parameters that belong to no side. Pure."""
+"""Compares and copies the properties of a replica's database that both sides share. Pure.
+
+These are the comment, the owner, and the parameters that belong to neither side alone.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +14,23 @@ _FIELDS = ("description", "ownerName", "ownerType")
 
 
 def database_claims(database: Any) -> dict[str, str]:
-    """What a wire ``Database`` says that both sides have."""
-    said = {name: getattr(database, name) for name in _FIELDS}
+    """Return the shared properties of a wire ``Database``."""
+    values = {name: getattr(database, name) for name in _FIELDS}
     return {
-        **{name: str(value) for name, value in said.items() if value not in {None, ""}},
+        **{name: str(value) for name, value in values.items() if value not in {None, ""}},
         **{f"parameters.{name}": value for name, value in _lasting(database).items()},
     }
 
 
 def take_properties(database: Any, source: Any, *, adopted: bool) -> None:
-    """Give a wire ``Database`` of the target what the source's says.
+    """Copy the source's properties to a wire ``Database`` of the target.
 
-    :param adopted: the database was there before and keeps what is its own, its parameters among it.
+    :param adopted: the database existed before and keeps its own comment, owner and parameters.
     """
-    ours = {k: v for k, v in (database.parameters or {}).items() if adopted or is_side_parameter(k)}
-    database.parameters = {**ours, **_lasting(source)}
+    kept = {
+        key: value for key, value in (database.parameters or {}).items() if adopted or is_side_parameter(key)
+    }
+    database.parameters = {**kept, **_lasting(source)}
     if not adopted:
         for name in _FIELDS:
             setattr(database, name, getattr(source, name))

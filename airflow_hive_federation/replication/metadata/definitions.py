@@ -1,6 +1,7 @@
-"""Definitions of the source made into definitions of the target. Pure.
+"""Translates definitions of the source to definitions of the target. Pure.
 
-Works on the wire's own structs: they carry every field of every version, and a replica must lose none.
+The functions work on the wire's own structs, because these carry every field of every version, and a replica
+must lose none.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata import locations, spark_tables
 from airflow_hive_federation.storage.filesystem import canonical, join
 
-#: Parameters that any engine may touch without changing what the table is.
+#: Any engine may change these parameters without changing the table itself.
 _VOLATILE = frozenset(
     {
         "COLUMN_STATS_ACCURATE",
@@ -77,13 +78,13 @@ def table_kind(table: Any) -> TableKind:
 
 
 def not_replicated(table: Any) -> str | None:
-    """Say why a table stays out of replication; ``None`` if it does not.
+    """Return the reason for which a table stays out of replication; ``None`` if it is replicated.
 
-    A materialized view is rebuilt on the target from the replicated tables, as in Hive's own replication: its
-    contents belong to the transactions of the source. What a storage handler keeps (Iceberg, Kudu, JDBC) is
-    not in the table's files, or names them by their place on the source: a copy would read the source's data.
-    So it is with the data sources of Spark that are not plain files. A link to a transactional table has no
-    files that any engine may read, and its properties stay on its side.
+    A materialized view is rebuilt on the target from the replicated tables, as in Hive's own replication,
+    because its contents belong to the transactions of the source. The data of a storage handler (Iceberg,
+    Kudu, JDBC) is not in the table's files, or is named in them by its place on the source, so that a copy
+    would read the source's data. The same holds for data sources of Spark that are not plain files. A link to
+    a transactional table has no files that any engine may read, and its properties stay on its side.
     """
     if table_kind(table) is TableKind.MATERIALIZED_VIEW:
         return "it is a materialized view"
@@ -104,19 +105,19 @@ def target_table(
     parameters: Mapping[str, str],
     table_names: Mapping[str, str] | None = None,
 ) -> Any:
-    """The table as the target gets it.
+    """Return the table as the target gets it.
 
-    :param table: wire ``Table`` of the source, column statistics included where it has them.
+    :param table: wire ``Table`` of the source, with its column statistics if it has any.
     :param database: target database.
     :param location: URI of its directory on the target; ``None`` for a view.
-    :param parameters: our markers.
+    :param parameters: the policy's markers.
     :param table_names: names on the target of tables that a view may read, by their names on the source.
     :raises DumpCorruptError: a view that cannot be rewritten.
     """
-    made = _copied(table)
-    made.dbName = database
-    made.parameters = {**without_side_parameters(table.parameters), **parameters}
-    # Given by each metastore itself.
+    target = _copied(table)
+    target.dbName = database
+    target.parameters = {**without_side_parameters(table.parameters), **parameters}
+    # Each metastore sets these fields itself.
     for name in (
         "id",
         "txnId",
@@ -125,29 +126,29 @@ def target_table(
         "requiredReadCapabilities",
         "requiredWriteCapabilities",
     ):
-        setattr(made, name, None)
-    if made.sd is not None:
-        _move_storage(made.sd, table.sd.location, location)
-    if made.colStats is not None:
-        made.colStats.statsDesc.dbName = database
-    if made.tableType == "VIRTUAL_VIEW":
+        setattr(target, name, None)
+    if target.sd is not None:
+        _move_storage(target.sd, table.sd.location, location)
+    if target.colStats is not None:
+        target.colStats.statsDesc.dbName = database
+    if target.tableType == "VIRTUAL_VIEW":
         names = Renaming(
             source_database=table.dbName.lower(), target_database=database, tables=table_names or {}
         )
-        rewrite_view(made, names)
-    return made
+        rewrite_view(target, names)
+    return target
 
 
 def target_partition(partition: Any, *, database: str, location: str, parameters: Mapping[str, str]) -> Any:
-    """The partition as the target gets it; see :func:`target_table`."""
-    made = _copied(partition)
-    made.dbName = database
-    made.parameters = {**without_side_parameters(partition.parameters), **parameters}
-    made.privileges = None
-    _move_storage(made.sd, partition.sd.location, location)
-    if made.colStats is not None:
-        made.colStats.statsDesc.dbName = database
-    return made
+    """Return the partition as the target gets it; see :func:`target_table`."""
+    target = _copied(partition)
+    target.dbName = database
+    target.parameters = {**without_side_parameters(partition.parameters), **parameters}
+    target.privileges = None
+    _move_storage(target.sd, partition.sd.location, location)
+    if target.colStats is not None:
+        target.colStats.statsDesc.dbName = database
+    return target
 
 
 def with_honest_statistics(made: Any, write_ids: str | None) -> Any:
@@ -167,15 +168,16 @@ def with_honest_statistics(made: Any, write_ids: str | None) -> Any:
 
 
 def definition(table: Any) -> dict[str, str]:
-    """What makes a table what it is, by field: columns, keys, format, location, text, lasting parameters.
+    """Return the lasting definition of a table by field: columns, keys, format, location, text, parameters.
 
-    Statistics, times and our own markers stay outside: they change without anybody changing the table.
+    Statistics, times and the policy's markers stay outside, because they change while the table stays the
+    same.
     """
     values = to_json(table)
     parameters = values.get("parameters", {})
     kept = {name: values.get(name) for name in ("dbName", "tableName", "owner", "partitionKeys", "tableType")}
     storage = values.get("sd") or {}
-    found = {
+    fields = {
         **kept,
         **{f"storage.{name}": storage.get(name) for name in _STORAGE_FIELDS},
         **{f"parameters.{name}": parameters[name] for name in parameters if _lasts(name)},
@@ -183,22 +185,22 @@ def definition(table: Any) -> dict[str, str]:
     if serde := storage.get("serdeInfo"):
         lasting = without_side_parameters(serde.get("parameters"))
         properties = spark_tables.comparable_properties(lasting)
-        found["storage.serdeInfo"] = {**serde, "parameters": properties}
+        fields["storage.serdeInfo"] = {**serde, "parameters": properties}
     if location := spark_tables.data_location(table):
-        found["storage.location"] = canonical(location)
+        fields["storage.location"] = canonical(location)
     if values.get("tableType") == "VIRTUAL_VIEW":
-        found["text"] = text_claim(table)
-    return {name: json.dumps(value, sort_keys=True, ensure_ascii=False) for name, value in found.items()}
+        fields["text"] = text_claim(table)
+    return {name: json.dumps(value, sort_keys=True, ensure_ascii=False) for name, value in fields.items()}
 
 
 def definition_digest(table: Any) -> str:
-    """Digest of a table's :func:`definition`."""
+    """Return the digest of a table's :func:`definition`."""
     text = json.dumps(definition(table), sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def name_of(table: Any, partition: Any) -> str:
-    """The name of a wire ``Partition`` of a wire ``Table``."""
+    """Return the name of a wire ``Partition`` of a wire ``Table``."""
     return partition_name([key.name for key in table.partitionKeys], partition.values)
 
 
@@ -207,18 +209,18 @@ def _lasts(parameter: str) -> bool:
 
 
 def _copied(one: Any) -> Any:
-    """A copy of a wire ``Table`` or ``Partition``, as deep as what is changed in it.
+    """Copy a wire ``Table`` or ``Partition``, deeply only as far as the copy is changed.
 
     A whole deep copy would be most of the work on a partition.
     """
-    made = copy.copy(one)
-    if made.sd is not None:
-        made.sd = copy.copy(made.sd)
-        made.sd.skewedInfo = copy.copy(made.sd.skewedInfo)
-    if made.colStats is not None:
-        made.colStats = copy.copy(made.colStats)
-        made.colStats.statsDesc = copy.copy(made.colStats.statsDesc)
-    return made
+    copied = copy.copy(one)
+    if copied.sd is not None:
+        copied.sd = copy.copy(copied.sd)
+        copied.sd.skewedInfo = copy.copy(copied.sd.skewedInfo)
+    if copied.colStats is not None:
+        copied.colStats = copy.copy(copied.colStats)
+        copied.colStats.statsDesc = copy.copy(copied.colStats.statsDesc)
+    return copied
 
 
 def _move_storage(storage: Any, source_location: str | None, location: str | None) -> None:
@@ -238,8 +240,9 @@ def _move_storage(storage: Any, source_location: str | None, location: str | Non
             values: locations.relative_to(directory, source_location)
             for values, directory in skewed.skewedColValueLocationMaps.items()
         }
-        # Hive lets them point elsewhere: a partition that was renamed names its former directories. A replica
-        # must not read there; without any, Hive reads all of the partition (``ListBucketingPrunerUtils``).
+        # Hive lets these maps point elsewhere: a partition that was renamed names its former directories. A
+        # replica must not read there; without any map, Hive reads all of the partition
+        # (``ListBucketingPrunerUtils``).
         whole = all(path is not None for path in inside.values())
         skewed.skewedColValueLocationMaps = (
             {values: join(location, path) for values, path in inside.items() if path is not None}

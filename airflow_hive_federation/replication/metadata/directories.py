@@ -1,8 +1,8 @@
-"""Directories of the target: whose each is, and that no two owners share or nest them. Pure.
+"""Assigns directories of the target to owners, and refuses owners that share or nest directories. Pure.
 
-A cycle removes what it finds in a table's directory and the source has not. Two tables of the target may
-therefore share a directory, or lie one inside the other, only where their directories on the source do so in
-the same way: then both copy the same files to the same places.
+A cycle removes files of a table's directory that the source does not have. So two tables of the target may
+share a directory, or lie one inside the other, only if their directories on the source do so in the same way:
+then both copy the same files to the same places.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Claim:
     :param owner: the owner in a sentence: ``table a``, ``partition p=1 of table a``.
     :param table: name of the table; empty for the policy's own directories.
     :param target: URI of the directory.
-    :param source: URI of the directory on the source whose files the owner keeps there, as they lie there;
-        empty where files are arranged in another way, so that nothing else may share the directory.
+    :param source: URI of the directory on the source whose files the owner keeps in the same arrangement;
+        empty if the arrangement differs, so that no other owner may share the directory.
     """
 
     owner: str
@@ -50,7 +50,7 @@ class Claim:
 
 
 def external_claims(policy: ReplicationPolicy, entries: Iterable[ExternalEntry]) -> list[Claim]:
-    """The directories of external tables.
+    """Return the claims of external tables.
 
     :param entries: every directory of every external table of the source, partitions outside included.
     :raises ConfigurationError: the policy has no ``external_base``.
@@ -73,7 +73,7 @@ def external_claims(policy: ReplicationPolicy, entries: Iterable[ExternalEntry])
 
 
 def policy_claims(policy: ReplicationPolicy) -> list[Claim]:
-    """The directories that a policy itself writes to."""
+    """Return the claims on the directories to which a policy itself writes."""
     functions = join(policy.functions_directory, policy.target_database)
     return [
         Claim(owner=f"the dumps of policy {policy.name!r}", table="", target=policy.directory),
@@ -82,7 +82,7 @@ def policy_claims(policy: ReplicationPolicy) -> list[Claim]:
 
 
 def managed_claims(managed: str, tables: Iterable[str]) -> list[Claim]:
-    """The directories of tables that lie at their default place below the target database.
+    """Return the claims of tables in their default directories below the target database.
 
     :param managed: URI of the directory of the target database's managed tables.
     """
@@ -92,10 +92,10 @@ def managed_claims(managed: str, tables: Iterable[str]) -> list[Claim]:
 
 
 def check_external(policy: ReplicationPolicy, entries: Sequence[ExternalEntry]) -> None:
-    """Refuse external tables of which one would be written over another. For this, no target is asked.
+    """Refuse external tables that would overwrite each other; this check makes no call to the target.
 
     :raises ConfigurationError: the policy has no ``external_base``.
-    :raises HiddenLocationError: Hive would hide what lies below ``external_base``.
+    :raises HiddenLocationError: Hive would hide all that lies below ``external_base``.
     :raises LocationConflictError: the tables lie in several stores, or directories of the target collide.
     """
     if not entries:
@@ -115,8 +115,8 @@ def check_target(
     :param managed: URI of the directory of the target database's managed tables.
     :param entries: every directory of every external table.
     :param tables: names of all tables that are not external, those to be dropped included.
-    :return: whose each directory is.
-    :raises HiddenLocationError: Hive would hide the tables, because of where the target lies.
+    :return: the claims on all directories.
+    :raises HiddenLocationError: Hive would hide the tables, because of the place of the target database.
     :raises LocationConflictError: two directories collide, or ``external_base`` lies in ``managed``.
     """
     refuse_hidden(
@@ -140,9 +140,9 @@ def check_target(
             raise _conflict(
                 claim, Claim(owner=f"target database {policy.target_database}", table="", target=managed)
             )
-    every = [*claims, *managed_claims(managed, tables), *policy_claims(policy)]
-    check_claims(every)
-    return every
+    all_claims = [*claims, *managed_claims(managed, tables), *policy_claims(policy)]
+    check_claims(all_claims)
+    return all_claims
 
 
 def check_claims(claims: Iterable[Claim]) -> None:
@@ -163,7 +163,7 @@ def check_partitions(table: str, places: Places) -> None:
 
     :raises LocationConflictError: as :func:`check_claims`.
     """
-    # The name of a directory on the target is all that matters here; its root is not known yet.
+    # Only the name of a directory on the target matters here; its root is not known yet.
     root = f"file:/{table}"
     check_claims(
         Claim(
@@ -182,7 +182,10 @@ def nested(claims: Iterable[Claim]) -> Iterator[tuple[Claim, Claim]]:
     If all of those pairs nest alike, then so do all others: the relation is transitive.
     """
     around: list[tuple[tuple[str, ...], Claim]] = []
-    by_place = sorted(((_key(one.target), one) for one in claims), key=lambda pair: (pair[0], pair[1].owner))
+    by_place = sorted(
+        ((_key(candidate.target), candidate) for candidate in claims),
+        key=lambda pair: (pair[0], pair[1].owner),
+    )
     for key, claim in by_place:
         while around and key[: len(around[-1][0])] != around[-1][0]:
             around.pop()
@@ -192,7 +195,7 @@ def nested(claims: Iterable[Claim]) -> Iterator[tuple[Claim, Claim]]:
 
 
 def sharing(claims: Iterable[Claim]) -> dict[str, frozenset[str]]:
-    """The tables that share or nest directories: each with all tables of its group, itself included."""
+    """Return the tables that share or nest directories, each with all tables of its group and itself."""
     groups: dict[str, set[str]] = {}
     for outer, inner in nested(claims):
         if outer.table and inner.table and outer.table != inner.table:
@@ -202,13 +205,13 @@ def sharing(claims: Iterable[Claim]) -> dict[str, frozenset[str]]:
 
 
 def is_claimed(claims: Iterable[Claim], location: str) -> bool:
-    """Whether a directory of the target is, contains or lies in one that has an owner."""
-    return any(is_below(one.target, location) or is_below(location, one.target) for one in claims)
+    """Return whether a directory of the target equals, contains or lies in a directory with an owner."""
+    return any(is_below(claim.target, location) or is_below(location, claim.target) for claim in claims)
 
 
 def tables_with_files(facts: Iterable[Mapping[str, Any]], *, external: bool) -> list[str]:
-    """Names of a manifest's tables that are external, or that have files and are not."""
-    kinds = ((str(one["name"]), TableKind(one["kind"])) for one in facts)
+    """Return the names of a manifest's external tables, or of its other tables that have files."""
+    kinds = ((str(table["name"]), TableKind(table["kind"])) for table in facts)
     return [name for name, kind in kinds if kind.has_files and (kind is TableKind.EXTERNAL) is external]
 
 
@@ -229,22 +232,22 @@ def _refuse_several_stores(policy: ReplicationPolicy, claims: Sequence[Claim]) -
         place = parse_location(claim.source)
         first.setdefault((place.scheme, place.authority.lower()), claim)
     if len(first) > 1:
-        one, other = list(first.values())[:2]
+        left, right = list(first.values())[:2]
         raise LocationConflictError(
-            f"External tables of {policy.source_database} lie in several stores: {one.owner} at "
-            f"{one.source}, {other.owner} at {other.source}. Below external_base, one path of two "
+            f"External tables of {policy.source_database} lie in several stores: {left.owner} at "
+            f"{left.source}, {right.owner} at {right.source}. Below external_base, one path of two "
             "stores is one directory.",
             remedy="Set the policy's external_authority, which puts the name of the store into the path "
-            f"({store_directory(one.source)}, {store_directory(other.source)}), or replicate the tables of "
+            f"({store_directory(left.source)}, {store_directory(right.source)}), or replicate the tables of "
             "each store by a policy of its own (include_tables) with its own external_base.",
             policy=policy.name,
-            tables=[one.table, other.table],
-            paths=[one.target, other.target],
+            tables=[left.table, right.table],
+            paths=[left.target, right.target],
         )
 
 
 def _refuse_around_prefix(policy: ReplicationPolicy, claims: Iterable[Claim]) -> None:
-    """A directory that contains the prefix would be torn: partitions below the prefix land elsewhere."""
+    """Refuse a directory that contains the prefix, because its partitions below the prefix land elsewhere."""
     prefix = policy.external_prefix
     for claim in claims if prefix else ():
         if relative_to(str(prefix), claim.source):
@@ -269,14 +272,14 @@ def _nest_alike(outer: Claim, inner: Claim) -> bool:
 
 def _conflict(inner: Claim, outer: Claim) -> LocationConflictError:
     same = canonical(inner.target) == canonical(outer.target)
-    how = "would be one directory" if same else "would lie one inside the other"
+    relation = "would be one directory" if same else "would lie one inside the other"
     return LocationConflictError(
-        f"On the target, {_described(outer)} and {_described(inner)} {how}: {outer.target}"
+        f"On the target, {_described(outer)} and {_described(inner)} {relation}: {outer.target}"
         + ("." if same else f" and {inner.target}.")
         + " Each cycle would remove files of one as surplus files of the other.",
         remedy="Move one of them on the source (ALTER TABLE … SET LOCATION), leave it out (exclude_tables), "
         "or replicate it by a policy of its own with another external_base.",
-        tables=sorted({one.table for one in (outer, inner) if one.table}),
+        tables=sorted({claim.table for claim in (outer, inner) if claim.table}),
         paths=[outer.target, inner.target],
     )
 
@@ -291,5 +294,5 @@ def _owner(table: str, partition: str = "") -> str:
 
 def _key(uri: str) -> tuple[str, ...]:
     place = parse_location(uri)
-    # Host names know no case; bucket names have none.
+    # Host names ignore case, and names of buckets are in lower case.
     return place.scheme, place.authority.lower(), *filter(None, place.path.split("/"))

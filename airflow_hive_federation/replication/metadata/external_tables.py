@@ -1,8 +1,8 @@
-"""External tables: which directories are copied, and the file that lists them. Pure.
+"""Lists the directories of external tables to copy, and writes and reads the file that lists them. Pure.
 
-Spec 5: one entry covers a table with all partitions that lie inside its directory; a partition elsewhere has
-an entry of its own. A line is ``table,base64`` or ``table,partition,base64``, the last part the Base64 of the
-fully qualified path.
+By the design of replication V2, one entry covers a table with all partitions that lie inside its directory; a
+partition elsewhere has an entry of its own. A line is ``table,base64`` or ``table,partition,base64``, and the
+last part is the Base64 of the fully qualified path.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ FILE_NAME = "_external_tables_info"
 
 @dataclass(frozen=True, kw_only=True)
 class ExternalEntry:
-    """One directory to copy.
+    """A directory to copy.
 
     :param table: the external table.
     :param location: fully qualified URI of the directory on the source.
-    :param partition: name of the partition if the directory is that of one outside the table's.
+    :param partition: name of the partition, if the directory belongs to one outside the table's directory.
     """
 
     table: str
@@ -35,25 +35,25 @@ class ExternalEntry:
 
 
 def roots(places: Places) -> Iterator[Place]:
-    """The table's directory, and those of partitions outside it."""
+    """Yield the table's directory, and those of partitions outside it."""
     yield Place(partition="", location=places.root)
     yield from places.outside()
 
 
 def listed_places(kind: TableKind, places: Places) -> list[list[str]]:
-    """The same of an external table as a dump keeps them: names of partitions with URIs of directories."""
+    """Return these directories of an external table as a dump stores them: names of partitions with URIs."""
     return [[root.partition, root.location] for root in roots(places)] if kind is TableKind.EXTERNAL else []
 
 
 def entries(table: str, places: Places) -> list[ExternalEntry]:
-    """Entries of one external table."""
+    """Return the entries of one external table."""
     return [
         ExternalEntry(table=table, location=root.location, partition=root.partition) for root in roots(places)
     ]
 
 
 def to_text(found: Iterable[ExternalEntry]) -> str:
-    """The file's text."""
+    """Return the text of the file."""
     return "".join(
         ",".join(filter(None, (entry.table, entry.partition, _encode(entry.location)))) + "\n"
         for entry in found
@@ -61,7 +61,7 @@ def to_text(found: Iterable[ExternalEntry]) -> str:
 
 
 def parse(text: str) -> list[ExternalEntry]:
-    """Read the file's text.
+    """Parse the text of the file.
 
     :raises DumpCorruptError: a line that is no entry.
     """

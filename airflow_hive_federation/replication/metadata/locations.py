@@ -1,4 +1,4 @@
-"""Where things of the source land on the target. Pure."""
+"""Maps locations of the source to locations of the target. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_hive_federation.storage.filesystem import is_below, join, join_belo
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A directory that holds data: of the table itself (``partition`` empty), or of a partition.
+    """A directory that holds data of the table itself (``partition`` empty) or of a partition.
 
     :param partition: the partition's name, as :func:`~.partitions.partition_name` makes it.
     :param location: URI of the directory.
@@ -21,7 +21,7 @@ class Place:
 
 
 def managed_table_location(database_location: str, table: str) -> str:
-    """A managed table lies at its default place below the target database."""
+    """Return the location of a managed table: its default directory below the target database."""
     return join_below(database_location, table)
 
 
@@ -33,11 +33,14 @@ def external_location(
     prefix: str | None = None,
     authority: bool = False,
 ) -> str:
-    """``/ext_loc/x`` of the source lies at ``<base>/ext_loc/x`` of the target (spec 5).
+    """Return the location of an external table: ``<base>/ext_loc/x`` for ``/ext_loc/x`` of the source.
 
-    :param prefix: URI of a directory of the source; what lies below it lands below ``base`` without it.
+    The design of replication V2 prescribes this mapping.
+
+    :param prefix: URI of a directory of the source; locations below it land below ``base`` without the
+        prefix.
     :param authority: put the source's store between: ``s3a://a/x`` lies at ``<base>/a/x``.
-    :raises ConfigurationError: there is no base directory.
+    :raises ConfigurationError: the base directory is not set.
     """
     if not base:
         raise ConfigurationError(
@@ -52,7 +55,7 @@ def external_location(
 
 
 def store_directory(location: str) -> str:
-    """The name of the directory that stands for a location's store below a base directory.
+    """Return the name of the directory that stands for a location's store below a base directory.
 
     It is the bucket, or the host and its port: ``nn_8020``, because HDFS refuses names with a colon.
     """
@@ -63,17 +66,18 @@ def store_directory(location: str) -> str:
 def partition_location(
     partition_source: str, table_source: str, table_target: str, partition_name: str
 ) -> str:
-    """A managed partition keeps its place inside its table; one from outside moves to the default place."""
+    """Return the location of a managed partition: its place inside the table, or else the default place."""
     inside = relative_to(partition_source, table_source)
     return join_below(table_target, partition_name) if inside is None else join(table_target, inside)
 
 
 def relative_to(location: str, parent: str) -> str | None:
-    """The part of ``location`` below ``parent`` (empty if they are one), or ``None`` if it lies elsewhere."""
+    """Return the part of ``location`` below ``parent`` (empty if equal), or ``None`` if it lies elsewhere."""
     prefix = f"{parent.rstrip('/')}/"
     if location.startswith(prefix):
         inside = location[len(prefix) :]
-        # Written alike, as nearly all are: no need to take both apart, for every file of a large table.
+        # Nearly all locations share the spelling of their parent; these need no parsing, for every file of a
+        # large table.
         if all(inside.split("/")):
             return inside
     return relative(location, parent) if is_below(location, parent) else None

@@ -1,4 +1,4 @@
-"""The places of a table's data, in a few bytes each: a table may have a million partitions. Pure."""
+"""Stores the directories of a table's data in a few bytes each, for tables of a million partitions. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from airflow_hive_federation.replication.metadata.spark_tables import data_locat
 class Places:
     """The directories that hold a table's data.
 
-    Most partitions lie at their default place: of those, only the name is kept, as UTF-8.
+    Most partitions lie in their default directory: for those, only the name is kept, as UTF-8.
 
-    :param table: wire ``Table``. One without partitions has its own directory, if it has any.
+    :param table: wire ``Table``. Without partitions, its only place is its own directory, if it has one.
     :param partitions: wire ``Partition`` objects to begin with; none is kept.
     """
 
@@ -30,7 +30,7 @@ class Places:
             self.add(partition)
 
     def add(self, partition: Any) -> str:
-        """Add the place of a wire ``Partition``; return the partition's name."""
+        """Add the place of a wire ``Partition``, and return the partition's name."""
         name = partition_name(self._keys, partition.values)
         if partition.sd.location != f"{self.root}/{name}":
             self._elsewhere[len(self._ends)] = partition.sd.location
@@ -40,11 +40,11 @@ class Places:
 
     @property
     def partitions(self) -> int:
-        """How many partitions there are."""
+        """Return the number of partitions."""
         return len(self._ends)
 
     def names(self) -> Iterator[str]:
-        """The partitions' names."""
+        """Yield the partitions' names."""
         begin = 0
         for end in self._ends:
             yield self._names[begin:end].decode()
@@ -58,18 +58,18 @@ class Places:
             yield Place(partition=name, location=location)
 
     def outside(self) -> Iterator[Place]:
-        """Those of partitions that lie outside the table's directory."""
+        """Yield the places of partitions that lie outside the table's directory."""
         for place in self:
             if relative_to(place.location, self.root) is None:
                 yield place
 
     def elsewhere(self) -> Iterator[Place]:
-        """Those of partitions that do not lie at their default place: inside the table's directory or not."""
+        """Yield the places of partitions outside their default directory, inside the table's or not."""
         for number, name in enumerate(self.names()) if self._elsewhere else ():
             if number in self._elsewhere:
                 yield Place(partition=name, location=self._elsewhere[number])
 
     @property
     def apart(self) -> bool:
-        """Whether no place inside the table's directory can lie inside another, or be another."""
+        """Return whether no place inside the table's directory can lie inside another, or be another."""
         return all(relative_to(location, self.root) is None for location in self._elsewhere.values())

@@ -1,10 +1,10 @@
-"""Tables that Spark has made as its own data sources (``CREATE TABLE … USING parquet``). Pure.
+"""Handles tables that Spark has created as its own data sources (``CREATE TABLE … USING parquet``). Pure.
 
 Spark's ``HiveExternalCatalog`` keeps such a table's format in the parameter ``spark.sql.sources.provider``,
 and its directory in the SerDe property ``path``. Spark reads that directory, whatever the table's location
-says. Where Hive cannot read the format (CSV, JSON, text), the location of an external table is a placeholder
-that does not exist. Formats that keep lists of their own files (Delta, Hudi, Iceberg) name files of the
-source in them, and are not copied.
+is. If Hive cannot read the format (CSV, JSON, text), the location of an external table is a placeholder that
+does not exist. Formats that keep lists of their own files (Delta, Hudi, Iceberg) name files of the source in
+them, and are not copied.
 """
 
 from __future__ import annotations
@@ -25,22 +25,23 @@ from airflow_hive_federation.storage.filesystem import (
 PROVIDER = "spark.sql.sources.provider"
 _PARTITION_PROVIDER = "spark.sql.partitionProvider"
 _PARTITION_COLUMNS = "spark.sql.sources.schema.numPartCols"
-#: End of the location of an external table that Hive cannot read (``HiveExternalCatalog.saveTableIntoHive``).
+#: Suffix of the location of an external table that Hive cannot read
+#: (``HiveExternalCatalog.saveTableIntoHive``).
 _PLACEHOLDER = "-__PLACEHOLDER__"
 _PATH = "path"
 #: Options of Spark's file formats that name places beside ``path``.
 _PLACES = frozenset({"basepath", "avroschemaurl"})
-#: Characters by which Spark takes a path for a pattern (``org.apache.hadoop.fs.Globber``).
+#: A path with one of these characters is a pattern to Spark (``org.apache.hadoop.fs.Globber``).
 _PATTERN = frozenset("*?[]{}")
 _FORMATS = frozenset({"parquet", "orc", "csv", "json", "text", "avro"})
-#: Names of classes that stand for a format (``DataSource.backwardCompatibilityMap``), without their packages.
+#: Packages of the classes that stand for a format (``DataSource.backwardCompatibilityMap``).
 _PACKAGES = (
     "org.apache.spark.sql.execution.datasources.",
     "org.apache.spark.sql.hive.",
     "org.apache.spark.sql.",
     "com.databricks.spark.",
 )
-#: Input formats whose files name other files, by parts of their class names.
+#: Parts of the class names of input formats whose files name other files, each with the format's name.
 _INPUT_FORMATS = {
     "io.delta.": "Delta Lake",
     ".hudi.": "Hudi",
@@ -50,13 +51,13 @@ _INPUT_FORMATS = {
 
 
 def provider_of(table: Any) -> str | None:
-    """The data source of a wire ``Table``, in lower case; ``None`` for a table of Hive's."""
-    found = str((table.parameters or {}).get(PROVIDER, "")).lower()
-    return None if found in {"", "hive"} else found
+    """Return the data source of a wire ``Table``, in lower case; ``None`` for a table of Hive's."""
+    provider = str((table.parameters or {}).get(PROVIDER, "")).lower()
+    return None if provider in {"", "hive"} else provider
 
 
 def data_location(table: Any) -> str | None:
-    """URI of the directory that holds a table's data; its location, except where that is a placeholder.
+    """Return the URI of the directory that holds a table's data: its location, unless that is a placeholder.
 
     :param table: wire ``Table``.
     """
@@ -68,14 +69,14 @@ def data_location(table: Any) -> str | None:
 
 
 def at_its_data(table: Any) -> Any:
-    """Let a wire ``Table``'s location be where its data is; changed in place, and returned."""
+    """Set a wire ``Table``'s location to the directory of its data, in place, and return the table."""
     if table.sd is not None:
         table.sd.location = data_location(table)
     return table
 
 
 def reason_to_leave_out(table: Any) -> str | None:
-    """Say why a copy of a table's directory would not be a replica of it; ``None`` if it would.
+    """Return the reason for which a copy of a table's directory is no replica; ``None`` if it is one.
 
     :param table: wire ``Table``.
     """
@@ -100,7 +101,7 @@ def reason_to_leave_out(table: Any) -> str | None:
 def moved_properties(
     properties: Mapping[str, str] | None, source: str | None, target: str | None
 ) -> dict[str, str] | None:
-    """SerDe properties of a table or partition that is moved: ``path`` and its like follow.
+    """Return the SerDe properties of a table or partition that is moved: ``path`` and its like follow.
 
     :param source: URI of the directory on the source.
     :param target: URI of the directory on the target.
@@ -108,16 +109,16 @@ def moved_properties(
     """
     if not properties or not source or not target:
         return None
-    found = {
+    changed = {
         key: moved
         for key, value in properties.items()
         if key.lower() in {_PATH, *_PLACES} and (moved := _moved(value, source, target))
     }
-    return {**properties, **found} if found else None
+    return {**properties, **changed} if changed else None
 
 
 def comparable_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """SerDe properties in which each place has its one spelling (``s3a`` is ``s3``)."""
+    """Return SerDe properties in which each place has its canonical spelling (``s3a`` is ``s3``)."""
     return {
         key: _canonical(value) if key.lower() in {_PATH, *_PLACES} else value
         for key, value in properties.items()
@@ -132,23 +133,26 @@ def _canonical(value: str) -> str:
 
 
 def _moved(value: str, source: str, target: str) -> str | None:
-    """A place below a directory, or above it, at the same distance from where the directory lies now."""
+    """Return the new value of a place below a moved directory, or above it, at the same distance."""
     try:
         if _same_place(value, source):
             return target
         if is_below(value, source):
             return join(target, relative(value, source))
         if is_below(source, value):
-            # Of a partition, the table's directory.
+            # The value of a partition's property may be the table's directory.
             inside = f"/{relative(source, value)}"
             return target.removesuffix(inside) if target.endswith(inside) else None
     except ConfigurationError:
-        pass  # a property of another SerDe, which is no place
+        pass  # It is a property of another SerDe, and no place.
     return None
 
 
 def _untracked(table: Any) -> str | None:
-    """The files of a managed table are found by its partitions, so the metastore must know them all."""
+    """Return the reason to leave out a managed table with partitions that the metastore may not know.
+
+    The files of a managed table are found by its partitions, so the metastore must know all of them.
+    """
     parameters = table.parameters or {}
     partitioned = table.partitionKeys or parameters.get(_PARTITION_COLUMNS, "0") != "0"
     external = table.tableType == "EXTERNAL_TABLE"
@@ -180,14 +184,16 @@ def _path(table: Any) -> str | None:
 
 
 def _format(provider: str) -> str | None:
-    """The file format that a provider's name or class stands for."""
-    name = next((provider.removeprefix(one) for one in _PACKAGES if provider.startswith(one)), provider)
-    found = name.partition(".")[0]
-    return found if found in _FORMATS else None
+    """Return the file format for which a provider's name or class stands."""
+    name = next(
+        (provider.removeprefix(package) for package in _PACKAGES if provider.startswith(package)), provider
+    )
+    short_name = name.partition(".")[0]
+    return short_name if short_name in _FORMATS else None
 
 
 def _same_place(one: str, other: str) -> bool:
-    """Whether two URIs name one directory; a scheme or authority that one leaves out is the other's."""
+    """Return whether two URIs name one directory; a URI without scheme and authority takes the other's."""
     try:
         if canonical(one) == canonical(other):
             return True
@@ -199,7 +205,7 @@ def _same_place(one: str, other: str) -> bool:
 
 
 def _authority(location: Location, uri: str) -> str:
-    """Scheme and authority of a URI; empty where it has none of its own."""
+    """Return scheme and authority of a URI; empty if it has none of its own."""
     if ":" not in uri.partition("/")[0]:
         return ""
     return location.authority if location.scheme == "hdfs" else f"{location.scheme}:{location.authority}"

@@ -1,8 +1,9 @@
-"""Column statistics of a replica: many in one call, and never called accurate where the source's are not.
+"""Writes column statistics of a replica, many per call, and never as accurate where the source's are not.
 
-Whatever way column statistics reach a metastore, it marks them accurate from then on
+However column statistics reach a metastore, it marks them accurate from then on
 (``StatsSetupConst.setColumnStatsState``), and Hive answers ``min`` and ``max`` from accurate ones without
-reading a row. Where the source's own flag, ``COLUMN_STATS_ACCURATE``, says less, it is put back afterwards.
+reading a row. If the source's own flag, ``COLUMN_STATS_ACCURATE``, claims less, that flag is restored
+afterwards.
 """
 
 from __future__ import annotations
@@ -21,19 +22,20 @@ if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
 
 _FLAG = "COLUMN_STATS_ACCURATE"
-_ENGINE = "hive"  # whose column statistics are meant; Impala keeps its own
+_ENGINE = "hive"  # Impala keeps column statistics of its own.
 
-#: The metastore must not count files to replace the statistics that come with a definition.
+#: With this, the metastore does not count files to replace the statistics that come with a definition.
 KEEP_STATISTICS = {"DO_NOT_UPDATE_STATS": "true"}
 
 
 def iter_partitions(client: MetastoreClient, table: Any) -> Iterator[Any]:
-    """Yield all partitions of a table, ``colStats`` filled with what the metastore has, stale or not.
+    """Yield all partitions of a table, with ``colStats`` from the metastore, whether stale or not.
 
-    It is asked without write ids: given those, it judges every partition by itself, which takes ten times as
-    long, and says no more than the partition's own write id and flag say. The statistics are read before the
-    partitions: should somebody write in between, the partition has the later write id, by which they are left
-    out again (:func:`.definitions.with_honest_statistics`); the other way round they would pass for older.
+    The calls carry no write ids: with write ids, the metastore judges every partition by itself, which takes
+    ten times as long and yields no more than the partition's own write id and flag. The statistics are read
+    before the partitions. If somebody writes in between, the partition has the later write id, by which the
+    statistics are left out again (:func:`.definitions.with_honest_statistics`); in the opposite order, the
+    newer statistics would pass for older ones.
 
     :param table: wire ``Table``.
     """
@@ -71,15 +73,15 @@ def add_partitions(
 ) -> None:
     """Create the partitions that do not exist yet, then write the column statistics of all.
 
-    Statistics come by themselves because the metastore takes those that ride on a new partition one
-    partition at a time: 4 ms each, where a call for many takes 0.6.
+    Statistics have calls of their own because the metastore stores those that come with new partitions one
+    partition at a time: 4 ms each, against 0.6 ms in a call for many.
 
-    :param partitions: wire ``Partition`` objects of one table, with ``colStats`` where there are any; these
-        are taken off them.
+    :param partitions: wire ``Partition`` objects of one table, with ``colStats`` if they have any; these are
+        removed from them.
     :param valid_write_ids: for a transactional table, its write ids on this metastore, in Hive's text form.
-    :param insert_only: the table is an insert-only one: with column statistics, a metastore gives its
-        partitions no write id.
-    :param replace: give partitions that exist already the definition they have here.
+    :param insert_only: the table is insert-only: with column statistics, a metastore gives the partitions of
+        such a table no write id.
+    :param replace: alter partitions that exist already to their definitions here.
     """
     if not partitions:
         return
@@ -90,9 +92,15 @@ def add_partitions(
         client.alter_partitions(database, table, partitions, environment=KEEP_STATISTICS)
     for write_id, described in statistics.items():
         client.set_column_statistics(
-            [found for _, found in described], write_id=write_id, valid_write_ids=valid_write_ids
+            [column_statistics for _, column_statistics in described],
+            write_id=write_id,
+            valid_write_ids=valid_write_ids,
         )
-        stale = [one for one, found in described if not is_accurate(one.parameters, columns(found))]
+        stale = [
+            partition
+            for partition, column_statistics in described
+            if not is_accurate(partition.parameters, columns(column_statistics))
+        ]
         client.alter_partitions(
             database,
             table,
@@ -102,21 +110,29 @@ def add_partitions(
             write_id=write_id,
         )
     if valid_write_ids is not None:
-        described_ids = set() if insert_only else {id(one) for some in statistics.values() for one, _ in some}
-        _put_write_ids(client, [one for one in partitions if id(one) not in described_ids], valid_write_ids)
+        described_ids = (
+            set()
+            if insert_only
+            else {id(partition) for pairs in statistics.values() for partition, _ in pairs}
+        )
+        _put_write_ids(
+            client,
+            [partition for partition in partitions if id(partition) not in described_ids],
+            valid_write_ids,
+        )
 
 
 def _put_write_ids(client: MetastoreClient, partitions: Sequence[Any], valid_write_ids: str) -> None:
-    """Give partitions the write ids under which their statistics hold: created, they have none."""
-    found: defaultdict[int, list[Any]] = defaultdict(list)
-    for one in partitions:
-        if (one.writeId or 0) > 0 and is_accurate(one.parameters, ()):
-            found[one.writeId].append(one)
-    for write_id, some in found.items():
+    """Give new partitions the write ids under which their statistics hold; a new partition has none."""
+    by_write_id: defaultdict[int, list[Any]] = defaultdict(list)
+    for partition in partitions:
+        if (partition.writeId or 0) > 0 and is_accurate(partition.parameters, ()):
+            by_write_id[partition.writeId].append(partition)
+    for write_id, group in by_write_id.items():
         client.alter_partitions(
-            some[0].dbName,
-            some[0].tableName,
-            some,
+            group[0].dbName,
+            group[0].tableName,
+            group,
             environment=KEEP_STATISTICS,
             valid_write_ids=valid_write_ids,
             write_id=write_id,
@@ -124,10 +140,10 @@ def _put_write_ids(client: MetastoreClient, partitions: Sequence[Any], valid_wri
 
 
 def delete_column_statistics(client: MetastoreClient, wanted: Any, found: Any, partition: str = "") -> None:
-    """Delete statistics of columns that the source has none of (any more).
+    """Delete statistics of columns for which the source has no statistics, or none any more.
 
-    :param wanted: wire ``Table`` or ``Partition`` with the source's.
-    :param found: the target's, not of a transactional table: of those a metastore deletes none.
+    :param wanted: wire ``Table`` or ``Partition`` with the source's statistics.
+    :param found: the target's, not of a transactional table: a metastore deletes no statistics of those.
     :param partition: name of the partition.
     """
     kept = set(columns(wanted.colStats)) if wanted.colStats else set()
@@ -142,24 +158,25 @@ def delete_column_statistics(client: MetastoreClient, wanted: Any, found: Any, p
 def take_statistics(
     partitions: Sequence[Any], *, transactional: bool
 ) -> Mapping[int | None, Sequence[tuple[Any, Any]]]:
-    """Take the column statistics off partitions; return both, by the write id under which they hold.
+    """Remove the column statistics from partitions; return both, by the write id under which they hold.
 
     :param transactional: statistics of a transactional table without a write id hold for no reader
         (``TxnUtils``/``ObjectStore.isCurrentStatsValidForTheQuery``), and are left out.
     """
-    found: defaultdict[int | None, list[tuple[Any, Any]]] = defaultdict(list)
+    by_write_id: defaultdict[int | None, list[tuple[Any, Any]]] = defaultdict(list)
     for partition in partitions:
         statistics, partition.colStats = partition.colStats, None
         write_id = partition.writeId if transactional else None
         if statistics is not None and (write_id or 0) >= int(transactional):
-            found[write_id].append((partition, statistics))
-    return found
+            by_write_id[write_id].append((partition, statistics))
+    return by_write_id
 
 
 def without_stale_statistics(table: Any) -> Any:
-    """Take the column statistics off a wire ``Table`` that its own flag does not call accurate.
+    """Remove the column statistics from a wire ``Table`` whose own flag does not call them accurate.
 
-    A metastore drops those when the flag is put back by altering the table, so there is no keeping them.
+    A metastore drops such statistics when an alteration of the table restores the flag, so they cannot be
+    kept.
     """
     if table.colStats is not None and not is_accurate(table.parameters, columns(table.colStats)):
         table.colStats = None
@@ -167,13 +184,13 @@ def without_stale_statistics(table: Any) -> Any:
 
 
 def is_accurate(parameters: Mapping[str, str] | None, names: Sequence[str]) -> bool:
-    """Whether the flag calls basic statistics and those of all these columns accurate.
+    """Return whether the flag calls basic statistics and those of all these columns accurate.
 
-    :param parameters: of a table or partition.
+    :param parameters: parameters of a table or partition.
     """
     try:
         flag = bounded_json.loads((parameters or {}).get(_FLAG) or "{}")
-    except ValueError:  # "true", before Hive 2.1
+    except ValueError:  # Before Hive 2.1, the flag was ``true``.
         return False
     if not isinstance(flag, dict):
         return False
@@ -182,9 +199,9 @@ def is_accurate(parameters: Mapping[str, str] | None, names: Sequence[str]) -> b
 
 
 def accurate_claims(one: Any) -> dict[str, str]:
-    """What the flag of a wire ``Table`` or ``Partition`` calls accurate: rows, and columns that are there.
+    """Return the statistics that a wire ``Table`` or ``Partition`` calls accurate: row count and columns.
 
-    Numbers and sizes of files stay outside: they are each side's own.
+    Numbers and sizes of files stay outside, because each side has its own.
     """
     parameters = one.parameters or {}
     if not is_accurate(parameters, []):
@@ -201,5 +218,5 @@ def accurate_claims(one: Any) -> dict[str, str]:
 
 
 def columns(statistics: Any) -> list[str]:
-    """Names of the columns that a wire ``ColumnStatistics`` describes."""
-    return [str(one.colName) for one in statistics.statsObj or ()]
+    """Return the names of the columns that a wire ``ColumnStatistics`` describes."""
+    return [str(column.colName) for column in statistics.statsObj or ()]

@@ -1,7 +1,7 @@
-"""Tables that bear other names on the target: a policy's source, seen as the target names its tables.
+"""Renames tables of the source, so that dumps, loads and comparisons know them by their names on the target.
 
-A dump is written with the target's names, so loads and comparisons know no others. Where the source is asked,
-names are translated on the way there, and in what it answers on the way back.
+A dump is written with the target's names. Calls to the source translate names from the target's to the
+source's, and their results translate them back.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 
 
-#: Why a table stays out that the policy does not ask for.
+#: The reason to skip a table that the policy does not select.
 LEFT_OUT = "the policy leaves it out"
 
-#: Parameters by which a client's methods are told of tables.
+#: The parameters that carry names of tables in a client's methods.
 _TABLES = {"table", "tables", "full_table_names"}
 
 
 def named_source(pool: MetastorePool, policy: ReplicationPolicy) -> MetastorePool:
-    """Connections to the source that speak of tables by their names on the target.
+    """Return a pool of connections to the source that know tables by their names on the target.
 
     :raises ConfigurationError: when tables are listed, and two of them would have one name.
     """
@@ -41,18 +41,18 @@ def named_source(pool: MetastorePool, policy: ReplicationPolicy) -> MetastorePoo
 
 
 def named_event(policy: ReplicationPolicy, event: Event) -> Event:
-    """An event of the source, with the target's names of its tables."""
-    ours = policy.source_database
+    """Return an event of the source with the target's names of its tables."""
+    source = policy.source_database
     if policy.table_names and isinstance(event, TableEvent):
-        if event.database == ours:
+        if event.database == source:
             event = replace(event, table=policy.target_table(event.table))
-        if isinstance(event, TableAltered) and event.old_database == ours:
+        if isinstance(event, TableAltered) and event.old_database == source:
             event = replace(event, old_table=policy.target_table(event.old_table))
     return event
 
 
 def reason_to_skip(policy: ReplicationPolicy, table: Any) -> str | None:
-    """Say why a table of the source stays out of the replica; ``None`` if it does not.
+    """Return the reason for which a table of the source is not replicated; ``None`` if it is.
 
     :param table: wire ``Table``, with its name on the target.
     """
@@ -64,17 +64,17 @@ def reason_to_skip(policy: ReplicationPolicy, table: Any) -> str | None:
 
 
 def asked_for(skipped: Mapping[str, str] | None) -> dict[str, str]:
-    """Those of the tables that stay out which the policy asks for all the same.
+    """Return the skipped tables that the policy nevertheless selects.
 
-    :param skipped: names of tables with the reason why each stays out (:func:`reason_to_skip`).
+    :param skipped: names of skipped tables, each with the reason (:func:`reason_to_skip`).
     """
-    # (Of increments, earlier versions noted the names alone.)
-    found = skipped if isinstance(skipped, Mapping) else {}
-    return {name: why for name, why in found.items() if why != LEFT_OUT}
+    # Earlier versions recorded only the names for increments.
+    reasons = skipped if isinstance(skipped, Mapping) else {}
+    return {name: why for name, why in reasons.items() if why != LEFT_OUT}
 
 
 def is_left_from_before(policy: ReplicationPolicy, table: Any) -> bool:
-    """Whether a view of the target stayed out when the target was the source, before a failover.
+    """Return whether a view of the target stayed out when the target was the source, before a failover.
 
     :param table: wire ``Table`` of the target.
     """
@@ -97,7 +97,7 @@ def _renaming(policy: ReplicationPolicy) -> Renaming:
 
 
 class _NamedPool:
-    """Lends clients as a pool does."""
+    """Lends clients that know tables by their names on the target."""
 
     def __init__(self, pool: MetastorePool, policy: ReplicationPolicy) -> None:
         self._pool, self._policy = pool, policy
@@ -112,55 +112,59 @@ class _NamedPool:
 
 
 class _NamedClient:
-    """Asks as a client does; what dumps ask of tables, by their names on the target."""
+    """Forwards calls to a client, and translates names of tables in the calls that dumps make."""
 
     def __init__(self, client: MetastoreClient, policy: ReplicationPolicy) -> None:
         self._client, self._policy = client, policy
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._client, name)
-        if callable(found) and _TABLES & inspect.signature(found).parameters.keys():
-            # It would ask for the table that bears this name on the source, which is another one.
+        attribute = getattr(self._client, name)
+        if callable(attribute) and _TABLES & inspect.signature(attribute).parameters.keys():
+            # The call would reach the table that bears this name on the source, which is another one.
             raise NotImplementedError(f"{name} does not translate names of tables")
-        return found
+        return attribute
 
     def list_tables(self, database: str) -> list[str]:
-        found = self._client.list_tables(database)
-        names = Counter(map(self._policy.target_table, found))
-        for twice in (name for name, count in names.items() if count > 1):
-            both = ", ".join(sorted(one for one in found if self._policy.target_table(one) == twice))
+        sources = self._client.list_tables(database)
+        names = Counter(map(self._policy.target_table, sources))
+        for target in (name for name, count in names.items() if count > 1):
+            both = ", ".join(
+                sorted(source for source in sources if self._policy.target_table(source) == target)
+            )
             raise ConfigurationError(
-                f"Policy {self._policy.name!r} gives several tables of {database} the name {twice}: {both}.",
+                f"Policy {self._policy.name!r} gives several tables of {database} the name {target}: {both}.",
                 remedy="Give one of them another name in table_names, or leave it out of the source.",
-                table=twice,
+                table=target,
             )
         return list(names)
 
     def get_tables(self, database: str, names: Sequence[str]) -> list[Any]:
-        found: Any = self._client.get_tables(database, list(map(self._policy.source_table, names)))
-        return [self._named(one) for one in found]
+        wire_tables: Any = self._client.get_tables(database, list(map(self._policy.source_table, names)))
+        return [self._named(table) for table in wire_tables]
 
     def get_table(self, database: str, table: str, **how: Any) -> Any:
         return self._named(self._client.get_table(database, self._policy.source_table(table), **how))
 
     def get_table_constraints(self, database: str, table: str) -> Any:
-        found: Any = self._client.get_table_constraints(database, self._policy.source_table(table))
-        for constraints in vars(found).values():
-            for one in constraints or ():
+        wire_constraints: Any = self._client.get_table_constraints(database, self._policy.source_table(table))
+        for constraints in vars(wire_constraints).values():
+            for constraint in constraints or ():
                 for side in ("", "pk", "fk"):
-                    self._rename(one, f"{side}table_name", getattr(one, f"{side}table_db", database))
-        return found
+                    self._rename(
+                        constraint, f"{side}table_name", getattr(constraint, f"{side}table_db", database)
+                    )
+        return wire_constraints
 
     def partition_pages(self, database: str, table: str, **how: Any) -> Any:
         return self._client.partition_pages(database, self._policy.source_table(table), **how)
 
     def read_page(self, database: str, table: str, page: Any) -> list[Any]:
-        found = self._client.read_page(database, self._policy.source_table(table), page)
-        return [self._named(one) for one in found]
+        partitions = self._client.read_page(database, self._policy.source_table(table), page)
+        return [self._named(partition) for partition in partitions]
 
     def iter_partitions(self, database: str, table: str, **how: Any) -> Iterator[Any]:
-        found = self._client.iter_partitions(database, self._policy.source_table(table), **how)
-        return (self._named(one) for one in found)
+        partitions = self._client.iter_partitions(database, self._policy.source_table(table), **how)
+        return (self._named(partition) for partition in partitions)
 
     def get_partitions_column_statistics(
         self, database: str, table: str, names: Sequence[str], **how: Any
@@ -169,9 +173,9 @@ class _NamedClient:
         return self._client.get_partitions_column_statistics(database, source, names, **how)
 
     def get_valid_write_ids(self, tables: Sequence[str], **how: Any) -> dict[str, Any]:
-        by_source = {self._full(one): one for one in tables}
-        found = self._client.get_valid_write_ids(list(by_source), **how)
-        return {by_source[name]: answer for name, answer in found.items()}
+        by_source = {self._full(table): table for table in tables}
+        answers = self._client.get_valid_write_ids(list(by_source), **how)
+        return {by_source[name]: answer for name, answer in answers.items()}
 
     def keep_history(self, txn_id: int, tables: Sequence[str]) -> None:
         self._client.keep_history(txn_id, list(map(self._full, tables)))
@@ -181,7 +185,7 @@ class _NamedClient:
         return f"{database}.{self._policy.source_table(table)}"
 
     def _named(self, one: Any) -> Any:
-        """A wire ``Table`` or ``Partition`` with the target's name."""
+        """Rename a wire ``Table`` or ``Partition`` to the target's name, and return it."""
         self._rename(one, "tableName", one.dbName)
         if one.colStats is not None:
             self._rename(one.colStats.statsDesc, "tableName", one.dbName)

@@ -1,4 +1,4 @@
-"""Transactions and write ids of either side, as its readers see them."""
+"""Reads the transactions and write ids of either side as its readers see them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def readable_write_ids(
     client: MetastoreClient, tables: Iterable[Any], transactions: ValidTxns
 ) -> dict[str, ValidWriteIds]:
-    """The valid write ids of all ACID tables among ``tables`` at one moment, by table name."""
+    """Return the valid write ids of all ACID tables among ``tables`` at one moment, by table name."""
     names = [f"{table.dbName}.{table.tableName}" for table in tables if table_kind(table).transactional]
     answers = client.get_valid_write_ids(names, valid_txn_list=transactions.text()) if names else {}
     return {
@@ -31,13 +31,13 @@ def readable_write_ids(
 
 
 def max_allocated_write_id(client: MetastoreClient, database: str, table: str) -> int:
-    """The highest write id that was ever given, aborted ones that the metastore has forgotten included."""
+    """Return the highest write id ever given, including aborted ones that the metastore has forgotten."""
     request = types.MaxAllocatedTableWriteIdRequest(dbName=database, tableName=table)
     return int(client.call("get_max_allocated_table_write_id", request).maxWriteId)
 
 
 def valid_transactions(answer: Any) -> ValidTxns:
-    """A ``GetOpenTxnsResponse`` as the list of transactions a reader may see."""
+    """Convert a ``GetOpenTxnsResponse`` to the list of transactions that a reader may see."""
     return ValidTxns.of(
         high_watermark=answer.txn_high_water_mark,
         invalid_ids=answer.open_txns or (),

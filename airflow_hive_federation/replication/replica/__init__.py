@@ -1,1 +1,1 @@
-"""What a target says of itself, and who may work on it."""
+"""Reads and writes the markers of a target, and controls which policies and cycles may work on it."""

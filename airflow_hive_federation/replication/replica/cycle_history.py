@@ -1,4 +1,4 @@
-"""What the last cycles of a target did, kept in the target database itself. Pure."""
+"""Records the last cycles of a target in the target database itself. Pure."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ IDLE = "idle"
 
 @dataclass(frozen=True, kw_only=True)
 class CycleRecord:
-    """A cycle that was published.
+    """The record of a published cycle.
 
     :param kind: ``bootstrap``, ``increment``, or ``idle`` for cycles that found nothing to do.
-    :param event_id: last event of the target after it.
-    :param ended_s: its end, in seconds since 1970, by the clock of whoever ran it.
+    :param event_id: last event of the target after the cycle.
+    :param ended_s: its end, in seconds since 1970, by the clock of the machine that ran it.
     :param seconds: duration of its load.
-    :param cycles: how many there were of an idle one, one after the other.
+    :param cycles: number of idle cycles in a row that this record stands for; 1 for other kinds.
     """
 
     kind: str
@@ -42,30 +42,31 @@ class CycleRecord:
 
     @property
     def bytes_per_s(self) -> float:
-        """Throughput of the load, 0 where nothing was copied."""
+        """Return the throughput of the load, 0 if it copied nothing."""
         return self.size_bytes / self.seconds if self.seconds else 0.0
 
 
 def with_cycle(parameters: Mapping[str, str] | None, record: CycleRecord) -> dict[str, str]:
-    """The parameter that says what the cycles were, with one more; the oldest give way.
+    """Return the parameter that lists the cycles, with one more; the oldest records give way.
 
     :param parameters: parameters of the target database.
     """
-    found = [*read_cycles(parameters), record]
-    if len(found) > 1 and found[-2].kind == record.kind == IDLE:
-        found[-2:] = [CycleRecord(**{**asdict(record), "cycles": found[-2].cycles + record.cycles})]
-    while len(text := _text(found)) > _LIMIT:
-        del found[0]
+    records = [*read_cycles(parameters), record]
+    if len(records) > 1 and records[-2].kind == record.kind == IDLE:
+        records[-2:] = [CycleRecord(**{**asdict(record), "cycles": records[-2].cycles + record.cycles})]
+    while len(text := _text(records)) > _LIMIT:
+        del records[0]
     return {CYCLES: text}
 
 
 def read_cycles(parameters: Mapping[str, str] | None) -> list[CycleRecord]:
-    """The cycles that a target database tells of, oldest first; none where it tells nothing readable."""
+    """Return the cycles that a target database has recorded, oldest first; none if they cannot be read."""
     try:
-        found = bounded_json.loads((parameters or {}).get(CYCLES, "[]"))
-        return [_record(values) for values in found]
+        records = bounded_json.loads((parameters or {}).get(CYCLES, "[]"))
+        return [_record(values) for values in records]
     except (ValueError, TypeError, AttributeError):
-        # By hand, or by a later version. What the cycles were is a convenience: it stops none.
+        # The record was changed by hand or by a later version. It is a convenience, and its loss stops no
+        # cycle.
         return []
 
 
@@ -75,7 +76,9 @@ def _record(values: Mapping[str, Any]) -> CycleRecord:
 
 
 def _text(found: Sequence[CycleRecord]) -> str:
-    # Defaults are left out, for there is little room.
+    # Values that equal their defaults are left out, because the parameter has little room.
     defaults = {field.name: field.default for field in fields(CycleRecord)}
-    lines = [{name: value for name, value in asdict(one).items() if value != defaults[name]} for one in found]
+    lines = [
+        {name: value for name, value in asdict(record).items() if value != defaults[name]} for record in found
+    ]
     return json.dumps(lines, separators=(",", ":"))

@@ -1,28 +1,28 @@
-"""One cycle of a target at a time.
+"""Runs one cycle of a target at a time, by a lock in the target's metastore.
 
-A cycle holds an exclusive lock of the target's metastore, in a database that does not exist, so that nobody
-else's locks meet it. Taking it is one step of the metastore's own, which two cycles cannot both get through.
+A cycle holds an exclusive lock of the target's metastore, in a database that does not exist, so that it meets
+no other locks. The metastore grants it in a single step, so it never grants it to two cycles.
 
-A lock outlives a process that is killed. Its holder shows by heartbeats that it lives: whoever finds the
-lock taken watches it for a while, and takes it over if no heartbeat came. The watcher compares heartbeats
-with each other, never with its own clock, for clocks differ. (The metastore's housekeeper removes such a lock
+A lock outlives a killed process. Its holder proves by heartbeats that it lives: a process that finds the lock
+taken watches it for a while, and takes it over if no heartbeat came. The watcher compares heartbeats with
+each other, never with its own clock, because clocks differ. (The metastore's housekeeper removes such a lock
 as well, after ``hive.txn.timeout``.)
 
-A holder may have been suspended, and go on beside its successor. Four things keep it from changing anything:
+A suspended holder may wake up and continue beside its successor. Four things keep it from changing anything:
 
-- **The age of its last heartbeat.** A holder stops 30 s after the last heartbeat that was confirmed; others
-  take over after 45 s of silence. Every call that writes asks for that
-  age immediately before it is sent (:meth:`CycleLock.allow`).
-- **A proof.** Before a call that publishes or drops, the metastore confirms the lock once more. Its
-  successor has removed it.
+- **The age of its last heartbeat.** A holder stops 30 s after the last confirmed heartbeat; others take over
+  after 45 s of silence. Every call that writes checks that age immediately before it is sent
+  (:meth:`CycleLock.allow`).
+- **A proof.** Before a call that publishes or drops, the metastore confirms the lock once more. A successor
+  has removed it.
 - **The epoch**, a number that grows with every holder, is written to the target database when the lock is
   taken, and is compared with every proof.
 - **The fence of copies** (:mod:`~airflow_hive_federation.storage.fence`) is raised to the epoch, and stops
   copy jobs that were started before.
 
-A metastore has no call that writes a database's parameters, or drops a table, on the condition that a lock is
-held. So one thing remains: a holder that is suspended between the proof and the sending of that one call,
-for longer than 45 s, sends the call when it wakes up. It is the last one, and the holder reports
+No call of a metastore writes a database's parameters, or drops a table, on the condition that a lock is held.
+So one gap remains: a holder that is suspended between the proof and the sending of that one call, for longer
+than 45 s, sends the call when it wakes up. That call is its last, and the holder reports
 :class:`CycleLostError` after it.
 """
 
@@ -62,22 +62,24 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The database that locks are named after; Hive allows no such name.
+#: Locks name this database; Hive allows no such name.
 LOCK_DATABASE = "hive.federation"
 #: Seconds between two heartbeats.
 _BEAT_S = 5.0
-#: A holder whose last confirmed heartbeat is older, in seconds, considers the lock lost.
+#: A holder whose last confirmed heartbeat is older than this, in seconds, considers the lock lost.
 _LOST_AFTER_S = 30.0
-#: A holder that has shown no heartbeat for this many seconds is taken for dead by others.
+#: Others take a holder for dead after this many seconds without a heartbeat.
 _SILENCE_S = 45.0
 _LOOK_S = 1.0
-#: A confirmation of the lock that is no older, in seconds, is proof enough for a call that only adds.
+#: A confirmation of the lock that is no older than this, in seconds, is proof enough for a call that only
+#: adds.
 _FRESH_S = 1.0
-#: The metastore keeps 128 characters of who holds a lock.
+#: The metastore keeps 128 characters of the name of a lock's holder.
 _LONGEST_NAME = 75
-#: As :class:`CycleLock` names itself: in words, its process, and among which processes that is.
+#: :class:`CycleLock` names itself in this form: a description, its process, and the set of processes among
+#: which that number counts.
 _AGENT = re.compile(r"(?P<words>.*, process (?P<pid>\d+)) \((?P<processes>.*)\)")
-#: Calls that publish, or remove something.
+#: Calls that publish or remove begin with one of these.
 _DECISIVE = ("abort_", "alter_database", "create_database", "drop_", "truncate_")
 
 
@@ -85,9 +87,9 @@ class CycleLock:
     """Holds the lock of a policy's target while the block runs.
 
     :param pool: connections to the target. Heartbeats have a connection of their own.
-    :param silence_s: seconds without a heartbeat after which another holder is taken for dead.
+    :param silence_s: seconds without a heartbeat after which another holder counts as dead.
     :param fences: stop copy jobs of the cycles before, by the policy's fence of copies.
-    :param progress: is told when somebody is waited for.
+    :param progress: receives one line per wait for another holder.
     :raises CycleRunningError: another cycle is at work.
     :raises LocationConflictError: the policy's dumps are those of a target of another metastore.
     :raises StorageError: the fence of copies cannot be raised.
@@ -114,12 +116,12 @@ class CycleLock:
 
     @property
     def epoch(self) -> int:
-        """The number of this cycle: higher than those of all that held the lock before."""
+        """Return the number of this cycle: higher than those of all earlier holders of the lock."""
         return self._epoch
 
     @property
     def target(self) -> MetastorePool:
-        """The pool, of which every call that writes asks :meth:`allow` first."""
+        """Return the pool, whose writing calls pass through :meth:`allow` first."""
         return self._pool.guarded(self.allow)
 
     def __enter__(self) -> Self:
@@ -129,7 +131,7 @@ class CycleLock:
             while not self._take(client):
                 self._bury(client)
                 asked_s = boot_time_s()
-        # The metastore removes a lock without heartbeats, too.
+        # The metastore also removes a lock without heartbeats.
         silence_s = min(_LOST_AFTER_S, timeout_s / 2)
         self._heart = Heartbeat(
             self._pool.settings,
@@ -157,29 +159,29 @@ class CycleLock:
             with self._pool.client() as client:
                 client.unlock(self._id)
         except MetastoreError as failed:
-            # The block's own error is the news; without heartbeats the lock does not last.
+            # The block's own error matters more, and without heartbeats the lock does not last.
             logger.warning("The lock of %s was not released: %s", self._policy.target_database, failed)
 
     def check(self) -> None:
-        """Make sure that the lock is still ours, by the age of its last heartbeat and, if need be, by asking.
+        """Make sure that this cycle still holds the lock, by the age of its last heartbeat or by a call.
 
         :raises CycleLostError: it was taken over, or no heartbeat was confirmed for too long.
         """
         self._refuse(self._held.prove(fresh_s=_FRESH_S))
 
     def prove(self) -> None:
-        """Have the metastore confirm that the lock is ours and that the target's epoch is.
+        """Have the metastore confirm that this cycle holds the lock, and that the target's epoch is its own.
 
         :raises CycleLostError: it was taken over, or no heartbeat was confirmed for too long.
         """
         heart = self._held
         self._refuse(heart.prove())
         with heart.client() as client:
-            found = self._write_epoch(client)
-        if found > self._epoch:
+            epoch = self._write_epoch(client)
+        if epoch > self._epoch:
             heart.give_up(
                 CycleLostError(
-                    f"the target is at epoch {found}, this cycle is of epoch {self._epoch}",
+                    f"the target is at epoch {epoch}, this cycle is of epoch {self._epoch}",
                     policy=self._policy.name,
                     holder="",
                 )
@@ -211,7 +213,7 @@ class CycleLock:
 
     @property
     def _fence_uri(self) -> str:
-        # One for each target: those of a policy that had another one before go their own ways.
+        # Each target has a fence of its own, for a policy that had another target before.
         return join(self._policy.directory, "_fences", quote(self._policy.target_database, safe=""))
 
     def _refuse(self, loss: Loss | None) -> None:
@@ -229,7 +231,7 @@ class CycleLock:
         )
 
     def _claim(self) -> None:
-        """Give this cycle its number, and write it where others compare it."""
+        """Give this cycle its number, and write the number to the target database and the fence."""
         options = self._policy.storage_options
         heart = self._held
         fence = 0
@@ -253,22 +255,22 @@ class CycleLock:
         return int(parameters.get(markers.EPOCH, 0))
 
     def _write_epoch(self, client: MetastoreClient) -> int:
-        """Write the epoch where a lower one is, into a database that is the policy's; return what was found.
+        """Raise the epoch in the policy's database to this cycle's, and return the epoch that was found.
 
-        (A lower one is found by a cycle that has made or adopted the database, or whose predecessor was
-        suspended in the middle of a call that wrote all parameters.)
+        A lower epoch is found by a cycle that has made or adopted the database, or whose predecessor was
+        suspended in the middle of a call that wrote all parameters.
         """
         try:
             database: Any = client.get_database(self._policy.target_database)
         except NoSuchObjectError:
             return 0
         parameters = database.parameters or {}
-        found = int(parameters.get(markers.EPOCH, 0))
-        if found < self._epoch and parameters.get(markers.POLICY) == self._policy.name:
+        epoch = int(parameters.get(markers.EPOCH, 0))
+        if epoch < self._epoch and parameters.get(markers.POLICY) == self._policy.name:
             database.parameters = {**parameters, markers.EPOCH: str(self._epoch)}
             with client.guarded(lambda _: self._refuse(self._held.loss)):
                 client.alter_database(self._policy.target_database, database)
-        return found
+        return epoch
 
     def _take(self, client: MetastoreClient) -> bool:
         component = types.LockComponent(
@@ -283,49 +285,54 @@ class CycleLock:
         if answer.state == types.LockState.ACQUIRED:
             self._id = answer.lockid
             return True
-        with suppress(NoSuchLockError):  # somebody took it for one that a killed process had left
+        # Another process may have removed this request as the remains of a killed process.
+        with suppress(NoSuchLockError):
             client.unlock(answer.lockid)
         return False
 
     def _bury(self, client: MetastoreClient) -> None:
-        """Return when the lock may be free, or its holder is dead and the lock removed.
+        """Return when the lock may be free, or when its holder is dead and the lock removed.
 
         :raises CycleRunningError: the holder lives.
         """
-        seen = _in_the_way(client, self._policy.target_database)
-        seen_s = boot_time_s()
-        if seen is None:
-            # Another asked at the same moment and took its request back, as we did. Not in step again.
+        lock = _in_the_way(client, self._policy.target_database)
+        found_s = boot_time_s()
+        if lock is None:
+            # Another cycle requested the lock at the same moment, and both took their requests back. A random
+            # pause keeps them out of step.
             time.sleep(random.SystemRandom().uniform(0.0, _LOOK_S))
             return
         self._progress(
-            f"{self._policy.target_database} is locked by {described(seen)}; looking whether it lives."
+            f"{self._policy.target_database} is locked by {described(lock)}; looking whether it lives."
         )
         database = self._policy.target_database
-        patience_s = self._patience_s(seen)
-        looked_s = seen_s
-        # The last look is made after the patience is over: this process may have been suspended, too.
-        while looked_s - seen_s < patience_s:
+        patience_s = self._patience_s(lock)
+        looked_s = found_s
+        # The last look comes after the wait is over, because this process may have been suspended, too.
+        while looked_s - found_s < patience_s:
             time.sleep(_LOOK_S)
             looked_s = boot_time_s()
-            now = _in_the_way(client, database)
-            if now is None or (now.lockid != seen.lockid and now.state == types.LockState.WAITING):
+            current = _in_the_way(client, database)
+            if current is None or (
+                current.lockid != lock.lockid and current.state == types.LockState.WAITING
+            ):
                 return
-            if (now.lockid, now.lastheartbeat) != (seen.lockid, seen.lastheartbeat):
+            if (current.lockid, current.lastheartbeat) != (lock.lockid, lock.lastheartbeat):
                 raise CycleRunningError(
-                    f"Another cycle works on target database {database}: {described(now)}.",
+                    f"Another cycle works on target database {database}: {described(current)}.",
                     remedy="Let it end; then run this one again.",
                     policy=self._policy.name,
-                    holder=described(now),
+                    holder=described(current),
                 )
-        self._progress(f"{described(seen)} is dead: its lock is removed.")
+        self._progress(f"{described(lock)} is dead: its lock is removed.")
         try:
-            client.unlock(seen.lockid)
+            client.unlock(lock.lockid)
         except NoSuchLockError:
-            logger.info("Somebody else has removed lock %d", seen.lockid)
+            logger.info("Somebody else has removed lock %d", lock.lockid)
 
     def _patience_s(self, lock: Any) -> float:
-        # Some heartbeats' time even for a process that is known to be gone: its last call may be on its way.
+        # Even a process that is known to be gone gets the time of some heartbeats: its last call may be on
+        # its way.
         return min(self._silence_s, 3 * _BEAT_S) if _is_dead_here(lock) else self._silence_s
 
     def _beat(self, client: MetastoreClient) -> None:
@@ -333,32 +340,37 @@ class CycleLock:
 
 
 def holder_of(client: MetastoreClient, target_database: str) -> Any:
-    """The lock that a cycle of a target holds (wire ``ShowLocksResponseElement``), or ``None``."""
-    found = _in_the_way(client, target_database)
-    return found if found is not None and found.state == types.LockState.ACQUIRED else None
+    """Return the lock that a cycle of a target holds (wire ``ShowLocksResponseElement``), or ``None``."""
+    lock = _in_the_way(client, target_database)
+    return lock if lock is not None and lock.state == types.LockState.ACQUIRED else None
 
 
 def described(lock: Any) -> str:
-    """A holder in words."""
+    """Return a description of a lock's holder."""
     agent = _AGENT.fullmatch(str(lock.agentInfo))
     return f"{agent['words'] if agent else lock.agentInfo} of {lock.user} on {lock.hostname}"
 
 
 def _in_the_way(client: MetastoreClient, target_database: str) -> Any:
-    """The lock that keeps others out: its holder's; else the first that waits.
+    """Return the lock that keeps others out: the holder's lock, or else the first that waits.
 
-    Who waits for an instant only: it takes its request back, or, killed meanwhile, leaves it, and a lock that
-    waits keeps later ones out as one that is held does.
+    A request waits only for an instant, until its process takes it back. If that process is killed meanwhile,
+    the request stays, and a waiting request keeps later ones out like a held lock.
     """
-    locks = [one for one in client.show_locks(database=LOCK_DATABASE) if one.tablename == target_database]
-    return min(locks, key=lambda one: (one.state != types.LockState.ACQUIRED, one.lockid), default=None)
+    locks = [lock for lock in client.show_locks(database=LOCK_DATABASE) if lock.tablename == target_database]
+    return min(
+        locks,
+        key=lambda candidate: (candidate.state != types.LockState.ACQUIRED, candidate.lockid),
+        default=None,
+    )
 
 
 @cache
 def _processes() -> str:
-    """Names the processes among which this one has its number: the machine's boot, and the PID namespace.
+    """Return the boot and the PID namespace in which this process has its number.
 
-    Containers may share a host's name and not its processes. Empty where the system does not say.
+    Containers may share a host's name and not its processes. The result is empty if the system does not
+    report these names.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
@@ -368,7 +380,7 @@ def _processes() -> str:
 
 
 def _is_dead_here(lock: Any) -> bool:
-    """Whether the holder was one of the processes that this one sees, and is no more."""
+    """Return whether the holder ran among the processes that this one sees, and has ended."""
     agent = _AGENT.fullmatch(str(lock.agentInfo))
     if agent is None or not _processes() or agent["processes"] != _processes():
         return False

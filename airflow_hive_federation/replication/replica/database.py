@@ -1,4 +1,4 @@
-"""The target database: whose it is, where its data lies, and the switch that publishes it."""
+"""Reserves, reads and publishes the target database, and finds the places of its data."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
 
 
-#: Directories of other databases lie in the one of this database.
+#: Directories of other databases lie in the directory of this database.
 DEFAULT_DATABASE = "default"
 
 
 def find_target(client: MetastoreClient, policy: ReplicationPolicy) -> Target:
-    """What the target database is to the policy.
+    """Return the state of the target database for the policy.
 
     :raises TargetNotOursError: it belongs to another policy, or to nobody and may not be adopted.
     """
@@ -51,7 +51,7 @@ def find_target(client: MetastoreClient, policy: ReplicationPolicy) -> Target:
 def reserve_target(
     client: MetastoreClient, policy: ReplicationPolicy, source: Any, *, checkpoint: str
 ) -> None:
-    """Make the target database ours, creating it if need be.
+    """Mark the target database as the policy's, and create it if it does not exist.
 
     :param source: wire ``Database`` of the source.
     :param checkpoint: URI of the dump that is being loaded.
@@ -62,21 +62,21 @@ def reserve_target(
         **markers.database_markers(policy.name, checkpoint),
     }
     if state.state is TargetState.ABSENT:
-        made = copy.deepcopy(source)
-        made.name = policy.target_database
-        made.parameters = parameters
-        # The target's own defaults: the source's paths mean nothing there.
-        made.locationUri = made.managedLocationUri = None
-        made.createTime = made.privileges = None
-        client.create_database(made)
+        database = copy.deepcopy(source)
+        database.name = policy.target_database
+        database.parameters = parameters
+        # The target's own defaults apply: the source's paths mean nothing there.
+        database.locationUri = database.managedLocationUri = None
+        database.createTime = database.privileges = None
+        client.create_database(database)
     else:
         _alter_parameters(client, policy.target_database, parameters)
 
 
 def publish_target(client: MetastoreClient, policy: ReplicationPolicy, record: CycleRecord) -> None:
-    """The switch: from here on the database is complete at an event (Hive's ``REPL STATUS`` reads it).
+    """Publish the target at an event, at which the database is complete (Hive's ``REPL STATUS`` reads it).
 
-    :param record: what the cycle did, and the event.
+    :param record: the record of the cycle, with the event.
     """
     parameters = client.get_database(policy.target_database).parameters
     last_id = {markers.LAST_ID: str(record.event_id)}
@@ -84,15 +84,15 @@ def publish_target(client: MetastoreClient, policy: ReplicationPolicy, record: C
 
 
 def find_layout(client: MetastoreClient, policy: ReplicationPolicy) -> TargetLayout:
-    """Where things of the policy lie on the target; the target database must exist."""
+    """Return the layout of the policy's tables on the target, whose database must exist."""
     database = client.get_database(policy.target_database)
     return TargetLayout(policy=policy, managed=_managed_location(client, database))
 
 
 def expected_layout(client: MetastoreClient, policy: ReplicationPolicy) -> TargetLayout:
-    """Return the policy's directories on the target, whose database need not exist yet.
+    """Return the layout of the policy's tables on the target, whose database need not exist yet.
 
-    The directory of managed tables is empty if the metastore does not say where it would make one.
+    The directory of managed tables is empty if the metastore does not report its warehouse.
     """
     try:
         return find_layout(client, policy)
@@ -137,7 +137,10 @@ def check_other_roots(client: MetastoreClient, layout: TargetLayout, claims: Seq
 
 
 def with_claimed(parameters: dict[str, str], claims: Sequence[Claim]) -> dict[str, str]:
-    """The parameters of a target database whose external tables have certain directories and no others."""
+    """Return the parameters of a target database with a new record of its external directories.
+
+    The record holds the directories of the claims and no others, and counts as compared.
+    """
     uris = outermost(claim.target for claim in claims)
     return with_roots(parameters, ExternalRoots(uris=uris, checked=True))
 
@@ -146,7 +149,7 @@ def _own_roots(client: MetastoreClient, name: str) -> ExternalRoots:
     try:
         return read_roots(name, client.get_database(name).parameters)
     except LocationConflictError:
-        return ExternalRoots()  # written anew by this load
+        return ExternalRoots()  # This load writes the record anew.
 
 
 def _record_roots(client: MetastoreClient, name: str, roots: ExternalRoots) -> None:
@@ -164,7 +167,7 @@ def _other_databases(client: MetastoreClient, own: str) -> Iterator[OtherDatabas
         try:
             database = client.get_database(name)
         except NoSuchObjectError:
-            continue  # dropped meanwhile
+            continue  # It was dropped meanwhile.
         parameters = database.parameters or {}
         roots = read_roots(name, parameters).uris
         if roots or markers.POLICY in parameters:
@@ -178,7 +181,7 @@ def _other_databases(client: MetastoreClient, own: str) -> Iterator[OtherDatabas
 
 
 def _managed_location(client: MetastoreClient, database: Any) -> str:
-    # As Warehouse.getDatabaseManagedPath finds it.
+    # This follows Warehouse.getDatabaseManagedPath.
     location = database.managedLocationUri
     if not location:
         try:

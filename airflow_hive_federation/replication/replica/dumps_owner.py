@@ -1,15 +1,15 @@
 """Claims a policy's directories of dumps and functions for the targets of one metastore.
 
-Two targets of different metastores know nothing of each other. With one policy name and one ``dump_root``
-they would take each other's dumps for their own: a load looks into the dumps beside its own for what earlier
-loads of the policy have placed, sweeps what those have left, and removes dumps that are needed no more. So
-the directory carries the identity of the metastore whose targets use it, and cycles of another one are
-refused. The same goes for the jars of functions where they have a root of their own: another target would
-overwrite them.
+Two targets of different metastores do not know each other. With one policy name and one ``dump_root`` they
+would take each other's dumps for their own. A load reads the dumps beside its own to find files that earlier
+loads of the policy have placed, sweeps the remains of those loads, and removes dumps that are no longer
+needed. So the directory carries the identity of the metastore whose targets use it, and cycles of another
+metastore are refused. The same holds for the jars of functions if they have a root of their own: another
+target would overwrite them.
 
-A cycle writes its claim before it looks for others, and takes it back if it is refused. Of two cycles that
-begin at one moment, at least one sees the other. A claim that was compared stays, and is not compared again:
-whoever comes later finds it.
+A cycle writes its claim before it looks for others, and removes the claim if it is refused. Of two cycles
+that begin at one moment, at least one sees the other. A claim that was compared stays, and is not compared
+again, because every later cycle of another metastore finds it.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from airflow_hive_federation.storage.publishing import remove_file, temporary_ru
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
 
-#: Directory of the claims, in a policy's directory of dumps: one file for each metastore.
+#: Directory of the claims in a policy's directory of dumps: one file per metastore.
 CLAIMS = "_targets"
 
 
 def claim_dumps(metastore: str, policy: ReplicationPolicy) -> None:
-    """Make sure that a policy's directories of dumps and functions belong to targets of one metastore.
+    """Claim a policy's directories of dumps and functions for the targets of one metastore.
 
     :param metastore: the target's :func:`metastore_id`.
     :raises LocationConflictError: targets of another metastore use a directory; it is not claimed.
     :raises StorageError: a directory cannot be read or written.
     """
     _claim(metastore, policy, join(policy.directory, CLAIMS))
-    if (
-        policy.functions_root
-    ):  # else they lie below the directory of dumps, of which there is one by that name
+    # Without a root of their own, functions lie below the dump root, under the policy's name: the claim of
+    # the dumps covers them.
+    if policy.functions_root:
         _claim(metastore, policy, join(policy.root_of_functions, f"{CLAIMS}/{policy.name}"))
 
 
@@ -59,7 +59,9 @@ def _claim(metastore: str, policy: ReplicationPolicy, claims: str) -> None:
         return
     _write(own, {**claim, "checked": False}, policy)
     others = [
-        one for one in list_directory(claims, options=options) if one != name and temporary_run(one) is None
+        entry
+        for entry in list_directory(claims, options=options)
+        if entry != name and temporary_run(entry) is None
     ]
     if others:
         remove_file(own, options)
@@ -68,13 +70,13 @@ def _claim(metastore: str, policy: ReplicationPolicy, claims: str) -> None:
 
 
 def metastore_id(client: MetastoreClient) -> str:
-    """The identity of a metastore: its database's own id, or its addresses where it has none.
+    """Return the identity of a metastore: its database's own id, or its addresses if it has none.
 
-    :param client: its client.
+    :param client: client of the metastore.
     """
     try:
         return str(client.call("get_metastore_db_uuid"))
-    except UnsupportedMethodError:  # before Hive 3
+    except UnsupportedMethodError:  # Metastores before Hive 3 have no such id.
         return ",".join(sorted(client.settings.uris))
 
 
@@ -99,13 +101,13 @@ def _conflict(policy: ReplicationPolicy, claim: str) -> LocationConflictError:
 
 
 def _read(uri: str, policy: ReplicationPolicy) -> dict[str, Any]:
-    """A claim; empty if there is none, or if it cannot be read, so that its owner writes it anew."""
+    """Return a claim; an absent or unreadable claim is empty, so that its owner writes it anew."""
     try:
         with reading(uri, policy.storage_options) as file:
-            found = bounded_json.loads(file.read())
+            claim = bounded_json.loads(file.read())
     except (FileVanishedError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return claim if isinstance(claim, dict) else {}
 
 
 def _write(uri: str, claim: dict[str, Any], policy: ReplicationPolicy) -> None:

@@ -1,13 +1,13 @@
 """Claims directories of external tables across metastores: each belongs to one target database.
 
-Databases of one metastore compare what they have recorded in their parameters (:mod:`.external_roots`). A
-target in another metastore sees none of these, and with one ``external_base`` it would remove the files that
-its own source has not. So each target database also writes its directories below ``external_base``, where
-targets of other metastores look for them: there, in the directories above, and in those between it and each
-table.
+Databases of one metastore compare the directories recorded in their parameters (:mod:`.external_roots`). A
+target in another metastore sees none of these records, and with the same ``external_base`` it would remove
+the files that its own source does not have. So each target database also writes its directories below
+``external_base``. Targets of other metastores look for such claims there, in the directories above, and in
+the directories between ``external_base`` and each table.
 
-The root of a store is no place to write to: the way back of a failover, which has one for its
-``external_base``, claims nothing there.
+Nothing is written to the root of a store. So the way back of a failover claims nothing, if its
+``external_base`` is such a root.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class _Written:
     """The directories that a target database of a metastore has claimed.
 
     :param roots: canonical URIs, none inside another; ``None`` if the claim cannot be read.
-    :param wanted: those of them that are not about to be given up: the load that gives them up still empties
-        the others.
-    :param checked: no other metastore's target had one that collides.
+    :param wanted: those of them that the database keeps; the load that gives up the others still empties
+        them.
+    :param checked: no target of another metastore had a directory that collides.
     """
 
     metastore: str = ""
@@ -86,8 +86,8 @@ def check_external_claims(metastore: str, policy: ReplicationPolicy, claims: Seq
     base = _base(policy)
     if not claims or base is None:
         return
-    ours = {Claim(owner=one.owner, table=one.table, target=canonical(one.target)) for one in claims}
-    for uri, other in _others(metastore, policy, _places(base, [one.target for one in ours])):
+    ours = {Claim(owner=claim.owner, table=claim.table, target=canonical(claim.target)) for claim in claims}
+    for uri, other in _others(metastore, policy, _places(base, [own.target for own in ours])):
         if other.roots is None:
             raise _conflict(
                 policy, [uri], f"{uri} cannot be read, so that nothing is known of its target", uri
@@ -113,24 +113,24 @@ def _others(
         except StoragePermissionError:
             if is_below(place, base):
                 raise
-            continue  # rights may end at the base, and who has no more writes no claims above it
+            continue  # A process without rights above the base writes no claims there either.
         for name in names:
             if temporary_run(name) is None and not name.startswith(ours):
                 yield join(claims, name), _read(join(claims, name), policy)
 
 
 def _places(base: str, roots: Iterable[str]) -> list[str]:
-    """The directories in which claims that concern some roots may lie: above the base, and below it."""
-    found = {base}
+    """Return the directories whose claims may concern the given roots: above the base, and below it."""
+    places = {base}
     above = base
     while not is_store_root(above := above.rpartition("/")[0]) and "/" in above:
-        found.add(above)
+        places.add(above)
     for root in roots:
         between = root.rpartition("/")[0]
-        while between not in found and is_below(between, base):
-            found.add(between)
+        while between not in places and is_below(between, base):
+            places.add(between)
             between = between.rpartition("/")[0]
-    return sorted(found)
+    return sorted(places)
 
 
 def _base(policy: ReplicationPolicy) -> str | None:
@@ -145,13 +145,13 @@ def _name(metastore: str, policy: ReplicationPolicy) -> str:
 def _read(uri: str, policy: ReplicationPolicy) -> _Written:
     try:
         with reading(uri, policy.storage_options) as file:
-            found: Any = bounded_json.loads(file.read())
+            values: Any = bounded_json.loads(file.read())
         return _Written(
-            metastore=str(found["metastore"]),
-            database=str(found["database"]),
-            roots=outermost(map(str, found["roots"])),
-            wanted=outermost(map(str, found["wanted"])),
-            checked=found["checked"] is True,
+            metastore=str(values["metastore"]),
+            database=str(values["database"]),
+            roots=outermost(map(str, values["roots"])),
+            wanted=outermost(map(str, values["wanted"])),
+            checked=values["checked"] is True,
         )
     except (FileVanishedError, ValueError, TypeError, KeyError):
         return _Written()

@@ -1,13 +1,14 @@
-"""External directories of a target, across its policies: each has one owner. Pure.
+"""Gives each external directory of a target one owner across the target's policies. Pure.
 
-A policy removes files that it finds in the directories of its external tables and that its source has not.
-Policies of one target know nothing of each other's tables, and hold locks of their own. So each target
+A policy removes files that it finds in the directories of its external tables and that its source does not
+have. Policies of one target do not know each other's tables, and hold locks of their own. So each target
 database records the directories of its external tables in its parameters, and a load refuses directories that
-lie in, or around, those that another database of the target has recorded. Alike nesting on the source is no
-excuse here, as it is within one policy: the sources may be two, and two cycles would meet in one directory.
+lie in, or around, those that another database of the target has recorded. Within one policy, equal nesting on
+the source permits nesting on the target. Across policies it does not, because the sources may differ, and two
+cycles would meet in one directory.
 
-A load records what it is about to use before it looks at others, and takes that back if it is refused. Of two
-loads that begin at one moment, at least one sees the other.
+A load records its directories before it looks at those of others, and removes the record if it is refused. Of
+two loads that begin at one moment, at least one sees the other.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ class ExternalRoots:
     """The directories of a target database's external tables.
 
     :param uris: canonical URIs, none inside another.
-    :param checked: no other database of the target had one that collides.
+    :param checked: no other database of the target had a directory that collides.
     """
 
     uris: tuple[str, ...] = ()
     checked: bool = False
 
     def covers(self, uris: Iterable[str]) -> bool:
-        """Whether directories are recorded already, or lie in one that is."""
+        """Return whether all directories are recorded already, or lie in recorded ones."""
         return all(any(is_below(uri, root) for root in self.uris) for uri in uris)
 
     def joined(self, uris: Iterable[str]) -> ExternalRoots:
-        """These directories and others, not yet compared with those of other databases."""
+        """Return these directories and others, not yet compared with those of other databases."""
         return ExternalRoots(uris=outermost([*self.uris, *uris]))
 
 
@@ -52,7 +53,7 @@ class OtherDatabase:
 
     :param owner: name of its policy; empty if a failover has let it go.
     :param roots: directories of its external tables.
-    :param managed: URI of the directory of its managed tables; empty if that is no directory of its own.
+    :param managed: URI of the directory of its managed tables; empty if it has no directory of its own.
     :param dumps: URI of the directory of its policy's dumps; empty if that is not known.
     """
 
@@ -64,16 +65,16 @@ class OtherDatabase:
 
     @property
     def word(self) -> str:
-        """The database and its policy in words."""
+        """Return the names of the database and its policy for a message."""
         return f"database {self.name}" + (f" of policy {self.owner!r}" if self.owner else "")
 
 
 def read_roots(database: str, parameters: Mapping[str, str] | None) -> ExternalRoots:
-    """Read what a database has recorded.
+    """Read the directories that a database has recorded.
 
     :param database: its name, for an error.
     :param parameters: its parameters.
-    :raises LocationConflictError: the record cannot be read, so that nothing is known of its directories.
+    :raises LocationConflictError: the record cannot be read, so that its directories are not known.
     """
     parts = sorted((int(key[len(_PREFIX) :]), value) for key, value in _record(parameters).items())
     if not parts:
@@ -92,7 +93,7 @@ def read_roots(database: str, parameters: Mapping[str, str] | None) -> ExternalR
 
 
 def with_roots(parameters: Mapping[str, str] | None, roots: ExternalRoots) -> dict[str, str]:
-    """The parameters of a database with a new record in place of the old one."""
+    """Return the parameters of a database with a new record in place of the old one."""
     record = _record(parameters)
     others = {key: value for key, value in (parameters or {}).items() if key not in record}
     if not roots.uris:
@@ -103,7 +104,7 @@ def with_roots(parameters: Mapping[str, str] | None, roots: ExternalRoots) -> di
 
 
 def outermost(uris: Iterable[str]) -> tuple[str, ...]:
-    """Directories without those that lie in another one of them, in order."""
+    """Return the directories that lie in no other of them, in order."""
     claims = {uri: Claim(owner=uri, table="", target=uri) for uri in map(canonical, uris)}
     inner = {claim.target for _, claim in nested(claims.values())}
     return tuple(sorted(claims.keys() - inner))
@@ -130,14 +131,14 @@ def check_roots(
         theirs.update(dict.fromkeys(recorded, other))
         theirs.update(dict.fromkeys(_sides(other.word, other.owner, other.managed, other.dumps), other))
     for outer, inner in nested([*ours, *theirs]):
-        # What holds no external table is nobody's to empty.
+        # Two directories without external tables cannot collide: no policy removes files there.
         if (outer in theirs) is not (inner in theirs) and roots & {outer, inner}:
-            one, other_claim = (inner, outer) if outer in theirs else (outer, inner)
-            raise _conflict(policy, one, other_claim, theirs[other_claim])
+            own_claim, other_claim = (inner, outer) if outer in theirs else (outer, inner)
+            raise _conflict(policy, own_claim, other_claim, theirs[other_claim])
 
 
 def _sides(database: str, policy: str, managed: str, dumps: str) -> Iterator[Claim]:
-    """The directories of a target that hold no external table."""
+    """Yield the directories of a target that hold no external tables."""
     if managed:
         yield Claim(owner=f"the managed tables of {database}", table="", target=managed)
     if dumps:

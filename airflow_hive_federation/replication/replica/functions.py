@@ -1,4 +1,4 @@
-"""Permanent functions of a replica: their definitions, and the jars and files that come with them."""
+"""Converges the permanent functions of a replica: their definitions, jars and files."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from airflow_hive_federation.storage.listing import file_size
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
 
-#: What makes a function what it is.
+#: These fields define a function.
 _FIELDS = ("className", "functionType", "ownerName", "ownerType", "resourceUris")
 
 
 def target_function(values: Mapping[str, Any], layout: TargetLayout) -> Any:
-    """The wire ``Function`` that the target gets.
+    """Return the wire ``Function`` that the target gets.
 
     :param values: function of the source, as a dump has it.
     """
@@ -33,7 +33,7 @@ def target_function(values: Mapping[str, Any], layout: TargetLayout) -> Any:
 
 
 def function_items(values: Mapping[str, Any], layout: TargetLayout) -> Iterator[CopyItem]:
-    """The jars and files of a function that are to be copied."""
+    """Yield the jars and files of a function that are to be copied."""
     for resource in values.get("resourceUris") or ():
         yield CopyItem(
             source=resource["uri"],
@@ -43,9 +43,9 @@ def function_items(values: Mapping[str, Any], layout: TargetLayout) -> Iterator[
 
 
 def function_claim(function: Any, *, resources: bool = True) -> str:
-    """What a wire ``Function`` says; two that say the same are equal.
+    """Return the content of a wire ``Function`` as text; functions with equal content have equal texts.
 
-    :param resources: with the places of its jars and files.
+    :param resources: include the places of its jars and files.
     """
     values = to_json(function)
     return json.dumps(
@@ -54,7 +54,7 @@ def function_claim(function: Any, *, resources: bool = True) -> str:
 
 
 def put_function(client: MetastoreClient, function: Any) -> None:
-    """Create a function, or make the one of its name what it is."""
+    """Create a function, or alter the function of that name to match it."""
     try:
         client.create_function(function)
     except AlreadyExistsError:
@@ -64,16 +64,16 @@ def put_function(client: MetastoreClient, function: Any) -> None:
 def converge_functions(
     client: MetastoreClient, database: str, wanted: Iterable[Any], *, kept: Iterable[str] = ()
 ) -> None:
-    """Make a target's functions those that are wanted.
+    """Create, alter and drop a target's functions until they match the wanted ones.
 
-    :param kept: names of functions that stay though nobody wants them.
+    :param kept: names of functions that stay although they are not wanted.
     """
-    there = {str(one.functionName): one for one in client.get_functions(database)}
+    existing = {str(entry.functionName): entry for entry in client.get_functions(database)}
     names = set(kept)
     for function in wanted:
         names.add(function.functionName)
-        found = there.get(function.functionName)
-        if found is None or function_claim(found) != function_claim(function):
+        current = existing.get(function.functionName)
+        if current is None or function_claim(current) != function_claim(function):
             put_function(client, function)
-    for name in sorted(there.keys() - names):
+    for name in sorted(existing.keys() - names):
         client.drop_function(database, name, if_exists=True)

@@ -1,4 +1,4 @@
-"""Where a table of an increment is described: in the dump of the cycle that changed it last."""
+"""Finds the dump that describes a table of an increment: that of the cycle that changed the table last."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Homes:
         self._outcomes: dict[str, dict[str, str]] = {}
         manifest = directory.manifest()
         self._uris = {facts["name"]: facts.get("dump", directory.uri) for facts in manifest["tables"]}
-        #: Tables that the target had before it was this policy's: they carry no marker.
+        #: Tables that the target held before this policy owned it; they carry no marker.
         self.adopted: frozenset[str] = frozenset(manifest.get("adopted", ()))
         self.facts: dict[str, Mapping[str, Any]] = {facts["name"]: facts for facts in manifest["tables"]}
-        #: Tables of the source that are not replicated although the policy asks for them, with the reason.
+        #: The tables of the source that the policy selects but that are not replicated, each with the reason.
         self.skipped: Mapping[str, str] = asked_for(manifest.get("skipped"))
-        #: Those of them of which the target keeps what they were before.
+        #: Those of the skipped tables whose earlier replica the target keeps.
         self.retained: frozenset[str] = frozenset(manifest.get("retained", ()))
 
     def __contains__(self, table: str) -> bool:
@@ -44,40 +44,40 @@ class Homes:
 
     @property
     def uris(self) -> set[str]:
-        """The dumps that describe a table."""
+        """Return the URIs of the dumps that describe the tables."""
         return set(self._uris.values())
 
     def changed(self) -> set[str]:
-        """Tables that the dump's own cycle was concerned with; all, for a bootstrap."""
+        """Return the tables that the dump's own cycle worked on; for a bootstrap, these are all tables."""
         nothing = TableWork.NOTHING.value
         return {name for name, facts in self.facts.items() if facts.get("work") != nothing}
 
     def of(self, table: str) -> DumpDirectory:
-        """The dump that describes a table."""
+        """Return the dump that describes a table."""
         uri = self._uris[table]
         if uri not in self._directories:
             self._directories[uri] = DumpDirectory(uri, self._options)
         return self._directories[uri]
 
     def digests(self, table: str) -> Mapping[str, str]:
-        """Digests of the table's files on the target, as they were copied: by canonical URI."""
+        """Return the digests of the table's files on the target, as they were copied, by canonical URI."""
         home = self.of(table)
         if home.exists(digests_file(table)):
             return {line["uri"]: line["digest"] for line in home.read_report(digests_file(table))}
         return self.copied(home)
 
     def copied(self, dump: DumpDirectory) -> Mapping[str, str]:
-        """Digests of the files that a dump's own load has copied."""
+        """Return the digests of the files that a dump's own load has copied."""
         if dump.uri not in self._outcomes:
-            found = read_outcomes(f"{dump.uri}/load/outcomes", options=self._options)
+            outcomes = read_outcomes(f"{dump.uri}/load/outcomes", options=self._options)
             self._outcomes[dump.uri] = {
-                canonical(final_uri(target)): outcome.digest for target, outcome in found.items()
+                canonical(final_uri(target)): outcome.digest for target, outcome in outcomes.items()
             }
         return self._outcomes[dump.uri]
 
 
 def changed_tables(dump: str, options: Mapping[str, Any] | None = None) -> set[str]:
-    """Tables that a dump's own cycle was concerned with.
+    """Return the tables that a dump's own cycle worked on.
 
     :param dump: URI of the dump.
     """
@@ -85,9 +85,9 @@ def changed_tables(dump: str, options: Mapping[str, Any] | None = None) -> set[s
 
 
 def digests_file(table: str) -> str:
-    """Where the load of an increment keeps the digests of all files of a table that it was concerned with.
+    """Return the name of the file in which an increment's load keeps the digests of all files of a table.
 
-    An increment copies the new files only; with the older ones' digests beside them, no earlier dump is
-    needed to verify the table.
+    An increment copies only the new files. Because it keeps the digests of the older files beside those of
+    the new ones, a verification of the table needs no earlier dump.
     """
     return table_file("load/digests", table, ".jsonl")

@@ -1,4 +1,4 @@
-"""The target's layout: for each table of a dump, where its directories and files are on the target. Pure."""
+"""Maps each table of a dump to its directories and files on the target. Pure."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.storage.filesystem import join, join_below
 
-#: Directory beside the ACID directories; Hive's readers pass over names that begin with ``_``.
+#: Hidden directory beside the ACID directories; Hive's readers pass over names that begin with ``_``.
 STAGE = "_hive_federation"
 
 
 @dataclass(frozen=True, kw_only=True)
 class TargetLayout:
-    """Translates locations of the source.
+    """Translates locations of the source into those of the target.
 
     :param policy: names the bases for external tables and functions.
     :param managed: URI of the directory of the target database's managed tables.
@@ -38,7 +38,7 @@ class TargetLayout:
     managed: str
 
     def directory(self, document: Mapping[str, Any], location: str, partition: str) -> str:
-        """URI of a table's or partition's directory.
+        """Return the URI of a table's or partition's directory on the target.
 
         :param document: the table's document in the dump.
         :param location: URI of the directory on the source.
@@ -60,11 +60,11 @@ class TargetLayout:
         return locations.partition_location(location, table["sd"]["location"], root, partition)
 
     def file(self, document: Mapping[str, Any], file: VisibleFile) -> str:
-        """URI of a file."""
+        """Return the URI of a file on the target."""
         return join_below(self.directory(document, file.directory, file.partition), file.target_path)
 
     def item(self, document: Mapping[str, Any], file: VisibleFile, target: str | None = None) -> CopyItem:
-        """How a file is copied.
+        """Return the copy item of a file.
 
         :param target: URI to copy it to, if that is not :meth:`file`: in a hidden directory one level deeper.
         """
@@ -82,39 +82,39 @@ class TargetLayout:
         )
 
     def table(self, document: Mapping[str, Any], parameters: Mapping[str, str]) -> Any:
-        """The wire ``Table`` that the target gets.
+        """Return the wire ``Table`` that the target gets.
 
-        :param parameters: our markers.
+        :param parameters: the policy's markers.
         """
         source = from_json(types.Table, document["table"])
         placed = source.sd is not None and source.sd.location
         location = self.directory(document, source.sd.location, "") if placed else None  # type: ignore[union-attr,arg-type]
-        made = target_table(
+        target = target_table(
             source,
             database=self.policy.target_database,
             location=location,
             parameters=parameters,
             table_names=self.policy.table_names,
         )
-        made.parameters[markers.DEFINITION] = definition_digest(made)
-        return with_honest_statistics(made, document["write_ids"])
+        target.parameters[markers.DEFINITION] = definition_digest(target)
+        return with_honest_statistics(target, document["write_ids"])
 
     def resource(self, function: str, uri: str) -> str:
-        """URI of a function's jar or file.
+        """Return the URI of a function's jar or file on the target.
 
         :raises ConfigurationError: the function or the file has a name that leads elsewhere.
         """
         name = uri.rpartition("/")[2]
-        ours = join(self.policy.functions_directory, self.policy.target_database)
+        root = join(self.policy.functions_directory, self.policy.target_database)
         if "/" in function:
             raise ConfigurationError(
                 f"{function!r} is no name of a function: its jars would be another one's.",
                 remedy="Find out who wrote it into the metastore or the dump.",
                 function=function,
             )
-        return join_below(join_below(ours, function), name)
+        return join_below(join_below(root, function), name)
 
 
 def final_uri(uri: str) -> str:
-    """The place of a file that was copied to a hidden one."""
+    """Return the final URI of a file that was copied to a hidden directory."""
     return uri.replace(f"/{STAGE}/", "/")

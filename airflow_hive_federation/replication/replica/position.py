@@ -1,4 +1,4 @@
-"""Where a target stands: what the next increment goes on from."""
+"""Reads a target's position, from which the next increment continues."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TableState:
-    """What the target has under a table's name.
+    """The state of a table of the target.
 
-    :param loaded_id: event at which this table was created there (its ``repl.last.id``).
-    :param high_watermark: its highest write id; 0 for tables without.
+    :param loaded_id: event at which the table was created on the target (its ``repl.last.id``).
+    :param high_watermark: its highest write id; 0 for tables without write ids.
     :param open_ids: its open write ids.
     """
 
@@ -45,17 +45,17 @@ class TableState:
 
     @property
     def complete(self) -> int:
-        """The write id up to which none is open."""
+        """Return the write id up to which none is open."""
         return min(self.open_ids, default=self.high_watermark + 1) - 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class TargetPosition:
-    """A published target.
+    """The position of a published target.
 
-    :param last_id: last event it contains.
-    :param dump: URI of the dump it was loaded from last.
-    :param tables: what it holds.
+    :param last_id: last event that it contains.
+    :param dump: URI of the dump from which it was last loaded.
+    :param tables: the states of its tables, by name.
     :param foreign: write ids that no load of the policy gave out.
     """
 
@@ -65,17 +65,17 @@ class TargetPosition:
     foreign: Sequence[ForeignWrite] = ()
 
     def refuse_foreign_writes(self, policy: ReplicationPolicy, *, replaced: Collection[str] = ()) -> None:
-        """Refuse to go on from a target with write ids of others.
+        """Refuse to continue from a target with foreign write ids.
 
         :param replaced: tables that are about to be made anew, as a whole.
-        :raises TargetChangedError: there are any.
+        :raises TargetChangedError: the target has foreign write ids.
         """
-        found = [one for one in self.foreign if one.table not in replaced]
-        refuse_foreign_writes(policy.target_database, policy.name, found)
+        writes = [write for write in self.foreign if write.table not in replaced]
+        refuse_foreign_writes(policy.target_database, policy.name, writes)
 
 
 def loaded_dump(client: MetastoreClient, policy: ReplicationPolicy) -> str:
-    """URI of the dump that the policy's target was loaded from last.
+    """Return the URI of the dump from which the policy's target was last loaded.
 
     :param client: client of the target.
     :raises TargetNotOursError: the target database is not this policy's, or not published yet.
@@ -87,11 +87,11 @@ def loaded_dump(client: MetastoreClient, policy: ReplicationPolicy) -> str:
 def read_position(
     client: MetastoreClient, policy: ReplicationPolicy, *, also: Collection[str] = ()
 ) -> TargetPosition:
-    """Read where the policy's target stands.
+    """Read the position of the policy's target.
 
     :param client: client of the target.
-    :param also: tables that are counted in though this policy did not make them: they are about to be mended
-        or removed.
+    :param also: tables that count although this policy did not make them: they are about to be mended or
+        removed.
     :raises TargetNotOursError: the target database is not this policy's, or not published yet.
     :raises TargetChangedError: it holds tables that this policy did not make.
     """
@@ -100,16 +100,16 @@ def read_position(
     dump = _checkpoint(client, policy)
     loaded = DumpDirectory(dump, policy.storage_options).manifest()
     adopted = loaded.get("adopted", ())
-    found: list[Any] = list(client.get_tables(name, client.list_tables(name)))
+    wire_tables: list[Any] = list(client.get_tables(name, client.list_tables(name)))
     foreign = sorted(
-        one.tableName
-        for one in found
-        if (one.parameters or {}).get(markers.POLICY) != policy.name
-        and one.tableName not in {*also, *adopted}
+        candidate.tableName
+        for candidate in wire_tables
+        if (candidate.parameters or {}).get(markers.POLICY) != policy.name
+        and candidate.tableName not in {*also, *adopted}
     )
     if policy.into_existing:
-        # Adopted with what the source does not have, which stays where it is.
-        found = [one for one in found if one.tableName not in foreign]
+        # An adopted database also holds tables that the source does not have, and these stay in place.
+        wire_tables = [candidate for candidate in wire_tables if candidate.tableName not in foreign]
     elif foreign:
         raise TargetChangedError(
             f"Target database {name} holds tables that policy {policy.name!r} did not make: "
@@ -117,9 +117,9 @@ def read_position(
             remedy="Drop or move them.",
             differences=foreign,
         )
-    write_ids = readable_write_ids(client, found, valid_transactions(client.get_open_txns()))
+    write_ids = readable_write_ids(client, wire_tables, valid_transactions(client.get_open_txns()))
     tables = {}
-    for table in found:
+    for table in wire_tables:
         ids = write_ids.get(table.tableName)
         tables[str(table.tableName)] = TableState(
             loaded_id=int((table.parameters or {}).get(markers.LAST_ID, 0)),
@@ -130,7 +130,7 @@ def read_position(
         last_id=last_id,
         dump=dump,
         tables=tables,
-        foreign=_foreign(policy, dump, loaded, found, write_ids),
+        foreign=_foreign(policy, dump, loaded, wire_tables, write_ids),
     )
 
 
@@ -143,9 +143,9 @@ def refuse_later_writes(client: MetastoreClient, policy: ReplicationPolicy, dump
     """
     manifest = dump.manifest()
     name = policy.target_database
-    found: list[Any] = list(client.get_tables(name, [facts["name"] for facts in manifest["tables"]]))
-    write_ids = readable_write_ids(client, found, valid_transactions(client.get_open_txns()))
-    foreign = _foreign(policy, manifest["previous"], manifest, found, write_ids)
+    wire_tables: list[Any] = list(client.get_tables(name, [facts["name"] for facts in manifest["tables"]]))
+    write_ids = readable_write_ids(client, wire_tables, valid_transactions(client.get_open_txns()))
+    foreign = _foreign(policy, manifest["previous"], manifest, wire_tables, write_ids)
     refuse_foreign_writes(name, policy.name, foreign)
 
 
@@ -156,31 +156,31 @@ def _foreign(
     tables: Iterable[Any],
     write_ids: Mapping[str, ValidWriteIds],
 ) -> list[ForeignWrite]:
-    """Write ids of the target's tables above what loads of the policy left them with.
+    """Return the write ids of the target's tables above those that loads of the policy left.
 
-    :param loaded: URI of the dump that the target was loaded from last.
-    :param manifest: of a dump, which says what its load leaves the tables with.
+    :param loaded: URI of the dump from which the target was last loaded.
+    :param manifest: manifest of a dump, which records the highest write ids of the tables after its load.
     """
     known = {facts["name"]: facts["reached"] for facts in manifest["tables"]}
     above = [
-        one
-        for one in tables
-        if one.tableName in write_ids
-        and one.tableName in known
-        and write_ids[one.tableName].high_watermark > known[one.tableName]
+        candidate
+        for candidate in tables
+        if candidate.tableName in write_ids
+        and candidate.tableName in known
+        and write_ids[candidate.tableName].high_watermark > known[candidate.tableName]
     ]
     for dump in unfinished_loads(policy, loaded) if above else ():
         reached = {facts["name"]: facts for facts in dump.manifest()["tables"]}
         for table in above:
             facts = reached.get(table.tableName, {})
-            # What replaces a table has begun with it only if it has made the one that is there.
+            # A load that replaces a table has begun with it only if it has made the present one.
             made_by = (table.parameters or {}).get(markers.CHECKPOINT)
             if facts.get("work") == TableWork.CONTINUE.value or (facts and made_by == dump.uri):
                 known[table.tableName] = max(known[table.tableName], facts["reached"])
     return [
-        one
+        write
         for table in above
-        for one in foreign_write_ids(table.tableName, write_ids[table.tableName], known[table.tableName])
+        for write in foreign_write_ids(table.tableName, write_ids[table.tableName], known[table.tableName])
     ]
 
 
@@ -189,7 +189,7 @@ def _high_watermark(
 ) -> int:
     if table.tableName not in adopted:
         return write_ids.high_watermark
-    # It was a source's before: its last write ids may have been aborted, and forgotten.
+    # The table belonged to a source before: its last write ids may have been aborted, and forgotten.
     return max(write_ids.high_watermark, max_allocated_write_id(client, table.dbName, table.tableName))
 
 

@@ -1,1 +1,1 @@
-"""Comparing a replica with its source, and mending it."""
+"""Compares a replica with its source."""

@@ -1,7 +1,7 @@
-"""Partitions whose files are written in another way than their table says. Pure.
+"""Finds partitions whose files have another format than their table. Pure.
 
-``ALTER TABLE … SET FILEFORMAT`` (or ``SET SERDE``, ``ADD COLUMNS``) changes what later partitions are like.
-Those made before keep their own format, SerDe and columns, by which Hive reads them.
+``ALTER TABLE … SET FILEFORMAT`` (or ``SET SERDE``, ``ADD COLUMNS``) changes the format of later partitions.
+Earlier partitions keep their own format, SerDe and columns, by which Hive reads them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from airflow_hive_federation.storage.filesystem import canonical, join
 
 
 class PartitionFormats:
-    """The partitions of a table that are not like it. Of a table whose partitions all are, nothing is kept.
+    """The partitions of a table whose formats differ from the table's.
+
+    The object stores nothing for a table without such partitions.
 
     :param table: storage descriptor of the table, as JSON values (:func:`~.wire.to_json`).
     """
 
     def __init__(self, table: Mapping[str, Any]) -> None:
         self._usual = _form(table)
-        #: Storage descriptors of partitions as JSON values, each once, without their locations.
+        #: The distinct storage descriptors of such partitions as JSON values, without their locations.
         self.storages: list[dict[str, Any]] = []
         self._indexes: dict[str, int | None] = {}
 
@@ -32,7 +34,7 @@ class PartitionFormats:
         return cls(to_json(table.sd))
 
     def add(self, storage: Mapping[str, Any]) -> None:
-        """Look at the storage descriptor of a partition, as JSON values."""
+        """Record the storage descriptor of a partition (JSON values) if it differs from the table's."""
         form = _form(storage)
         if form != self._usual:
             if form not in self.storages:
@@ -40,28 +42,28 @@ class PartitionFormats:
             self._indexes[canonical(storage["location"])] = self.storages.index(form)
 
     def noting(self, table: Any, partitions: Iterable[Any]) -> Iterator[Any]:
-        """Look at wire ``Partition`` objects of a wire ``Table`` while they pass."""
+        """Yield wire ``Partition`` objects of a wire ``Table``, and record their formats."""
         usual = table.sd
-        for one in partitions:
-            mine = one.sd
-            # Quicker than to make JSON of a million that are alike.
-            same = mine.inputFormat == usual.inputFormat and mine.cols == usual.cols
-            if not (same and mine.serdeInfo == usual.serdeInfo):
-                self.add(to_json(mine))
-            yield one
+        for partition in partitions:
+            storage = partition.sd
+            # This is quicker than converting a million equal descriptors to JSON.
+            same = storage.inputFormat == usual.inputFormat and storage.cols == usual.cols
+            if not (same and storage.serdeInfo == usual.serdeInfo):
+                self.add(to_json(storage))
+            yield partition
 
     def among(self, locations: Iterable[str]) -> PartitionFormats:
-        """Learn where all partitions lie, if some are not like the table; return the same object."""
+        """Record the locations of all partitions, if some differ from the table; return the same object."""
         if self.storages:
             for location in locations:
                 self._indexes.setdefault(canonical(location), None)
         return self
 
     def place(self, file: VisibleFile) -> tuple[str, str, int | None]:
-        """Say in which partition a file lies: its listing may be that of the table's directory.
+        """Find the partition that holds a file, which a listing of the table's directory does not name.
 
-        :return: the partition's directory, the file's path in there, and the index of the partition's storage
-            descriptor; ``None`` for a partition that is like its table.
+        :return: the partition's directory, the file's path inside it, and the index of the partition's
+            storage descriptor; ``None`` for a partition with the table's format.
         """
         parts = file.path.split("/")
         for depth in range(len(parts) - 1, 0, -1) if self._indexes else ():

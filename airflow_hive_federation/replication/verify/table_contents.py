@@ -1,4 +1,4 @@
-"""One table's files on both sides, and how they are written, for the job that reads them. Pure."""
+"""Describes one table's files on both sides, and their formats, for the Spark job that reads them. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from airflow_hive_federation.replication.verify.partition_formats import Partiti
 
 @dataclass(frozen=True, kw_only=True)
 class TableContents:
-    """A table's files on both sides.
+    """The files of a table on both sides.
 
-    :param note: why the source's files cannot be read.
-    :param unrecorded: file of the target → file of the source whose digest stands in for a record.
+    :param note: the reason for which the source's files cannot be read; empty if they can.
+    :param unrecorded: files of the target, each with the file of the source whose digest replaces the missing
+        record.
     """
 
     document: Mapping[str, Any]
@@ -32,11 +33,11 @@ class TableContents:
     unrecorded: dict[str, str] = field(default_factory=dict)
 
     def compacted_partitions(self) -> set[str]:
-        """Partitions that the target has compacted: its files are its own, only rows can be compared."""
+        """Return the partitions that the target has compacted: only their rows can be compared."""
         return {file.partition for file in self.target if file.path != file.target_path}
 
     def plan(self) -> Iterator[dict[str, Any]]:
-        """Lines of the Spark job's plan."""
+        """Yield the lines of the Spark job's plan."""
         if not self.note:
             table, write_ids = self.document["table"], self.document["write_ids"]
             yield self._line("source", table, self.source, write_ids, self.source_formats)
@@ -63,12 +64,12 @@ class TableContents:
             "table": table,
             "write_ids": write_ids,
             "storages": formats.storages,
-            "directories": [(*place, found) for place, found in directories.items()],
+            "directories": [(*place, files_there) for place, files_there in directories.items()],
         }
 
 
 def dumped_formats(home: DumpDirectory, document: Mapping[str, Any]) -> PartitionFormats:
-    """Formats of the source's partitions, as they were dumped."""
+    """Return the formats of the source's partitions, as they were dumped."""
     formats = PartitionFormats(document["table"]["sd"])
     name = table_file("partitions", document["table"]["tableName"], ".jsonl")
     if document["table"].get("partitionKeys"):

@@ -1,17 +1,17 @@
-"""Is the replica what was dumped?
+"""Verifies that a replica equals the dump from which it was loaded.
 
-Four comparisons, each naming what differs: definitions (of database, functions, tables, constraints and
-partitions), against the target's metastore; write ids a reader of the target gets; the files such a reader
-would open, by name, size and digest; and the rows both sides show, counted by Spark from the files. A replica
-is read the way any reader reads it, from the target's own metastore and listing, never from what the load
-believes it has done.
+Four comparisons each name the differences: the definitions (of database, functions, tables, constraints and
+partitions) against the target's metastore; the write ids that a reader of the target gets; the files that
+such a reader would open, by name, size and digest; and the rows that both sides show, counted by Spark from
+the files. A replica is read like any table, from the target's own metastore and listing, never from records
+of the load.
 
-Rows that cannot be read are no difference: nothing is known of them. Such a read is a failure of the
-verification, which names table, side and reason, and which no repair mends.
+Unreadable rows are no difference, because nothing is known of them. Such a read is a failure of the
+verification; it names table, side and reason, and no repair mends it.
 
-The source goes on meanwhile. What it was at the dump's cut is in the dump; its files are still there, for
-they are never changed, until a compaction has replaced them and its cleaner has come. A table of which files
-have gone is compared by the digests that its files had when they were copied, and the report says so.
+The source continues to change meanwhile. Its state at the dump's cut is in the dump. Its files of that time
+never change, and exist until a compaction has replaced them and the cleaner has removed them. If files of a
+table are gone, the digests that they had when they were copied are compared, and the report notes that.
 """
 
 from __future__ import annotations
@@ -64,19 +64,21 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Carries out a verification job: URI of the directory with the plan, URI of the one for its results.
+#: Carries out a verification job, given the URIs of the directory with the plan and of the one for its
+#: results.
 VerifyRunner = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableReport:
-    """One table of a report.
+    """The result of a verification for one table.
 
-    :param source_rows: rows a reader of the source saw at the dump's write ids; ``None`` where the format is
-        not counted, and for views.
-    :param target_rows: rows a reader of the target sees now.
+    :param source_rows: number of rows that a reader of the source saw at the dump's write ids; ``None`` if
+        rows of the format are not counted, and for views.
+    :param target_rows: number of rows that a reader of the target sees now.
     :param digest_equal: all files have the digests of the source's.
-    :param note: why the rows were not compared: files of the source have gone, or the format is not counted.
+    :param note: the reason for which rows were not compared: files of the source are gone, or rows of the
+        format are not counted.
     """
 
     name: str
@@ -91,10 +93,10 @@ class TableReport:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadFailure:
-    """Rows of a table that could not be read, so that they are not compared.
+    """A table whose rows could not be read on one side, and so were not compared.
 
     :param side: ``source`` or ``target``.
-    :param reason: what failed; it names the file, where one is known.
+    :param reason: the error; it names the file, if one is known.
     """
 
     table: str
@@ -107,12 +109,12 @@ class ReadFailure:
 
 @dataclass(frozen=True, kw_only=True)
 class VerificationReport:
-    """Result of a verification.
+    """The result of a verification.
 
-    :param not_compared: tables of the source that are not replicated although the policy asks for them, with
-        the reason.
-    :param differences: what differs; a repair mends it.
-    :param failures: what could not be compared; no repair mends it.
+    :param not_compared: the tables of the source that the policy selects but that are not replicated, each
+        with the reason.
+    :param differences: the differences, which a repair mends.
+    :param failures: the tables that could not be compared, which no repair mends.
     """
 
     database: str
@@ -135,10 +137,10 @@ class VerificationReport:
         }
 
     def raise_if_different(self) -> None:
-        """Raise with every difference named, and every failure to read.
+        """Raise an error that names every difference, and every failure to read.
 
-        :raises VerificationError: there is a difference.
-        :raises VerificationIncompleteError: there is none, but some rows could not be read.
+        :raises VerificationError: the sides differ.
+        :raises VerificationIncompleteError: no difference was found, but some rows could not be read.
         """
         failures = [str(failure) for failure in self.failures]
         if self.differences:
@@ -159,18 +161,18 @@ class VerificationReport:
             )
 
     def _remedy(self) -> str:
-        kept = sorted({one.table for one in self.differences if one.what == RETAINED})
-        found = (
+        kept = sorted({difference.table for difference in self.differences if difference.what == RETAINED})
+        advice = (
             f"Decide what becomes of {', '.join(kept)}: leave it out of the policy (exclude_tables), which "
             "drops its replica, or drop the replica by hand."
             if kept
             else ""
         )
         if len(kept) == len(self.differences):
-            return found
+            return advice
         return (
             "Find who writes to the target; repairing it (RepairReplicaOperator, hive-federation replicate "
-            f"repair) undoes what differs. {found}".strip()
+            f"repair) undoes what differs. {advice}".strip()
         )
 
 
@@ -185,18 +187,18 @@ def verify_replica(
     row_digests: bool = False,
     progress: Callable[[str], None] = logger.info,
 ) -> VerificationReport:
-    """Compare the dump that a target was loaded from with the target.
+    """Compare a target with the dump from which it was loaded.
 
-    Both sides may go on working: their cleaners leave the files that are read.
+    Both sides may stay in use: their cleaners leave the files that are read.
 
     :param pool: connections to the target.
-    :param dump: URI of the dump, a bootstrap's or an increment's.
-    :param run_verify: reads files by Spark: digests of the target's, rows of both sides. Not called if there
-        is nothing to read.
-    :param tables: those whose files, rows, statistics, constraints and partitions' definitions are compared;
-        all by default. Definitions, partitions' names and write ids are compared of all in any case.
-    :param source: connections to the source, whose cleaner is held back; without, files that it removes
-        meanwhile are not compared by rows.
+    :param dump: URI of the dump of a bootstrap or an increment.
+    :param run_verify: reads files by Spark: digests of the target's, rows of both sides. Not called if no
+        file is to be read.
+    :param tables: tables whose files, rows, statistics, constraints and partitions' definitions are compared;
+        all by default. Definitions, partitions' names and write ids of all tables are compared in any case.
+    :param source: connections to the source, whose cleaner is held back; without them, the rows of files that
+        the cleaner removes meanwhile are not compared.
     :param row_digests: compare digests of all rows, not only their number: rows are then read whole.
     :raises DumpCorruptError: the dump is not as it was written.
     :raises CycleRunningError: the target was loaded from another dump meanwhile.
@@ -207,8 +209,8 @@ def verify_replica(
         layout, closely = find_layout(client, policy), verification.names
         differences = database_differences(client, layout, verification.homes)
         differences += metadata_differences(client, layout, verification.homes, closely=closely)
-    # Files of a table that is another one tell nothing more.
-    without = {one.table for one in differences}
+    # If a table itself differs, its files add nothing.
+    without = {difference.table for difference in differences}
     with ExitStack() as stack:
         named = source and named_source(source, policy)
         for side, database in ((named, policy.source_database), (pool, policy.target_database)):
@@ -287,11 +289,11 @@ class _Verification:
 
     @property
     def names(self) -> set[str]:
-        """The tables that are compared closely."""
+        """Return the tables that are compared closely."""
         return {facts["name"] for facts in self._tables}
 
     def transactional(self, without: Collection[str]) -> list[str]:
-        """Those of them that a cleaner works on."""
+        """Return those of them whose files a cleaner may remove."""
         return [
             facts["name"]
             for facts in self._tables
@@ -301,7 +303,7 @@ class _Verification:
     # -- files -----------------------------------------------------------------------------------------
 
     def read_files(self, run_verify: VerifyRunner, *, without: Collection[str] = ()) -> None:
-        """Let Spark take digests of the target's files and count the rows of both sides.
+        """Run the Spark job that takes digests of the target's files and counts the rows of both sides.
 
         :param without: tables that are not read.
         """
@@ -313,7 +315,7 @@ class _Verification:
                     self._contents[facts["name"]] = self._table_contents(client, facts["name"], transactions)
         if not self._contents:
             return
-        # A directory for each run: a digest of yesterday verifies nothing today.
+        # Each run has a directory of its own: yesterday's digest verifies nothing today.
         run = f"verify/{time.time_ns()}"
         self._directory.write_lines(
             f"{run}/tables.jsonl",
@@ -333,7 +335,8 @@ class _Verification:
             if "not_counted" in result:
                 self._not_counted[result["table"]] = result["not_counted"]
             if "unreadable" in result and result["side"] == "source" and result.get("vanished"):
-                # As when they had gone before: the digests of when they were copied are compared.
+                # The files vanished meanwhile. As for files that vanished before, the digests of their copies
+                # are compared.
                 self._gone_meanwhile[result["table"]] = result["unreadable"]
             elif "unreadable" in result:
                 self._unreadable[result["table"], result["side"]] = result["unreadable"]
@@ -341,7 +344,7 @@ class _Verification:
             self._digests[canonical(record.uri)] = record.digest
 
     def _to_digest(self) -> Iterator[FileToDigest]:
-        """The target's files, and those of the source that no load has a record of: it was killed then."""
+        """Yield the target's files, and the source's files that a killed load left without a record."""
         for name, contents in self._contents.items():
             known = self.homes.digests(name)
             for file in contents.target:
@@ -387,20 +390,20 @@ class _Verification:
         )
 
     def _gone(self, name: str, source: Sequence[VisibleFile], root: str, *, immutable: bool) -> str:
-        """Say that the source has not all of the dump's files any more; nothing if it has."""
-        # By the table's directory: one listing, however many partitions lie in it.
+        """Return a note if the source has lost files of the dump; empty if it has all of them."""
+        # One listing of the table's directory covers all partitions inside it.
         roots = sorted(
             {root if relative_to(file.directory, root) is not None else file.directory for file in source}
         )
         listings = list_many(roots, options=self._policy.storage_options, missing_ok=True)
-        there = {
+        present = {
             canonical(join(top, entry.path)): (entry.size_bytes, entry.modified_ns)
             for top, entries in listings.items()
             for entry in entries
         }
 
         def lasts(file: VisibleFile) -> bool:
-            size_bytes, modified_ns = there.get(canonical(file.uri), (-1, 0))
+            size_bytes, modified_ns = present.get(canonical(file.uri), (-1, 0))
             return size_bytes == file.size_bytes and (immutable or modified_ns == file.modified_ns)
 
         gone = [file for file in source if not lasts(file)]
@@ -411,7 +414,7 @@ class _Verification:
         return note
 
     def file_differences(self) -> Iterator[Difference]:
-        """Compare the files readers of both sides open, where the target has not compacted by itself."""
+        """Compare the files that readers of both sides open, except in partitions compacted by the target."""
         for name, contents in self._contents.items():
             recorded = self.homes.digests(name)
             read = {uri: self._digests.get(of, "unread") for uri, of in contents.unrecorded.items()}
@@ -422,17 +425,17 @@ class _Verification:
                 for file in contents.source
                 if file.partition not in compacted
             }
-            found = {canonical(file.uri) for file in contents.target if file.partition not in compacted}
-            for uri in sorted(expected | found):
+            on_target = {canonical(file.uri) for file in contents.target if file.partition not in compacted}
+            for uri in sorted(expected | on_target):
                 wanted = digests.get(uri, "not copied") if uri in expected else "no file"
-                seen = self._digests.get(uri, "unread") if uri in found else "no file"
-                if wanted != seen:
-                    yield Difference(table=name, where=uri, what="file", expected=wanted, found=seen)
+                present = self._digests.get(uri, "unread") if uri in on_target else "no file"
+                if wanted != present:
+                    yield Difference(table=name, where=uri, what="file", expected=wanted, found=present)
 
     # -- rows ------------------------------------------------------------------------------------------
 
     def reports(self, differences: Sequence[Difference]) -> Iterator[TableReport]:
-        """One report a table."""
+        """Yield one report per table."""
         differing = {difference.table for difference in differences if difference.what == "file"}
         for facts in self._tables:
             name = facts["name"]
@@ -449,23 +452,23 @@ class _Verification:
             )
 
     def _note(self, name: str) -> str:
-        noted = self._contents[name].note if name in self._contents else ""
-        return noted or self._gone_meanwhile.get(name, "") or self._not_counted.get(name, "")
+        note = self._contents[name].note if name in self._contents else ""
+        return note or self._gone_meanwhile.get(name, "") or self._not_counted.get(name, "")
 
     def failures(self) -> Iterator[ReadFailure]:
-        """Tables whose rows could not be read on one side or the other."""
+        """Yield the tables whose rows could not be read on one side or the other."""
         for (name, side), reason in sorted(self._unreadable.items()):
             yield ReadFailure(table=name, side=side, reason=reason)
 
     def row_differences(self) -> Iterator[Difference]:
-        """Tables of which the two sides show different rows; of rows that were not read, nothing is said."""
+        """Yield the tables whose rows differ between the two sides; rows that were not read yield nothing."""
         for name in self._contents:
-            source, found = (self._rows.get((name, side)) for side in ("source", "target"))
-            if source is None or found is None:
+            source, target = (self._rows.get((name, side)) for side in ("source", "target"))
+            if source is None or target is None:
                 continue
-            if source != found:
-                yield Difference(table=name, what="rows", expected=str(source), found=str(found))
+            if source != target:
+                yield Difference(table=name, what="rows", expected=str(source), found=str(target))
                 continue
-            wanted, seen = (self._row_digests.get((name, side)) for side in ("source", "target"))
-            if wanted != seen:
-                yield Difference(table=name, what=ROW_DIGEST, expected=str(wanted), found=str(seen))
+            wanted, present = (self._row_digests.get((name, side)) for side in ("source", "target"))
+            if wanted != present:
+                yield Difference(table=name, what=ROW_DIGEST, expected=str(wanted), found=str(present))

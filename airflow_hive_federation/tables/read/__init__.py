@@ -1,1 +1,1 @@
-"""Spark reads Hive's tables."""
+"""Reads Hive tables with Spark."""

@@ -1,4 +1,4 @@
-"""Rows of one ORC file by pyarrow, with their identities; runs inside Spark's Python workers."""
+"""Reads the rows of one ORC file by pyarrow, with their identities, inside Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from airflow_hive_federation.orc.tail import read_tail
 
 @dataclass(frozen=True, kw_only=True)
 class RowFile:
-    """A file to read row by row.
+    """An ORC file that a Python worker reads row by row.
 
-    :param path: text of its qualified Hadoop path.
+    :param path: the file's qualified Hadoop path, as text.
     :param directory: URI of the partition's directory, part of the identity of its rows.
-    :param length: only so many bytes count; ``None`` means all.
-    :param write_ids: for a file with ACID columns, which rows are visible; ``None`` for a plain file.
-    :param write_id: for a plain file, the write id its rows have.
-    :param bucket: for a plain file, the bucket property its rows have.
+    :param length: number of bytes that count, from the start of the file; ``None`` means all.
+    :param write_ids: for a file with ACID columns, the valid write ids, which decide the visible rows;
+        ``None`` for a plain file.
+    :param write_id: for a plain file, the write id of its rows.
+    :param bucket: for a plain file, the bucket property of its rows.
     :param first_row: for a plain file, the number of its first row.
     """
 
@@ -47,11 +48,11 @@ def bucket_property(bucket: int, statement_id: int | None) -> int:
 def rows_of_file(
     file: RowFile, content: pa.Buffer, schema: spark_types.StructType, zone: str
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a file's visible rows.
+    """Yield a file's visible rows in batches.
 
     :param schema: the user's columns, then write id, bucket, row id and directory.
     :param zone: time zone in which wall clocks become instants.
-    :raises AcidFormatError: if the file is truncated, or has not the columns it should have.
+    :raises AcidFormatError: if the file is truncated, or lacks the columns it should have.
     """
     counted = content if file.length is None else content.slice(0, file.length)
     first = file.first_row
@@ -99,7 +100,7 @@ def _visible_inserts(file: RowFile, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _plain_arrays(batch: pa.RecordBatch, schema: spark_types.StructType, zone: str) -> list[pa.Array]:
     arrays = []
-    # By position, as Hive does; the last four fields are the rows' identities.
+    # Columns match by position, as in Hive; the last four fields are the rows' identities.
     for index, field in enumerate(schema.fields[:-4]):
         if index < batch.num_columns:
             arrays.append(_converted(batch.column(index), field.dataType, zone))

@@ -1,9 +1,10 @@
-"""Which rows are deleted, as bits that a scan looks up.
+"""Reads the delete deltas of a table into bits in which a scan looks up its rows.
 
 A join with the deletes costs more than reading the rows. Row ids count up from 0 in every file, so one bit
-for each possible row is little: the driver reads the delete files and makes an array of bits for every write
-id and bucket that has deletes, and the scan looks its rows up in it. Files that cannot hold a deleted row are
-not asked at all. Deletes that would need too many bits are joined; see :func:`~.scan.without`.
+per possible row takes little memory. The driver reads the delete files and makes an array of bits for every
+write id and bucket that has deletes; the scan looks its rows up in that array. Rows of files that cannot hold
+a deleted row are not looked up at all. If the deletes need too many bits, Spark joins the rows with them; see
+:func:`~.scan.without`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from airflow_hive_federation.tables.read.places import Place
 Longs = np.ndarray[Any, np.dtype[np.int64]]
 _COLUMNS = ["operation", "originalTransaction", "bucket", "rowId", "currentTransaction"]
 _DELETE = 2
-# A bucket property (BucketCodec.V1): version, bucket and statement, and bits between them that are 0.
+# A bucket property (BucketCodec.V1) holds the version, the bucket and the statement, with zero bits between.
 _VERSION_1, _BUCKET_SHIFT, _TWELVE_BITS = 0x20000000, 16, 0xFFF
 _OTHER_BITS = ~(_TWELVE_BITS << _BUCKET_SHIFT | _TWELVE_BITS)
 _BITS = "__acid_deleted"
@@ -37,7 +38,7 @@ _NO_RUNS = (np.zeros((4, 0), np.int64), np.zeros(0, np.int64), np.zeros(0, np.in
 _MOST_DELETES = 5_000_000
 _MOST_WORDS = 4_000_000
 _MOST_SLOTS = 1_000_000
-# All bits of the numbers below these.
+# Masks that keep all bits of every slot number, and of every index into the array of bits.
 _SLOT_MASK, _WORD_MASK = (1 << 20) - 1, (1 << 23) - 1
 
 
@@ -45,9 +46,9 @@ _SLOT_MASK, _WORD_MASK = (1 << 20) - 1, (1 << 23) - 1
 class Deletes:
     """The identities of deleted rows, in runs of equal place, write id, bucket and statement.
 
-    :param keys: place, write id, bucket and statement, a row each; a column a run.
-    :param lengths: how many row ids each run has.
-    :param rows: row ids, run after run.
+    :param keys: a matrix with one column per run; its four rows are place, write id, bucket and statement.
+    :param lengths: the number of row ids of each run.
+    :param rows: the row ids, run after run.
     """
 
     keys: Longs
@@ -55,35 +56,35 @@ class Deletes:
     rows: Longs
 
     def touch(self, place: int, write_ids: tuple[int, int], bucket: int | None) -> bool:
-        """Whether a file can hold a deleted row.
+        """Return whether a file can hold a deleted row.
 
-        :param place: index of its place.
+        :param place: index of the file's place.
         :param write_ids: lowest and highest write id of its directory.
-        :param bucket: its bucket, as its name tells.
+        :param bucket: bucket in the file's name.
         """
-        some = self._by_bucket.get((place, bucket), [])
-        first = bisect_left(some, write_ids[0])
-        return first < len(some) and some[first] <= write_ids[1]
+        deleted_write_ids = self._by_bucket.get((place, bucket), [])
+        first = bisect_left(deleted_write_ids, write_ids[0])
+        return first < len(deleted_write_ids) and deleted_write_ids[first] <= write_ids[1]
 
     def without(self, spark: SparkSession, rows: scan.Rows) -> scan.Rows:
-        """Leave out deleted rows.
+        """Leave the deleted rows out of a scan.
 
-        :param rows: with the columns of an identity, and the index of the place if there are several.
+        :param rows: rows with the columns of an identity, and the index of the place if there are several.
         """
         if not len(self.rows):
             return rows
         firsts, words = self._bits()
-        # One array: arrays in arrays would cost an object a row.
+        # A single array holds both: arrays in arrays would cost one object per row.
         array = _array(spark, np.concatenate([firsts + len(firsts), words]))
         slot, row_id = self._slot_text(rows.columns), rows.columns[scan.ROW_ID]
         word = f"(get({_BITS}, {slot}) + shiftright({row_id}, 6))"
         bit = f"getbit(get({_BITS}, cast({word} & {_WORD_MASK}L as int)), cast({row_id} & 63 as int))"
         inside = f"{self._known_text(rows.columns)} and {word} < get({_BITS}, {slot} + 1)"
-        left = rows.frame.withColumn(_BITS, array).where(f"not coalesce({inside} and {bit} = 1, false)")
-        return replace(rows, frame=left)
+        remaining = rows.frame.withColumn(_BITS, array).where(f"not coalesce({inside} and {bit} = 1, false)")
+        return replace(rows, frame=remaining)
 
     def _known_text(self, columns: Mapping[str, str]) -> str:
-        """Whether a row's identity is among those that slots stand for."""
+        """Return the condition, in Spark's SQL, that a slot stands for the row's identity."""
         conditions = [f"({columns[scan.BUCKET]} & {_OTHER_BITS}) = {_VERSION_1}"]
         for value, low, size in zip(_key_texts(columns), self._lows, self._sizes, strict=True):
             equal = f"{value} = {low}L"
@@ -91,10 +92,10 @@ class Deletes:
         return " and ".join(conditions)
 
     def _slot_text(self, columns: Mapping[str, str]) -> str:
-        """The slot of a row's identity; any number for one that is not known.
+        """Return the slot of a row's identity, in Spark's SQL; an unknown identity gets any number.
 
-        Spark may compute it for those, too (it takes no AND for a guard), and must not find an overflow. The
-        masks change nothing of what is known.
+        Spark may compute the slot of unknown identities too (an AND is no guard for it), and must not run
+        into an overflow. The masks do not change the slots of known identities.
         """
         text = "0L"
         for value, low, size in zip(_key_texts(columns), self._lows, self._sizes, strict=True):
@@ -113,40 +114,40 @@ class Deletes:
 
     @cached_property
     def _by_bucket(self) -> dict[tuple[int, int | None], list[int]]:
-        found: dict[tuple[int, int | None], list[int]] = {}
+        by_bucket: dict[tuple[int, int | None], list[int]] = {}
         if not len(self.rows):
-            return found
-        # One run of each slot: sorting all would take longer than reading them.
-        one_each = np.full(int(np.prod(self._sizes)), -1)
-        one_each[self._slots] = np.arange(len(self._slots))
-        for place, write_id, bucket, _ in self.keys[:, one_each[one_each >= 0]].T:
-            found.setdefault((int(place), int(bucket)), []).append(int(write_id))
-        return {key: sorted(write_ids) for key, write_ids in found.items()}
+            return by_bucket
+        # One run per slot is enough: sorting all runs would take longer than reading them.
+        run_of_slot = np.full(int(np.prod(self._sizes)), -1)
+        run_of_slot[self._slots] = np.arange(len(self._slots))
+        for place, write_id, bucket, _ in self.keys[:, run_of_slot[run_of_slot >= 0]].T:
+            by_bucket.setdefault((int(place), int(bucket)), []).append(int(write_id))
+        return {key: sorted(write_ids) for key, write_ids in by_bucket.items()}
 
     @cached_property
     def _slots(self) -> Longs:
-        """The slot of each run."""
+        """Return the slot of each run."""
         slots = np.zeros(len(self.lengths), np.int64)
         for values, low, size in zip(self.keys, self._lows, self._sizes, strict=True):
             slots = slots * size + (values - low)
         return slots
 
     def fits(self) -> bool:
-        """Whether the bits are few enough."""
+        """Return whether the bits are few enough to be looked up."""
         if not len(self.rows):
             return True
         return math.prod(self._sizes) <= _MOST_SLOTS and int(self._firsts[-1]) <= _MOST_WORDS
 
     @cached_property
     def _firsts(self) -> Longs:
-        """Where the words of each slot begin, and at last how many words there are."""
+        """Return the first word of each slot, followed by the number of words."""
         highest = np.full(math.prod(self._sizes), -64, np.int64)
         starts = np.cumsum(self.lengths) - self.lengths
         np.maximum.at(highest, self._slots, np.maximum.reduceat(self.rows, starts))
         return np.concatenate([[0], np.cumsum((highest >> 6) + 1)])
 
     def _bits(self) -> tuple[Longs, Longs]:
-        """Where the words of each slot begin, and words of 64 bits."""
+        """Return the first word of each slot, and the words of 64 bits."""
         # np.packbits would save 3 ms of 400,000 dense deletes, but takes 256 MB of bools for the most words.
         words = np.zeros(int(self._firsts[-1]), np.uint64)
         places = np.repeat(self._firsts[self._slots], self.lengths) + (self.rows >> 6)
@@ -155,10 +156,10 @@ class Deletes:
 
 
 def _key_texts(columns: Mapping[str, str]) -> tuple[str, str, str, str]:
-    """Place, write id, bucket and statement of a row, in Spark's SQL."""
+    """Return the place, write id, bucket and statement of a row, in Spark's SQL."""
     bucket = columns[scan.BUCKET]
     return (
-        # Without several places there is no such column.
+        # The rows have this column only if there are several places.
         columns.get(scan.PLACE, "0"),
         columns[scan.WRITE_ID],
         f"(shiftright({bucket}, {_BUCKET_SHIFT}) & {_TWELVE_BITS})",
@@ -167,9 +168,9 @@ def _key_texts(columns: Mapping[str, str]) -> tuple[str, str, str, str]:
 
 
 def _array(spark: SparkSession, values: Longs) -> SparkColumn:
-    """Make a constant array without nulls.
+    """Make a constant array column without nulls.
 
-    As a part of the plan, for a subquery is executed on its own, and its plan with it in stages.
+    The array is a literal of the plan: Spark would run a subquery on its own, and then the plan in stages.
     """
     java = partial(scan.java_class, spark)
     first = java("org.apache.spark.unsafe.Platform").BYTE_ARRAY_OFFSET
@@ -184,11 +185,11 @@ def _array(spark: SparkSession, values: Longs) -> SparkColumn:
 def read_deletes(
     places: Sequence[Place], write_ids: ValidWriteIds, options: Mapping[str, Any] | None
 ) -> Deletes | None:
-    """Read what the delete deltas of places delete.
+    """Read the identities of the rows that the delete deltas of places delete.
 
-    :return: ``None`` if that is too much to be looked up.
+    :return: the deletes; ``None`` if they are too many to be looked up.
     :raises FileVanishedError: if a file is gone.
-    :raises AcidFormatError: if one is no whole ACID file.
+    :raises AcidFormatError: if a file is not a whole ACID file.
     """
     files = {
         place.full(entry): (index, directory.mixed)
@@ -207,15 +208,16 @@ def read_deletes(
 
     if sum(footers.each(list(files), options, count)) > _MOST_DELETES:
         return None
-    found = footers.each(list(files), options, read)
-    keys, lengths, rows = (np.concatenate(some, axis=-1) for some in zip(_NO_RUNS, *found, strict=True))
+    events = footers.each(list(files), options, read)
+    keys, lengths, rows = (np.concatenate(parts, axis=-1) for parts in zip(_NO_RUNS, *events, strict=True))
     deletes = Deletes(keys, lengths, rows)
-    # Without the bits of version 1, as Hive 2 wrote them, a property says nothing of bucket and statement.
+    # Negative row ids mark runs whose bucket property lacks the version bits, as in files of Hive 2: such a
+    # property does not hold bucket and statement.
     return deletes if (rows >= 0).all() and deletes.fits() else None
 
 
 def _events(table: pa.Table, place: int, write_ids: ValidWriteIds | None) -> tuple[Longs, Longs, Longs]:
-    """Return keys, lengths and row ids, as :class:`Deletes` has them."""
+    """Return the keys, lengths and row ids of one delete file, as :class:`Deletes` has them."""
     columns = [table.column(name).to_numpy().astype(np.int64, copy=False) for name in _COLUMNS]
     operation, written, property_, rows, current = columns
     kept = operation == _DELETE

@@ -1,4 +1,4 @@
-"""What the driver looks up in ORC files before Spark reads them."""
+"""Reads the footers of ORC and Parquet files in the driver, before Spark reads the files."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _VERSION = b"2"
 
 
 def row_columns(paths: Sequence[str], options: Mapping[str, Any] | None) -> list[tuple[str, ...]]:
-    """Return the names of the row's columns in ACID files, in lower case.
+    """Return the names of the row's columns of each ACID file, in lower case.
 
     :param paths: insert files.
     :param options: storage options.
     :raises FileVanishedError: if a file is gone.
-    :raises AcidFormatError: if one is truncated, has not the columns of an ACID file, is of a version that is
-        not known, or holds updates or deletes, as Hive 2 wrote them.
+    :raises AcidFormatError: if a file is truncated, lacks the columns of an ACID file, is of an unknown
+        version, or holds updates or deletes, as Hive 2 wrote them.
     """
 
     def names(file: orc.ORCFile, path: str) -> tuple[str, ...]:
@@ -39,7 +39,7 @@ def row_columns(paths: Sequence[str], options: Mapping[str, Any] | None) -> list
                 remedy="Version 2 is read, which Hive writes since 3.0. Let Hive compact the table (major).",
                 path=path,
             )
-        # Inserts, updates, deletes (AcidStats).
+        # The numbers of inserts, updates and deletes (AcidStats).
         if set(metadata.get(b"hive.acid.stats", b"0,0,0").split(b",")[1:]) - {b"0"}:
             raise AcidFormatError(
                 f"{path} holds updates or deletes among its inserts, as Hive 2 wrote them.",
@@ -54,10 +54,11 @@ def row_columns(paths: Sequence[str], options: Mapping[str, Any] | None) -> list
 def each(
     paths: Sequence[str], options: Mapping[str, Any] | None, ask: Callable[[orc.ORCFile, str], T]
 ) -> list[T]:
-    """Open ORC files side by side and ask each.
+    """Open ORC files in parallel and call ``ask`` with each.
 
+    :return: the results of ``ask``, in the order of the paths.
     :raises FileVanishedError: if a file is gone.
-    :raises AcidFormatError: if one is no whole ORC file.
+    :raises AcidFormatError: if a file is not a whole ORC file.
     """
 
     def answer(path: str) -> T:
@@ -73,7 +74,7 @@ def parquet_footers(
     """Return each Parquet file with its footer.
 
     :raises FileVanishedError: if a file is gone.
-    :raises AcidFormatError: if one is no whole Parquet file.
+    :raises AcidFormatError: if a file is not a whole Parquet file.
     """
 
     def answer(path: str) -> tuple[str, parquet.FileMetaData]:
@@ -90,7 +91,7 @@ def parquet_footers(
 def check_acid(file: orc.ORCFile, path: str) -> None:
     """Make sure that a file has the six columns of ACID files.
 
-    :raises AcidFormatError: if it has others.
+    :raises AcidFormatError: if it has other columns.
     """
     if tuple(file.schema.names) != ACID_COLUMNS:
         raise AcidFormatError(f"{path} has not the columns of an ACID file.", path=path)
@@ -103,14 +104,14 @@ def _opened(path: str, options: Mapping[str, Any] | None) -> Iterator[orc.ORCFil
         local = local_path(path)
         source = filesystem.open(name, "rb")
         try:
-            # pyarrow's reader believes the tail, and ends the process by some that are damaged.
+            # pyarrow's reader trusts the tail, and some damaged tails make it end the process.
             read_tail(source, path)
             source.seek(0)
             yield orc.ORCFile(local or source)
         except pa.ArrowException as error:
             raise AcidFormatError(f"{path} is not a whole ORC file: {error}.", path=path) from error
         except OSError as error:
-            # pyarrow tells by it, too, that bytes are missing.
+            # pyarrow also raises OSError, without an errno, if bytes are missing.
             if error.errno is not None:
                 raise
             raise AcidFormatError(f"{path} is not a whole ORC file: {error}.", path=path) from error

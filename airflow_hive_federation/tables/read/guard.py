@@ -1,10 +1,10 @@
-"""Spark sessions that refuse transactional tables outside our reader and writer, and writing to remotes.
+"""Makes Spark sessions that refuse direct access to transactional tables, and writes to remote tables.
 
-Left alone, Spark reads a full ACID table as empty or with deleted and aborted rows, and what it writes into
-one makes Hive's next SELECT fail. :func:`guarded` gives a session whose *analyzer* has one more check, so
-that it does not matter whether a table is reached by ``spark.sql``, ``spark.table``, ``spark.read`` or
-``DataFrame.write``. The check is a Python object that the JVM calls back for every plan, which costs some
-milliseconds a statement.
+Without the check, Spark reads a full ACID table as empty or with deleted and aborted rows, and Spark's writes
+to it make Hive's next SELECT fail. :func:`guarded` returns a session whose *analyzer* has one more check. The
+check therefore covers ``spark.sql``, ``spark.table``, ``spark.read`` and ``DataFrame.write`` alike; only our
+reader and writer pass. The check is a Python object that the JVM calls back for every plan, which costs some
+milliseconds per statement.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _READ = (
     "for SQL."
 )
 _WRITE = "Write to it by airflow_hive_federation.tables.write.statements."
-#: Commands that name their table, and the method that tells it.
+#: Commands that name their table, and the method that returns the name.
 _BY_IDENTIFIER = {
     "LoadDataCommand": "table",
     "TruncateTableCommand": "tableName",
@@ -36,7 +36,7 @@ _BY_IDENTIFIER = {
     "AnalyzeTableCommand": "tableIdent",
     "AnalyzeColumnCommand": "tableIdent",
 }
-#: Commands that hide their query from whoever walks the plan.
+#: Commands whose query is not among the children of the plan.
 _WITH_QUERY = {
     "CreateDataSourceTableAsSelectCommand",
     "CreateHiveTableAsSelectCommand",
@@ -44,18 +44,18 @@ _WITH_QUERY = {
     "InsertIntoDataSourceCommand",
 }
 _DEPTH = 6
-#: Applications whose new sessions have the check.
+#: Spark applications whose new sessions have the check.
 _GUARDED: WeakSet[Any] = WeakSet()
 
 
 def guarded(spark: SparkSession) -> SparkSession:
-    """Make a session of the same Spark application that refuses transactional tables.
+    """Return a new session of the same Spark application that refuses transactional tables.
 
-    It has the application's catalogs, but settings and temporary views of its own, as ``newSession`` has.
-    Refused with pyspark's ``IllegalArgumentException``, before anything is read or written: tables of the
-    catalog that say ``transactional``, and directories that hold bases or deltas.
+    The session has the application's catalogs, but its own settings and temporary views, like a session of
+    ``newSession``. It refuses tables of the catalog with the property ``transactional``, and directories that
+    hold bases or deltas. It raises pyspark's ``IllegalArgumentException`` before anything is read or written.
 
-    :raises ConfigurationError: for a session of Spark Connect, which has no JVM of its own.
+    :raises ConfigurationError: if the session is one of Spark Connect, which has no JVM of its own.
     """
     context: Any = getattr(spark, "_sc", None)
     if context is None:
@@ -64,10 +64,11 @@ def guarded(spark: SparkSession) -> SparkSession:
         )
     gateway = context._gateway  # noqa: SLF001
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
-    # So that what we raise arrives as it is.
+    # Exceptions that the check raises shall arrive unchanged.
     gateway.callback_server_parameters.propagate_java_exceptions = True
     session = spark._jsparkSession  # noqa: SLF001
-    # A session asks for its rules when it first analyses something: this one shall have done so.
+    # A session builds its rules when it first analyses a plan. The caller's session does so here, before the
+    # check is added, and stays without it.
     session.sessionState().analyzer()
     if context not in _GUARDED:
         session.extensions().injectCheckRule(_CheckBuilder(spark))
@@ -76,7 +77,7 @@ def guarded(spark: SparkSession) -> SparkSession:
 
 
 class _CheckBuilder:
-    """Scala's ``SparkSession => LogicalPlan => Unit``."""
+    """Scala function ``SparkSession => LogicalPlan => Unit``."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -85,11 +86,11 @@ class _CheckBuilder:
         return _Check(self._spark, session)
 
     class Java:
-        implements = ["scala.Function1"]  # noqa: RUF012 - as py4j wants it
+        implements = ["scala.Function1"]  # noqa: RUF012 - py4j requires this form
 
 
 class _Check:
-    """Scala's ``LogicalPlan => Unit``, for one session."""
+    """Scala function ``LogicalPlan => Unit``, for one session."""
 
     def __init__(self, spark: SparkSession, session: Any) -> None:
         self._jvm: Any = spark._jvm  # noqa: SLF001
@@ -153,14 +154,14 @@ class _Check:
             system = path.getFileSystem(self._session.sessionState().newHadoopConf())
             for _ in range(_DEPTH):
                 names = [status.getPath() for status in system.listStatus(path) if status.isDirectory()]
-                if any(is_acid_directory(one.getName()) for one in names):
+                if any(is_acid_directory(child.getName()) for child in names):
                     return True
-                # Partitions are alike: one of them tells.
-                path = next((one for one in names if "=" in one.getName()), None)
+                # Partitions are alike, so the first one is enough.
+                path = next((child for child in names if "=" in child.getName()), None)
                 if path is None:
                     return False
         except Py4JJavaError:
-            # Not there, not allowed, not a store: Spark says so itself.
+            # The path is missing, forbidden or in no known store: Spark reports that itself.
             return False
         return False
 

@@ -1,4 +1,4 @@
-"""Which directories a read of a table looks into, and what each of them shows."""
+"""Lists the directories of a table that a reader opens, and takes the snapshot of each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _VERSION = b"2"
 
 
 def is_transactional(table: Any) -> bool:
-    """Whether a table of the metastore is transactional, full ACID or insert-only."""
+    """Return whether a table of the metastore is transactional: full ACID or insert-only."""
     return str((table.parameters or {}).get("transactional", "")).lower() == "true"
 
 
@@ -38,26 +38,26 @@ def directories_to_read(
     predicate: Predicate | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[PartitionState]:
-    """List the directories of a table and decide what to read of each.
+    """List the directories of a table and choose the files to read in each.
 
     :param table: the metastore's table.
     :param partitions: names of partitions; ``None`` reads all.
-    :param snapshot: ``None`` for a table that is not transactional.
-    :param predicate: leave out partitions, and bucket files, that have no such rows.
+    :param snapshot: snapshot to read; ``None`` for a table that is not transactional.
+    :param predicate: condition on the rows; partitions and bucket files without such rows are left out.
     :raises NoSuchObjectError: if a named partition does not exist.
     :raises ConfigurationError: if partitions are named and the table has none.
-    :raises AcidFormatError: if directories break Hive's layout, are of a version that is not known, or belong
-        to several partitions.
+    :raises AcidFormatError: if directories break Hive's layout, are of an unknown version, or belong to
+        several partitions.
     """
-    found = _places(client, table, partitions, predicate)
+    places = _places(client, table, partitions, predicate)
     listings = list_many(
-        [storage.location for storage, _ in found],
+        [storage.location for storage, _ in places],
         options=storage_options,
         missing_ok=True,
         empty_directories=snapshot is not None,
     )
     states = []
-    for storage, values in found:
+    for storage, values in places:
         listing = listings[storage.location]
         if snapshot is None:
             state = _everything(listing)
@@ -84,33 +84,36 @@ def _places(
         if names is None:
             names = client.list_partition_names(table.dbName, table.tableName)
         keys = [Column.of(key.name, key.type) for key in table.partitionKeys]
-        values = [[unescape(part.partition("=")[2]) for part in one.split("/")] for one in names]
+        values = [[unescape(part.partition("=")[2]) for part in partition.split("/")] for partition in names]
         names = [names[index] for index in predicate.partitions(keys, values)]
         if not names:
             return []
-    found: list[Any] = list(client.iter_partitions(table.dbName, table.tableName, names=names))
-    if partitions is not None and names is not None and len(found) != len(set(names)):
+    described: list[Any] = list(client.iter_partitions(table.dbName, table.tableName, names=names))
+    if partitions is not None and names is not None and len(described) != len(set(names)):
         raise NoSuchObjectError(
-            f"{name} has {len(found)} of the {len(set(names))} partitions named.",
+            f"{name} has {len(described)} of the {len(set(names))} partitions named.",
             remedy="Compare with SHOW PARTITIONS.",
         )
-    _refuse_shared_locations(table, found)
-    return [(one.sd, tuple(one.values)) for one in found]
+    _refuse_shared_locations(table, described)
+    return [(partition.sd, tuple(partition.values)) for partition in described]
 
 
 def _refuse_shared_locations(table: Any, partitions: Sequence[Any]) -> None:
-    """Hive shows the files of a shared directory once for each partition; a scan here shows a file once."""
+    """Refuse partitions that share a directory.
+
+    Hive returns the files of a shared directory once per partition; a scan here returns a file once.
+    """
     keys = [key.name for key in table.partitionKeys]
     names: dict[str, str] = {}
-    for one in partitions:
-        name = partition_name(keys, one.values)
-        other = names.setdefault(canonical(one.sd.location), name)
+    for partition in partitions:
+        name = partition_name(keys, partition.values)
+        other = names.setdefault(canonical(partition.sd.location), name)
         if other != name:
             raise AcidFormatError(
                 f"Partitions {other} and {name} of {table.dbName}.{table.tableName} have one location, "
-                f"{one.sd.location}.",
+                f"{partition.sd.location}.",
                 remedy="Read them one at a time (partitions=[…]), or give them locations of their own.",
-                path=one.sd.location,
+                path=partition.sd.location,
             )
 
 
@@ -124,11 +127,11 @@ def _is_hidden(entry: FileEntry) -> bool:
 
 
 def _check_versions(states: Sequence[PartitionState], storage_options: Mapping[str, Any] | None) -> None:
-    # Directories of one name in several partitions are of one statement, which has one version.
+    # The same directory name in several partitions means the same statement, which has one version.
     marks = {
-        directory.name: f"{one.location}/{entry.path}"
-        for one in states
-        for directory in one.state.directories
+        directory.name: f"{partition.location}/{entry.path}"
+        for partition in states
+        for directory in partition.state.directories
         for entry in directory.markers
         if entry.path.endswith(f"/{VERSION_FILE}")
     }

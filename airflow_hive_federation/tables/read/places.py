@@ -1,4 +1,4 @@
-"""Directories of a table, the values of its partitions, and how columns are shown."""
+"""Holds the directories of a read, and adds partition values to their rows."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _PARTITION = "__acid_partition_"
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionState:
-    """One directory to read: a partition, or the table itself.
+    """The snapshot of one directory: a partition, or the table itself.
 
     :param location: URI of the directory.
     :param state: its snapshot.
-    :param values: texts of the partition's values, as the metastore has them.
+    :param values: texts of the partition's values, as in the metastore.
     :param storage: the metastore's storage descriptor of the partition; ``None`` stands for the table's.
     """
 
@@ -44,7 +44,7 @@ class PartitionState:
 
 @dataclass(frozen=True)
 class Place:
-    """A directory with its location as Spark names it."""
+    """A directory to read, with its location in Spark's notation."""
 
     path: str
     uri: str
@@ -57,31 +57,33 @@ class Place:
         return cls(path, uri, directory.state, directory.values)
 
     def with_rows(self, options: Mapping[str, Any] | None) -> Place:
-        """Leave out files of no bytes, which to Hive have no rows (``ReaderImpl.buildEmptyTail``).
+        """Return the place without its files of no bytes, which to Hive have no rows.
 
-        :param options: for reading ``_flush_length`` files: HDFS lists a file that is being written as empty
-            until its first block is full, whatever was flushed of it.
+        Hive's rule is ``ReaderImpl.buildEmptyTail``.
+
+        :param options: storage options for reading ``_flush_length`` files. HDFS lists a file that is being
+            written as empty until its first block is full, however much was flushed.
         """
 
         def has_rows(_: AcidDirectory | None, entry: FileEntry) -> bool:
             side = self.state.side_files.get(entry.path)
             if entry.size_bytes or side is None:
                 return entry.size_bytes > 0
-            # None: the file was closed meanwhile.
+            # A length of None means that the file was closed meanwhile.
             return read_flushed_length(f"{self.path}/{side}", options) != 0
 
-        found = self._only(has_rows, True)
+        place = self._only(has_rows, True)
         deletes = [
-            replace(one, files=tuple(entry for entry in one.files if has_rows(one, entry)))
-            for one in self.state.delete_deltas
+            replace(directory, files=tuple(entry for entry in directory.files if has_rows(directory, entry)))
+            for directory in self.state.delete_deltas
         ]
-        with_files = tuple(one for one in deletes if one.files)
-        return replace(found, state=replace(found.state, delete_deltas=with_files))
+        with_files = tuple(directory for directory in deletes if directory.files)
+        return replace(place, state=replace(place.state, delete_deltas=with_files))
 
     def split(self, says: Callable[[AcidDirectory | None, FileEntry], bool]) -> tuple[Place, Place]:
-        """Split the insert files into two places: those of which ``says`` says yes, and the others.
+        """Split the insert files into two places: those for which ``says`` returns true, and the others.
 
-        :param says: told the directory (``None`` for an original file) and the file.
+        :param says: receives the directory (``None`` for an original file) and the file.
         """
         return self._only(says, True), self._only(says, False)
 
@@ -96,7 +98,7 @@ class Place:
             state,
             base=None if state.base is None else narrowed(state.base),
             originals=tuple(entry for entry in state.originals if says(None, entry) is answer),
-            deltas=tuple(narrowed(one) for one in state.deltas),
+            deltas=tuple(narrowed(delta) for delta in state.deltas),
         )
         return replace(self, state=narrow)
 
@@ -107,9 +109,9 @@ class Place:
 def with_partition_values(
     spark: SparkSession, rows: DataFrame, places: Sequence[Place], keys: Sequence[Column]
 ) -> DataFrame:
-    """Add the partition keys, typed, and the index of the place.
+    """Add the typed partition keys and the index of the place to rows.
 
-    :param rows: rows that know their file or directory, or come from one place.
+    :param rows: rows that have a column with their file or directory, or come from one place.
     """
     texts = [tuple(_value_or_none(value) for value in place.values) for place in places]
     if len(places) == 1:
@@ -120,7 +122,7 @@ def with_partition_values(
         return rows.withColumns({**values, scan.PLACE: fn.lit(0)})
     names = [f"{_PARTITION}{index}" for index in range(len(keys))]
     by_uri = {place.uri: index for index, place in enumerate(places)}
-    # A URI without authority comes with one slash or three.
+    # Spark writes a URI without authority with one slash or three.
     homes = {**by_uri, **{_one_slash(file): _home(_one_slash(file), by_uri) for file in rows.inputFiles()}}
     homes |= {_ONE_SLASH.sub(r"\1:///", file): home for file, home in homes.items()}
     columns = {
@@ -143,7 +145,7 @@ def with_partition_values(
 
 
 def _home(file: str, by_uri: Mapping[str, int]) -> int:
-    """Find the place that a file lies in, as deep as it may: the innermost one."""
+    """Return the index of the innermost place that contains a file, at any depth."""
     parent = file
     while "/" in parent:
         parent = parent.rpartition("/")[0]
@@ -161,9 +163,9 @@ def _value_or_none(value: str) -> str | None:
 
 
 def shown(column: Column, text: str) -> str:
-    """Return a column as Hive shows it, in Spark's SQL: files lack the spaces at the end of a ``char``.
+    """Return a column in Spark's SQL as Hive shows it: files lack the spaces at the end of a ``char``.
 
-    :param text: its value, in Spark's SQL.
+    :param text: the column's value, in Spark's SQL.
     """
     return _padded(column.type, text, 0)
 
@@ -175,21 +177,21 @@ def _padded(kind: HiveType, text: str, depth: int) -> str:
         return text
     if kind.name == "struct":
         fields = (
-            f"{_literal(one.name)}, {_padded(one.type, f'{text}.{scan.quoted(one.name)}', depth)}"
-            for one in kind.fields
+            f"{_literal(field.name)}, {_padded(field.type, f'{text}.{scan.quoted(field.name)}', depth)}"
+            for field in kind.fields
         )
         return f"if({text} is null, null, named_struct({', '.join(fields)}))"
-    one = f"__acid_{depth}"
+    item = f"__acid_{depth}"
     parts = [text] if kind.name == "array" else [f"map_keys({text})", f"map_values({text})"]
     made = [
-        f"transform({part}, {one} -> {_padded(child, one, depth + 1)})"
+        f"transform({part}, {item} -> {_padded(child, item, depth + 1)})"
         for part, child in zip(parts, kind.children, strict=True)
     ]
     return made[0] if kind.name == "array" else f"map_from_arrays({', '.join(made)})"
 
 
 def _has_char(kind: HiveType) -> bool:
-    inside = (*kind.children, *(one.type for one in kind.fields))
+    inside = (*kind.children, *(field.type for field in kind.fields))
     return kind.name == "char" or any(map(_has_char, inside))
 
 
@@ -198,9 +200,9 @@ def _literal(text: str) -> str:
 
 
 def no_rows(spark: SparkSession, schema: spark_types.StructType) -> DataFrame:
-    """Make an empty frame of the columns that scans have."""
-    rows = spark.createDataFrame([], schema)
-    return rows.select(
+    """Make an empty frame with the columns of a scan."""
+    frame = spark.createDataFrame([], schema)
+    return frame.select(
         *schema.names,
         fn.lit(None).cast("bigint").alias(scan.WRITE_ID),
         fn.lit(None).cast("int").alias(scan.BUCKET),

@@ -1,8 +1,8 @@
-"""Which partitions and bucket files the rows of a predicate can be in.
+"""Leaves out partitions and bucket files that cannot hold rows of a predicate.
 
-Predicates on the rows of ACID files cannot be pushed down (see :mod:`.scan`): what a reader can leave out are
-partitions, and bucket files of tables that are CLUSTERED BY. Everything here is an upper bound; the predicate
-itself is applied to the rows as well.
+Predicates on the rows of ACID files cannot be pushed down (see :mod:`.scan`). A reader can leave out only
+partitions, and bucket files of tables that are CLUSTERED BY. The remaining partitions and files are an upper
+bound; the predicate itself is applied to the rows as well.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _INTEGRAL = (
 
 
 class Predicate:
-    """A condition of Spark's SQL on the columns of a table.
+    """A condition in Spark's SQL on the columns of a table.
 
     :param text: the condition, e.g. ``day = '2026-01-01' and id in (1, 2)``.
     :raises ConfigurationError: if Spark cannot parse it.
@@ -56,9 +56,9 @@ class Predicate:
         self._conjuncts = list(_conjuncts(parsed))
 
     def applied(self, rows: DataFrame) -> DataFrame:
-        """Keep the rows for which it is true.
+        """Return the rows for which the predicate is true.
 
-        :raises ConfigurationError: if it names a column that the rows have not.
+        :raises ConfigurationError: if the predicate names a column that the rows do not have.
         """
         try:
             return rows.where(self._text)
@@ -69,19 +69,25 @@ class Predicate:
             ) from error
 
     def partitions(self, keys: Sequence[Column], values: Sequence[Sequence[str]]) -> list[int]:
-        """Tell which partitions may have such rows.
+        """Return the partitions that may have such rows.
 
         :param keys: the table's partition keys.
-        :param values: the texts of each partition's values.
+        :param values: the value texts of each partition.
         :return: positions in ``values``, ascending.
         """
         names = {key.name.lower() for key in keys}
-        usable = [one for one in self._conjuncts if (found := _columns(one)) and found <= names]
+        usable = [
+            conjunct for conjunct in self._conjuncts if (columns := _columns(conjunct)) and columns <= names
+        ]
         if not usable or not values:
             return list(range(len(values)))
         texts = {
             key.name: pa.array(
-                [None if one[index] == DEFAULT_PARTITION else one[index] for one in values], pa.string()
+                [
+                    None if partition_values[index] == DEFAULT_PARTITION else partition_values[index]
+                    for partition_values in values
+                ],
+                pa.string(),
             )
             for index, key in enumerate(keys)
         }
@@ -89,31 +95,34 @@ class Predicate:
         frame = self._spark.createDataFrame(table).select(
             _INDEX, *(fn.col(f"`{key.name}`").cast(spark_type(key.type)).alias(key.name) for key in keys)
         )
-        for one in usable:
-            narrower = frame.where(column_of(self._spark, one))
-            # One that throws dice would throw them once for all rows of a partition.
+        for conjunct in usable:
+            narrower = frame.where(column_of(self._spark, conjunct))
+            # Spark would evaluate a random condition once for all rows of a partition.
             if narrower._jdf.queryExecution().analyzed().deterministic():  # noqa: SLF001
                 frame = narrower
         return sorted(row[0] for row in frame.select(_INDEX).collect())
 
     def buckets(self, bucketing: Bucketing) -> frozenset[int] | None:
-        """Tell which buckets may have such rows; ``None`` if it does not tell.
+        """Return the buckets that may have such rows; ``None`` if the predicate does not decide.
 
-        It tells if it says, for each of the bucket columns, ``column = value`` or ``column in (value, …)``.
+        The predicate decides if it contains ``column = value`` or ``column in (value, …)`` for each bucket
+        column.
         """
         values = []
         for column in bucketing.columns:
-            found = self._values(column)
-            if found is None:
+            column_values = self._values(column)
+            if column_values is None:
                 return None
-            values.append(found)
+            values.append(column_values)
         combinations = list(product(*values))
         if not values or len(combinations) > _MOST_COMBINATIONS:
             return None
         if not combinations:
             return frozenset()
         arrays = [
-            pa.array([one[index] for one in combinations], to_arrow_type(spark_type(column.type)))
+            pa.array(
+                [combination[index] for combination in combinations], to_arrow_type(spark_type(column.type))
+            )
             for index, column in enumerate(bucketing.columns)
         ]
         kinds = [column.type for column in bucketing.columns]
@@ -121,8 +130,8 @@ class Predicate:
         return frozenset(int(number) for number in numbers)
 
     def _values(self, column: Column) -> list[Any] | None:
-        for one in self._conjuncts:
-            operands = _equals(one, column.name.lower())
+        for conjunct in self._conjuncts:
+            operands = _equals(conjunct, column.name.lower())
             if operands and not any(_columns(operand) for operand in operands):
                 literals = self._spark.range(1).select(
                     *(column_of(self._spark, operand).alias(f"v{i}") for i, operand in enumerate(operands))
@@ -134,11 +143,11 @@ class Predicate:
 
 @dataclass(frozen=True, kw_only=True)
 class Bucketing:
-    """How a partition, or a table without partitions, is bucketed.
+    """The bucketing of a partition, or of a table without partitions.
 
-    :param columns: of CLUSTERED BY.
-    :param count: how many buckets.
-    :param version: ``bucketing_version``.
+    :param columns: the columns of CLUSTERED BY.
+    :param count: the number of buckets.
+    :param version: the table's ``bucketing_version``.
     """
 
     columns: tuple[Column, ...]
@@ -147,7 +156,7 @@ class Bucketing:
 
     @classmethod
     def of(cls, storage: Any, columns: Iterable[Column], version: str) -> Bucketing | None:
-        """Take it from the metastore's storage descriptor; ``None`` if rows may lie in any bucket."""
+        """Return the bucketing of a storage descriptor; ``None`` if rows may lie in any bucket."""
         count = getattr(storage, "numBuckets", None) or 0
         names = [name.lower() for name in getattr(storage, "bucketCols", None) or ()]
         by_name = {column.name.lower(): column for column in columns}
@@ -157,17 +166,20 @@ class Bucketing:
 
 
 def only_buckets(state: AcidState, buckets: Collection[int], count: int) -> AcidState:
-    """Leave out the files of other buckets.
+    """Return a snapshot without the files of other buckets.
 
-    :param count: how many buckets there should be. If a file is of a higher one, it was written when the
-        table was bucketed otherwise, and nothing is left out.
+    :param count: the table's number of buckets. A file of a higher bucket was written under another
+        bucketing of the table; then no file is left out.
     """
-    every = [*state.originals, *(entry for one in state.directories for entry in one.files)]
-    if any((_bucket(entry) or 0) >= count for entry in every):
+    entries_to_read = [
+        *state.originals,
+        *(entry for acid_directory in state.directories for entry in acid_directory.files),
+    ]
+    if any((_bucket(entry) or 0) >= count for entry in entries_to_read):
         return state
 
     def kept(entries: Iterable[FileEntry]) -> tuple[FileEntry, ...]:
-        # A file without a number stays, to be refused by name.
+        # A file without a bucket number stays, so that the reader refuses it by name.
         return tuple(entry for entry in entries if (number := _bucket(entry)) is None or number in buckets)
 
     def narrowed(directory: AcidDirectory) -> AcidDirectory:
@@ -177,8 +189,8 @@ def only_buckets(state: AcidState, buckets: Collection[int], count: int) -> Acid
         state,
         base=None if state.base is None else narrowed(state.base),
         originals=kept(state.originals),
-        deltas=tuple(narrowed(one) for one in state.deltas),
-        delete_deltas=tuple(narrowed(one) for one in state.delete_deltas),
+        deltas=tuple(narrowed(delta) for delta in state.deltas),
+        delete_deltas=tuple(narrowed(delta) for delta in state.delete_deltas),
     )
 
 
@@ -204,7 +216,7 @@ def _children(expression: Any) -> list[Any]:
 
 
 def _columns(expression: Any) -> set[str]:
-    """Return the names of the columns in an expression; one that cannot be told is the empty name."""
+    """Return the names of the columns in an expression; an unknown column is the empty name."""
     kind = _class(expression)
     if kind == "UnresolvedAttribute":
         parts = expression.nameParts()
@@ -216,7 +228,7 @@ def _columns(expression: Any) -> set[str]:
 
 
 def _equals(expression: Any, name: str) -> list[Any]:
-    """Return the operands that a column is compared with, if that is what the expression does."""
+    """Return the operands with which an expression compares a column for equality, if it does."""
     kind = _class(expression)
     if kind not in {"EqualTo", "In"}:
         return []
@@ -227,7 +239,7 @@ def _equals(expression: Any, name: str) -> list[Any]:
 
 
 def _same_kind(column: Column, literal: spark_types.DataType) -> bool:
-    # Where Spark would convert the column for the comparison, several stored values may equal one literal.
+    # If Spark converts the column for the comparison, several stored values may equal one literal.
     wanted = spark_type(column.type)
     if isinstance(wanted, _INTEGRAL):
         return isinstance(literal, _INTEGRAL)
@@ -238,5 +250,5 @@ def _same_kind(column: Column, literal: spark_types.DataType) -> bool:
 
 def _converted(literals: DataFrame, wanted: spark_types.DataType) -> list[Any]:
     row = literals.select(*(fn.col(name).try_cast(wanted) for name in literals.columns)).first()
-    # What does not fit the type, and null, equals no row.
+    # Null, and literals that do not fit the type, equal no row.
     return sorted({value for value in row or () if value is not None})

@@ -1,8 +1,9 @@
-"""Hive tables as Spark DataFrames: full ACID, insert-only and plain ones.
+"""Reads Hive tables as Spark DataFrames: full ACID, insert-only and plain tables.
 
 >>> rows = read_table(spark, client, "sales.orders", partitions=["day=2026-01-01"])  # doctest: +SKIP
 
-``spark.sql`` on a full ACID table silently returns no rows; this returns what Hive would.
+``spark.sql`` on a full ACID table silently returns no rows; :func:`read_table` returns the rows that Hive
+would.
 """
 
 from __future__ import annotations
@@ -57,22 +58,22 @@ def read_table(
     snapshot: Snapshot | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """Read a table as Hive would.
+    """Read a Hive table with the rows that Hive would return.
 
-    :param client: client of the metastore that *owns* the table: another one's write ids mean nothing.
+    :param client: client of the metastore that *owns* the table: write ids of another metastore do not apply.
     :param name: ``database.table``.
     :param partitions: partition names (``day=2026-01-01/hour=7``); ``None`` reads all.
-    :param columns: columns and partition keys to return, in this order; ``None`` returns all. Named,
-        the first ones of a full ACID table, or all of them, are read quicker.
-    :param where: a condition of Spark's SQL on the table's columns and partition keys. Partitions and bucket
+    :param columns: columns and partition keys to return, in this order; ``None`` returns all. A full ACID
+        table is read faster if they are its first columns, or all of them by name.
+    :param where: a condition in Spark's SQL on the table's columns and partition keys. Partitions and bucket
         files that cannot hold such rows are not opened, which a condition on the DataFrame cannot achieve.
     :param row_ids: add ``ROW__ID``, a struct of writeid, bucketid and rowid (full ACID tables only).
-    :param snapshot: from :func:`take_snapshots`; ``None`` takes the present one.
-    :param storage_options: options of the store the table lies in, for listing its directories.
+    :param snapshot: a snapshot from :func:`take_snapshots`; ``None`` takes a new one.
+    :param storage_options: options of the table's store, for listing the directories.
     :raises NoSuchObjectError: if the table or a named partition does not exist.
-    :raises ConfigurationError: if it is a view, is kept by a storage handler, or is in a format that is not
-        read here; or if ``columns`` or ``where`` do not fit it.
-    :raises AcidFormatError: if its directories break Hive's layout.
+    :raises ConfigurationError: if the table is a view, belongs to a storage handler, or is in an unsupported
+        format; or if ``columns`` or ``where`` do not fit the table.
+    :raises AcidFormatError: if the table's directories break Hive's layout.
     """
     database, _, table_name = name.partition(".")
     table: Any = client.get_table(database, table_name)
@@ -129,44 +130,45 @@ def visible_rows(
     only: Sequence[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """Read what snapshots of a full ACID table's directories show.
+    """Read the rows that are visible in snapshots of a full ACID table's directories.
 
-    Filters and joins are left out where a directory's write-id range is wholly valid and nothing was deleted.
+    A directory whose write-id range is wholly valid is read without a filter; files without deleted rows are
+    read without a look-up of deletes.
 
     :param directories: the table, or partitions of it, with their snapshots.
     :param columns: the table's columns, without partition keys.
-    :param write_ids: the list the snapshots were made with.
+    :param write_ids: the valid write ids of the snapshots.
     :param partition_keys: the table's partition keys, in order.
     :param row_ids: add ``ROW__ID`` as the first column.
     :param only: columns and partition keys to return, in this order; ``None`` returns all.
-    :param storage_options: for reading ``_flush_length`` files.
-    :raises AcidFormatError: if a file's name tells no bucket.
+    :param storage_options: storage options for reading ``_flush_length`` files.
+    :raises AcidFormatError: if a file's name has no bucket.
     """
-    asked = None if only is None else _first_ones(columns, only)
-    columns = asked or columns
+    first_columns = None if only is None else _first_ones(columns, only)
+    columns = first_columns or columns
     schema = spark_schema(columns)
-    places = [Place.of(spark, one).with_rows(storage_options) for one in directories]
-    reading = _Reading(spark, schema, write_ids, storage_options, as_a_whole=asked is not None)
+    places = [Place.of(spark, directory).with_rows(storage_options) for directory in directories]
+    reading = _Reading(spark, schema, write_ids, storage_options, as_a_whole=first_columns is not None)
     changed = [place for place in places if place.state.delete_deltas]
     deletes = read_deletes(changed, write_ids, storage_options)
     untouched, touched = _split(places, changed, deletes)
-    every: list[scan.Rows] = []
+    results: list[scan.Rows] = []
     for group, with_deletes in ((untouched, False), (touched, True)):
-        found = _insert_rows(reading, group, identities=row_ids or with_deletes)
-        if not found:
+        group_rows = _insert_rows(reading, group, identities=row_ids or with_deletes)
+        if not group_rows:
             continue
-        rows = _together(found)
+        rows = _together(group_rows)
         if partition_keys or (with_deletes and len(changed) > 1):
             rows = _located(spark, rows, changed if with_deletes else places, partition_keys)
         if with_deletes:
             rows = _joined(reading, rows, changed) if deletes is None else deletes.without(spark, rows)
-        every.append(rows)
-    if not every:
-        nothing = scan.Rows.named(no_rows(spark, schema), [*schema.names, *scan.KEYS, scan.FILE])
-        every.append(_located(spark, nothing, places, partition_keys))
+        results.append(rows)
+    if not results:
+        empty = scan.Rows.named(no_rows(spark, schema), [*schema.names, *scan.KEYS, scan.FILE])
+        results.append(_located(spark, empty, places, partition_keys))
     keys = [key.name for key in partition_keys]
     names = [*schema.names, *keys] if only is None else [name.lower() for name in only]
-    return scan.union([_chosen(rows, columns, names, row_ids=row_ids) for rows in every])
+    return scan.union([_chosen(rows, columns, names, row_ids=row_ids) for rows in results])
 
 
 def _together(found: Sequence[scan.Rows]) -> scan.Rows:
@@ -183,7 +185,7 @@ def _located(
 
 
 def _chosen(rows: scan.Rows, columns: Sequence[Column], names: Sequence[str], *, row_ids: bool) -> DataFrame:
-    """Choose columns and partition keys, as Hive shows them."""
+    """Select columns and partition keys, in the form in which Hive shows them."""
     texts = {name.lower(): text for name, text in rows.columns.items()}
     texts |= {column.name.lower(): shown(column, texts[column.name.lower()]) for column in columns}
     chosen = [f"{texts[name.lower()]} as {scan.quoted(name)}" for name in names]
@@ -195,10 +197,10 @@ def _chosen(rows: scan.Rows, columns: Sequence[Column], names: Sequence[str], *,
 
 
 def _first_ones(columns: Sequence[Column], only: Sequence[str]) -> Sequence[Column] | None:
-    """The columns asked for, in the table's order, if they are its first ones and there are any."""
-    asked = {name.lower() for name in only}
-    found = [column for column in columns if column.name.lower() in asked]
-    return found if found and found == list(columns[: len(found)]) else None
+    """Return the columns named, in the table's order, if they are its first ones; ``None`` otherwise."""
+    names = {name.lower() for name in only}
+    wanted = [column for column in columns if column.name.lower() in names]
+    return wanted if wanted and wanted == list(columns[: len(wanted)]) else None
 
 
 def _split(
@@ -206,7 +208,7 @@ def _split(
 ) -> tuple[list[Place], list[Place]]:
     """Split the files of places into those without deleted rows and those that may have some.
 
-    The second list has the places of ``changed``, in their order.
+    The second list holds the places of ``changed``, in their order.
     """
     untouched = [place for place in places if not place.state.delete_deltas]
     if deletes is None:
@@ -227,7 +229,7 @@ def _may_have_deleted(
 
 
 def _write_ids_of(directory: AcidDirectory | None) -> tuple[int, int]:
-    # Rows that are older than the table's transactions are of write id 0.
+    # Rows from before the table became transactional have write id 0.
     if directory is None:
         return 0, 0
     base = directory.name.kind is DirectoryKind.BASE and not directory.raw
@@ -236,12 +238,14 @@ def _write_ids_of(directory: AcidDirectory | None) -> tuple[int, int]:
 
 def _joined(reading: _Reading, rows: scan.Rows, places: Sequence[Place]) -> scan.Rows:
     scans = _delete_scans(places)
-    counts = _row_counts([path for one in scans for path in one.paths], reading.storage_options)
+    counts = _row_counts(
+        [path for scan_of_deletes in scans for path in scan_of_deletes.paths], reading.storage_options
+    )
     deleted = scan.deleted_keys(reading.spark, scans, reading.schema, reading.write_ids)
     located = with_partition_values(reading.spark, deleted, places, ())
     columns = {scan.PLACE: "0", **rows.columns}
-    all_of_it = scan.Rows(frame=rows.frame, columns=columns).made()
-    return scan.Rows.named(scan.without(all_of_it, located, at_most=sum(counts)), columns)
+    whole = scan.Rows(frame=rows.frame, columns=columns).made()
+    return scan.Rows.named(scan.without(whole, located, at_most=sum(counts)), columns)
 
 
 @dataclass(frozen=True)
@@ -251,7 +255,7 @@ class _Reading:
     write_ids: ValidWriteIds
     storage_options: Mapping[str, Any] | None = field(repr=False)
     as_a_whole: bool
-    """Every column of the schema is asked for: they may be read by position, without those of identities."""
+    """All columns of the schema are wanted: they may be read by position, without the identity columns."""
 
 
 def _insert_rows(reading: _Reading, places: Sequence[Place], *, identities: bool) -> list[scan.Rows]:
@@ -283,18 +287,20 @@ def _insert_rows(reading: _Reading, places: Sequence[Place], *, identities: bool
         for entry in entries:
             _bucket_of(place, entry)
     scans = [scan.Scan(paths=tuple(paths), filtered=mixed) for mixed, paths in regular.items() if paths]
-    every = [path for one in scans for path in one.paths]
-    by_position = not scan.names_fit(every, schema, reading.storage_options) or reading.as_a_whole
+    paths_to_scan = [path for group in scans for path in group.paths]
+    by_position = not scan.names_fit(paths_to_scan, schema, reading.storage_options) or reading.as_a_whole
     names = [*schema.names, *scan.KEYS, scan.FILE]
-    found = [scan.acid_rows(spark, one, schema, reading.write_ids, by_position=by_position) for one in scans]
+    results = [
+        scan.acid_rows(spark, group, schema, reading.write_ids, by_position=by_position) for group in scans
+    ]
     if plain and identities:
         by_arrow += _numbered(reading, plain)
     elif plain:
         paths = [place.full(entry) for place, _, entries in plain for entry in entries]
-        found.append(scan.Rows.named(scan.plain_rows(spark, paths, schema, "orc"), names))
+        results.append(scan.Rows.named(scan.plain_rows(spark, paths, schema, "orc"), names))
     if by_arrow:
-        found.append(scan.Rows.named(scan.arrow_rows(spark, by_arrow, schema), names))
-    return found
+        results.append(scan.Rows.named(scan.arrow_rows(spark, by_arrow, schema), names))
+    return results
 
 
 def _insert_directories(state: AcidState) -> Iterable[AcidDirectory]:
@@ -306,11 +312,15 @@ def _delete_scans(places: Sequence[Place]) -> list[scan.Scan]:
     for place in places:
         for directory in place.state.delete_deltas:
             paths[directory.mixed] += [place.full(entry) for entry in directory.files]
-    return [scan.Scan(paths=tuple(some), filtered=mixed) for mixed, some in paths.items() if some]
+    return [
+        scan.Scan(paths=tuple(scan_paths), filtered=mixed)
+        for mixed, scan_paths in paths.items()
+        if scan_paths
+    ]
 
 
 def _flushed_lengths(reading: _Reading, place: Place, directory: AcidDirectory) -> dict[str, int]:
-    """Paths of files of which only a head counts, and its length (``AcidUtils.getLogicalLength``)."""
+    """Return the length that counts of each file that counts in part (``AcidUtils.getLogicalLength``)."""
     sizes = {entry.path: entry.size_bytes for entry in directory.files}
     lengths = {
         data: read_flushed_length(f"{place.path}/{side}", reading.storage_options)
@@ -323,9 +333,9 @@ def _flushed_lengths(reading: _Reading, place: Place, directory: AcidDirectory) 
 def _numbered(
     reading: _Reading, plain: Sequence[tuple[Place, AcidDirectory | None, list[FileEntry]]]
 ) -> list[RowFile]:
-    """Give files without ACID columns the identities Hive gives their rows.
+    """Return the files without ACID columns, with the identities that Hive assigns to their rows.
 
-    Rows are numbered by position, on through all copies of a bucket
+    Rows are numbered by position, continuously through all copies of a bucket
     (``OrcRawRecordMerger.OriginalReaderPair``).
     """
     groups: list[tuple[Place, AcidDirectory | None, int, list[FileEntry]]] = []
@@ -333,14 +343,14 @@ def _numbered(
         by_bucket: defaultdict[int, list[FileEntry]] = defaultdict(list)
         for entry in entries:
             by_bucket[_bucket_of(place, entry)].append(entry)
-        groups += [(place, directory, bucket, some) for bucket, some in sorted(by_bucket.items())]
-    several = [place.full(entry) for place, _, _, some in groups if len(some) > 1 for entry in some]
+        groups += [(place, directory, bucket, copies) for bucket, copies in sorted(by_bucket.items())]
+    several = [place.full(entry) for place, _, _, copies in groups if len(copies) > 1 for entry in copies]
     counts = dict(zip(several, _row_counts(several, reading.storage_options), strict=True))
     files = []
-    for place, directory, bucket, some in groups:
+    for place, directory, bucket, copies in groups:
         statement = None if directory is None else directory.name.statement_id
         first = 0
-        for entry in some:
+        for entry in copies:
             path = place.full(entry)
             files.append(
                 RowFile(

@@ -1,22 +1,23 @@
-"""Spark scans of the files of an ACID table.
+"""Scans the files of an ACID table with Spark.
 
 **The six-column trap.** ORC recognises an ACID file by the names of its six columns and then ignores a reader
-schema that asks for fewer: a scan that loses one of them to Spark's column pruning fails with
-``ArrayIndexOutOfBoundsException``. So every scan by name carries a filter (:func:`keep`) that is always true,
-uses all six columns, and is neither pushed down nor simplified away.
+schema with fewer columns: a scan that loses one of them to Spark's column pruning fails with
+``ArrayIndexOutOfBoundsException``. Every scan by name therefore carries a filter (:func:`keep`) that is
+always true, uses all six columns, and is neither pushed down nor simplified away.
 
-**By position** (``orc.force.positional.evolution``) Spark hands ORC all six names and leaves out the columns
-that nobody asks for; but what it hands over of the row must then begin with the row's first column and leave
-out none in between, or ORC would take one for another. So every column is taken from an expression that has
-the row as a whole (:data:`_WHOLE`), which Spark's pruning of nested columns does not see through.
+**Scans by position** (``orc.force.positional.evolution``). Spark passes ORC all six names and leaves out the
+unused columns. The row's columns in the schema must then begin with the row's first column and have no gap,
+or ORC would read one column for another. Every column is therefore taken from an expression over the whole
+row (:data:`_WHOLE`), which Spark's pruning of nested columns does not look into.
 
-**The trap of pushed conditions.** ORC looks a condition that Spark pushes down up among the columns of the
-*user's* row, where a column of that name silently decides which rows are read: ``bucket > 0``, or
-``row.id > 0`` if the user has a column ``row`` with a field ``id``. Conditions on the first five columns hide
-in ``coalesce``; by position, those on the row do, too.
+**The trap of pushed conditions.** ORC evaluates a condition that Spark pushes down on the columns of the
+*user's* row, where a column of the same name silently decides which rows are read: ``bucket > 0``, or
+``row.id > 0`` if the user has a column ``row`` with a field ``id``. Conditions on the first five columns are
+hidden in ``coalesce``; in scans by position, conditions on the row are hidden too.
 
-**Few steps.** Spark takes some milliseconds for every DataFrame that is made of another, and Python a call of
-the JVM for every item of a list: a scan gives its columns as texts, of which the caller makes one selection.
+**Few steps.** Spark takes some milliseconds per DataFrame derived from another, and Python makes one call of
+the JVM per item of a list. A scan therefore returns its columns as texts, which the caller puts into one
+selection.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ from airflow_hive_federation.tables.read.footers import row_columns
 
 WRITE_ID, BUCKET, ROW_ID = "__acid_write_id", "__acid_bucket", "__acid_row_id"
 FILE = "__acid_file"
-"""Where a row comes from: the URI of its file, or of its partition's directory."""
+"""Column with the origin of a row: the URI of its file, or of its partition's directory."""
 PLACE = "__acid_place"
 KEYS = (WRITE_ID, BUCKET, ROW_ID)
-# coalesce(), because a join or a user's condition on a bare column would be pushed down: "bucket is not null"
-# would then be asked of the user's column of that name, which is null in every delete event.
+# Spark would push down a join or a user's condition on a bare column: ORC would then evaluate "bucket is not
+# null" on the user's column of that name, which is null in every delete event. coalesce() prevents that.
 _KEY_TEXTS = {
     WRITE_ID: "coalesce(originalTransaction, 0L)",
     BUCKET: "coalesce(bucket, 0)",
@@ -59,8 +60,8 @@ _KEY_FIELDS = [
     spark_types.StructField(FILE, spark_types.StringType()),
 ]
 OURS = "hive.federation.reader"
-"""A reader option that tells our own scans from others; see :mod:`.guard`."""
-# Rows of files that are gone or broken are never left out, whatever the session says.
+"""A reader option that marks our own scans; see :mod:`.guard`."""
+# A missing or broken file always fails the scan, whatever the session's settings are.
 STRICT = {OURS: "true", "ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 _INSERT, _DELETE = 0, 2
 _GLOB_CHARACTERS = re.compile(r"([\[\]{}*?\\])")
@@ -70,11 +71,13 @@ _PLAIN_LOCATION = re.compile(
     r"(?P<path>(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9_.=-]+)+)"
 )
 _BY_POSITION = {"orc.force.positional.evolution": "true"}
-# Only a delete event has no row. What Spark can fold it would fold, and then take columns out of the row.
+# Only delete events have no row. raise_error keeps Spark from simplifying the expression, after which Spark
+# would prune columns of the row.
 _WHOLE = "coalesce(`row`, raise_error('A file of inserts of a Hive ACID table has an event without a row.'))"
 _NEUTRAL = "__acid_column_"
 _CHEAP = (spark_types.BooleanType, spark_types.NumericType, spark_types.DateType)
-# Broadcast by rows: deletes compress so well that their bytes say nothing (400,000 in 6 KB).
+# The number of rows decides on a broadcast: deletes compress so well (400,000 in 6 KB) that their size in
+# bytes cannot.
 _BROADCAST_ROWS = 2_000_000
 _LONG_AGO_MS = -62_000_000_000_000
 _VISIBILITY = re.compile(r"_v\d+\Z")
@@ -82,10 +85,10 @@ _VISIBILITY = re.compile(r"_v\d+\Z")
 
 @dataclass(frozen=True, kw_only=True)
 class Scan:
-    """Files to read together.
+    """A group of files that one scan reads.
 
     :param paths: files, as texts of qualified Hadoop paths.
-    :param filtered: rows must be filtered by their write id.
+    :param filtered: the rows must be filtered by their write id.
     """
 
     paths: tuple[str, ...]
@@ -94,9 +97,9 @@ class Scan:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Rows of a frame, and the columns that are to be made of them.
+    """The rows of a frame, with expressions for the columns to select from them.
 
-    :param columns: expressions over the frame in Spark's SQL, by name.
+    :param columns: expressions over the frame in Spark's SQL, by column name.
     """
 
     frame: DataFrame
@@ -104,11 +107,11 @@ class Rows:
 
     @classmethod
     def named(cls, frame: DataFrame, names: Iterable[str]) -> Rows:
-        """Take columns of a frame as they are."""
+        """Return rows with columns of a frame as they are."""
         return cls(frame=frame, columns={name: quoted(name) for name in names})
 
     def made(self) -> DataFrame:
-        """Make a frame of just these columns."""
+        """Return a frame with exactly these columns."""
         return self.frame.selectExpr(*(f"{text} as {quoted(name)}" for name, text in self.columns.items()))
 
 
@@ -120,11 +123,11 @@ def acid_rows(
     *,
     by_position: bool,
 ) -> Rows:
-    """Read insert events: the row's columns and the four columns of its identity.
+    """Read the insert events of files: the row's columns and the four columns of its identity.
 
-    :param schema: the row's columns; by position, the first ones may do.
-    :param by_position: match columns by position, as Hive does: all of them are read. By name, only those
-        that are used are; see :func:`names_fit`.
+    :param schema: the row's columns; by position, the first columns may be enough.
+    :param by_position: match columns by position, as Hive does, and read all of them. By name, only the used
+        columns are read; see :func:`names_fit`.
     """
     shown = schema.names
     if by_position:
@@ -148,7 +151,7 @@ def acid_rows(
 def deleted_keys(
     spark: SparkSession, scans: Iterable[Scan], schema: spark_types.StructType, write_ids: ValidWriteIds
 ) -> DataFrame:
-    """Read delete events: the identities of the rows they delete."""
+    """Read the delete events of files: the identities of the rows that they delete."""
     frames = []
     for scan in scans:
         conditions = [keep(schema, _DELETE), *([_is_valid(write_ids)] if scan.filtered else [])]
@@ -158,22 +161,22 @@ def deleted_keys(
 
 
 def without(rows: DataFrame, deleted: DataFrame, *, at_most: int) -> DataFrame:
-    """Leave out the rows whose identity is among the deleted ones, by a join.
+    """Remove the rows with a deleted identity from a frame, by a join.
 
-    :param rows: with the columns of an identity, and the index of the place.
-    :param deleted: with the same.
-    :param at_most: how many deletes there are, or more.
+    :param rows: rows with the columns of an identity, and the index of the place.
+    :param deleted: deletes with the same columns.
+    :param at_most: upper bound of the number of deletes.
     """
     # The place belongs to the key: writers number the rows of every partition from 0.
     keys = [*KEYS, PLACE]
-    # A join by one number is far quicker than by four columns, which are compared only where it is equal.
+    # A join by one number is far faster than by four columns, which are compared only if the number is equal.
     theirs = deleted.select(
         _hashed().alias(_DELETED_HASHED), *(fn.col(key).alias(f"{key}_d") for key in keys)
     )
     hinted = fn.broadcast(theirs) if at_most <= _BROADCAST_ROWS else theirs.hint("merge")
     condition = fn.col(_HASHED) == fn.col(_DELETED_HASHED)
     for key in keys:
-        # Not as an equality, which would become part of the key.
+        # Spark would make an equality part of the join key.
         condition &= (fn.col(key) <= fn.col(f"{key}_d")) & (fn.col(key) >= fn.col(f"{key}_d"))
     return rows.withColumn(_HASHED, _hashed()).join(hinted, condition, "left_anti").select(*rows.columns)
 
@@ -193,10 +196,10 @@ def plain_rows(
 ) -> DataFrame:
     """Read files without ACID columns, whose rows need no identity.
 
-    :param options: further options of Spark's reader.
+    :param options: further options for Spark's reader.
     """
-    every = {**STRICT, **(_BY_POSITION if file_format == "orc" else {}), **(options or {})}
-    frame = spark.read.schema(schema).options(**every).format(file_format).load(escaped(paths))
+    reader_options = {**STRICT, **(_BY_POSITION if file_format == "orc" else {}), **(options or {})}
+    frame = spark.read.schema(schema).options(**reader_options).format(file_format).load(escaped(paths))
     columns = {name: quoted(name) for name in schema.names}
     if file_format == "orc":
         columns = _checked(spark, columns, schema)
@@ -205,9 +208,10 @@ def plain_rows(
 
 
 def arrow_rows(spark: SparkSession, files: Sequence[RowFile], schema: spark_types.StructType) -> DataFrame:
-    """Read files that Spark's reader cannot: only a head of the file counts, or rows are known by position.
+    """Read files with pyarrow that Spark's reader cannot read.
 
-    A file is held in memory as a whole.
+    Only the head of such a file counts, or its rows have their identity by position. A file is held in memory
+    as a whole.
     """
     by_path = {file.path: file for file in files}
     result = spark_types.StructType([*schema.fields, *_KEY_FIELDS])
@@ -222,16 +226,16 @@ def arrow_rows(spark: SparkSession, files: Sequence[RowFile], schema: spark_type
 
 
 def keep(schema: spark_types.StructType, operation: int) -> str:
-    """Build the filter every scan of ACID files needs, in Spark's SQL; see the module's text.
+    """Return the filter, in Spark's SQL, that every scan of ACID files by name needs; see the module.
 
-    ``operation`` is never null, so that nothing else is looked at; but Spark does not know that, and has all
-    six columns read.
+    ``operation`` is never null, so that the other columns are never evaluated; but Spark does not know that,
+    and reads all six columns.
     """
     cheapest = next((f for f in schema.fields if isinstance(f.dataType, _CHEAP)), schema.fields[0])
     value = f"cast(`row`.{quoted(cheapest.name)} is null as bigint)"
-    found = f"coalesce(operation, originalTransaction, bucket, rowId, currentTransaction, {value})"
-    # What updates there are among inserts of Hive 2 is refused by the footers: here it would cost time.
-    return f"{found} < {_DELETE}" if operation == _INSERT else f"{found} = {operation}"
+    operand = f"coalesce(operation, originalTransaction, bucket, rowId, currentTransaction, {value})"
+    # Updates among the inserts of Hive 2 are refused by the files' footers: a filter would cost time.
+    return f"{operand} < {_DELETE}" if operation == _INSERT else f"{operand} = {operation}"
 
 
 def quoted(name: str) -> str:
@@ -240,7 +244,7 @@ def quoted(name: str) -> str:
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:
-    """Put frames of the same columns one below the other."""
+    """Return the union of frames with the same columns."""
     result = frames[0]
     for frame in frames[1:]:
         result = result.unionAll(frame)
@@ -248,34 +252,34 @@ def union(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 def qualified(spark: SparkSession, location: str) -> tuple[str, str]:
-    """Return a location as the text of a qualified Hadoop path, and as ``_metadata.file_path`` has it."""
-    # Most are qualified, have nothing to escape, and need not be asked about.
+    """Return a location as a qualified Hadoop path, and in the form of ``_metadata.file_path``."""
+    # Most locations are qualified and have nothing to escape, so that no call of the JVM is necessary.
     if plain := _PLAIN_LOCATION.fullmatch(location):
         path = f"{plain['file'] or plain['store']}{plain['path']}"
         return path, path
     path = java_class(spark, "org.apache.hadoop.fs.Path")(location)
     context = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
     path = path.getFileSystem(context).makeQualified(path)
-    # A URI without authority comes as scheme:///x or scheme:/x, depending on how it was made.
+    # A URI without authority is scheme:///x or scheme:/x, depending on how it was made.
     return path.toString(), _EMPTY_AUTHORITY.sub(r"\1:/", path.toUri().toString())
 
 
 def names_fit(
     paths: Sequence[str], schema: spark_types.StructType, options: Mapping[str, Any] | None
 ) -> bool:
-    """Whether matching columns by name is the same as by position, as Hive matches those of ORC files.
+    """Return whether matching columns by name equals matching by position, which is Hive's rule for ORC.
 
-    It is as long as every file's columns are the first of the table's; and none may be called ``row``, for a
-    condition on a field of it would be taken for one on the row.
+    The two are equal if the columns of every file are the first columns of the table. No column may have the
+    name ``row``, because ORC would take a condition on its field for one on the row.
 
     :raises FileVanishedError: if a file is gone.
-    :raises AcidFormatError: if one cannot be read.
+    :raises AcidFormatError: if a file cannot be read.
     """
     names = tuple(name.lower() for name in schema.names)
-    # The files of one statement, or of one compaction of a directory, were written with the same columns.
-    one_each = {_written_by(path): path for path in paths}
-    of_files = row_columns(list(one_each.values()), options)
-    return "row" not in names and all(found == names[: len(found)] for found in of_files)
+    # All files of one statement, or of one compaction of a directory, have the same columns.
+    file_per_writer = {_written_by(path): path for path in paths}
+    of_files = row_columns(list(file_per_writer.values()), options)
+    return "row" not in names and all(columns == names[: len(columns)] for columns in of_files)
 
 
 def _written_by(path: str) -> str:
@@ -304,7 +308,7 @@ def _read_acid(
 def _checked(
     spark: SparkSession, columns: Mapping[str, str], schema: spark_types.StructType
 ) -> dict[str, str]:
-    """Have columns of ORC files fail where Java's reader mistakes timestamps; see :mod:`.doubtful_times`."""
+    """Make columns of ORC files fail on timestamps that Java's reader mistakes: :mod:`.doubtful_times`."""
     if not has_timestamps(schema):
         return dict(columns)
     zone = jvm_zone(spark)
@@ -320,7 +324,9 @@ def _is_valid(write_ids: ValidWriteIds) -> str:
     current = "coalesce(currentTransaction, 0L)"
     condition = f"{current} <= {write_ids.high_watermark}L"
     if write_ids.invalid_ids:
-        condition += f" and {current} not in ({', '.join(f'{one}L' for one in write_ids.invalid_ids)})"
+        condition += (
+            f" and {current} not in ({', '.join(f'{write_id}L' for write_id in write_ids.invalid_ids)})"
+        )
     return condition
 
 
@@ -329,39 +335,39 @@ def _contents(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 
 def escaped(paths: Sequence[str]) -> list[str]:
-    """Escape what Spark takes for wildcards in paths."""
-    # (Its internal option against that lists other paths twice.)
+    """Escape the wildcards of Spark in paths."""
+    # (Spark's internal option against wildcards lists other paths twice.)
     return [_GLOB_CHARACTERS.sub(r"\\\1", path) for path in paths]
 
 
 def _texts(spark: SparkSession, texts: Sequence[str]) -> Any:
-    """Make a list of the JVM's, which otherwise would take one call for each item."""
+    """Return a list of texts in the JVM, made in one call instead of one call per item."""
     split = java_class(spark, "org.apache.hadoop.util.StringUtils").getStringCollection
     return split("\0".join(texts), "\0")
 
 
 def jvm_zone(spark: SparkSession) -> str:
-    """The time zone by which wall clocks are instants here, as Spark's own ORC reader has it: the JVM's."""
+    """Return the JVM's time zone, by which our reader and Spark's ORC reader convert wall clocks."""
     return str(java_class(spark, "java.util.TimeZone").getDefault().getID())
 
 
 def at_same_clock(instant: SparkColumn, theirs: str, ours: str) -> SparkColumn:
-    """Return when the clock of one time zone shows what that of another does at an instant."""
+    """Return the instant at which our clock shows the time that the other clock shows at an instant."""
     return instant if theirs == ours else fn.to_utc_timestamp(fn.from_utc_timestamp(instant, theirs), ours)
 
 
 def standard_offset_s(spark: SparkSession, zone: str) -> int:
-    """Return how many seconds a zone's clock was ahead of UTC before 1900, to ``java.util.TimeZone``."""
+    """Return the seconds by which ``java.util.TimeZone`` has a zone's clock ahead of UTC before 1900."""
     milliseconds = java_class(spark, "java.util.TimeZone").getTimeZone(zone).getOffset(_LONG_AGO_MS)
     return int(milliseconds) // 1_000
 
 
 def column_of(spark: SparkSession, expression: Any) -> SparkColumn:
-    """Make a column of an expression of the JVM's."""
+    """Wrap a Catalyst expression of the JVM as a PySpark column."""
     utilities = java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils")
     return SparkColumn(utilities.column(expression))
 
 
 def java_class(spark: SparkSession, name: str) -> Any:
-    """A class of the JVM's, without the call for each part of its name that ``spark._jvm`` makes."""
+    """Return a class of the JVM without the one call per part of its name that ``spark._jvm`` makes."""
     return JavaClass(name, cast("Any", spark)._jvm._gateway_client)  # noqa: SLF001

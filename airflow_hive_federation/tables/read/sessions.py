@@ -1,17 +1,17 @@
-"""Several tables as of one moment, under a lock that keeps their files, and as views for SQL.
+"""Reads several tables as of one moment, keeps their files by a lock, and registers views for SQL.
 
 >>> with reading(spark, client, ["sales.orders", "sales.lines"]) as tables:  # doctest: +SKIP
 ...     tables.register()
 ...     spark.sql("SELECT * FROM orders JOIN lines USING (order_id)").write.parquet("…")
 
-**What keeps the files.** Hive's cleaner removes what a compaction has replaced. By default Hive 4.2 lets it
-wait only for readers that have an entry in the metastore's minimum history of write ids
-(``metastore.txn.use.minhistorywriteid``, ``ReadyToCleanHandler``); an open transaction or a lock protect
-nothing there. In older versions, and with that setting off, the open transaction is what counts, if it is
-not the newest one. So a reader here has all three: a read-only transaction with heartbeats, Hive's
+**Protection of files.** Hive's cleaner removes the files that a compaction has replaced. In Hive 4.2 the
+cleaner by default waits only for readers that have an entry in the metastore's minimum history of write ids
+(``metastore.txn.use.minhistorywriteid``, ``ReadyToCleanHandler``); there, an open transaction or a lock
+protects no files. In older versions, and with that setting off, an open transaction protects the files if it
+is not the newest one. A reader here therefore has all three: a read-only transaction with heartbeats, Hive's
 SHARED_READ lock (against DROP and INSERT OVERWRITE), and the entry (``MetastoreClient.keep_history``). Hive
-makes the entry for what its snapshot shows, and only *after* it has taken that snapshot: what is cleaned in
-between is missed. Here it is made before, and for all write ids.
+makes the entry for its snapshot, and only *after* it has taken that snapshot: the reader misses files that
+are cleaned in between. Our reader makes the entry before the snapshot, and for all write ids.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from airflow_hive_federation.waiting import PollPolicy
 
 @dataclass(frozen=True, kw_only=True)
 class Tables:
-    """Tables as of one moment.
+    """A set of tables as of one moment.
 
     :param names: ``database.table``, in lower case.
-    :param snapshots: of the transactional ones, by name.
-    :param storage_options: options of the store the tables lie in.
+    :param snapshots: snapshots of the transactional tables, by name.
+    :param storage_options: options of the tables' store.
     """
 
     spark: SparkSession
@@ -51,18 +51,18 @@ class Tables:
 
     @property
     def taken_at(self) -> datetime | None:
-        """When the snapshots were taken, by this machine's clock; ``None`` without a transactional table."""
-        return next((one.taken_at for one in self.snapshots.values()), None)
+        """Return this machine's time of the snapshots; ``None`` without a transactional table."""
+        return next((snapshot.taken_at for snapshot in self.snapshots.values()), None)
 
     def __getitem__(self, name: str) -> DataFrame:
         return self.read(name)
 
     def read(self, name: str, **choice: Any) -> DataFrame:
-        """Read a table as of the moment.
+        """Read one of the tables as of the moment.
 
-        :param choice: as :func:`~.reader.read_table` takes it: ``partitions``, ``columns``, ``where``,
+        :param choice: arguments of :func:`~.reader.read_table`: ``partitions``, ``columns``, ``where``,
             ``row_ids``.
-        :raises ConfigurationError: if the table is none of :attr:`names`.
+        :raises ConfigurationError: if the table is not among :attr:`names`.
         """
         key = name.lower()
         if key not in self.names:
@@ -80,10 +80,10 @@ class Tables:
         )
 
     def register(self, views: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Make temporary views, so that SQL of this Spark session sees the tables.
+        """Create temporary views, by which SQL of this Spark session reads the tables.
 
-        Spark's temporary views belong to no database: ``sales.orders`` becomes ``orders``. A view of that
-        name is replaced.
+        Spark's temporary views belong to no database: ``sales.orders`` becomes ``orders``. A view that has
+        the name already is replaced.
 
         :param views: names of views by name of table; ``None`` registers all tables under their own names.
         :return: names of views by name of table.
@@ -104,7 +104,7 @@ class Tables:
         return wanted
 
     def drop_views(self) -> None:
-        """Drop the views that :meth:`register` made."""
+        """Drop the views that :meth:`register` created."""
         while self._views:
             self.spark.catalog.dropTempView(self._views.pop())
 
@@ -117,14 +117,14 @@ def read_tables(
     snapshots: Mapping[str, Snapshot] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Tables:
-    """Read several tables as of one moment: a transaction over several of them is seen in all or in none.
+    """Read several tables as of one moment: a transaction is visible in all of them or in none.
 
-    Nothing keeps the files: where tables are compacted meanwhile, use :func:`reading`.
+    The files are not protected: if the tables may be compacted meanwhile, use :func:`reading`.
 
     :param client: client of the metastore that *owns* the tables.
     :param names: ``database.table`` names.
-    :param snapshots: from :func:`take_snapshots`, to read as of that moment; ``None`` takes it now.
-    :param storage_options: options of the store the tables lie in, for listing their directories.
+    :param snapshots: snapshots from :func:`take_snapshots`; ``None`` takes new ones.
+    :param storage_options: options of the tables' store, for listing the directories.
     :raises NoSuchObjectError: if a table does not exist.
     :raises ConfigurationError: if ``snapshots`` lacks a transactional table.
     """
@@ -153,17 +153,16 @@ def reading(
 ) -> Iterator[Tables]:
     """Read several tables as of one moment, and keep their files while the block runs.
 
-    DataFrames are lazy: collect or write them before the block ends. Views that were registered are dropped
-    at its end.
+    DataFrames are lazy: collect or write them before the block ends. Registered views are dropped at its end.
 
     :param client: client of the metastore that owns the tables, used by the thread that enters the block.
         Heartbeats have a connection of their own.
-    :param lock_policy: how to wait for the locks.
+    :param lock_policy: intervals and time limit of the wait for the locks.
     :raises LockTimeoutError: if the locks are not granted in time.
     :raises TransactionAbortedError: at the end of the block, if the metastore has aborted the transaction
         meanwhile, so that files may have been removed before they were read.
 
-    Otherwise as :func:`read_tables`.
+    The other parameters and exceptions are those of :func:`read_tables`.
     """
     keys = _keys(names)
     transactional = _transactional(client, keys)
@@ -186,15 +185,16 @@ def register(
     snapshots: Mapping[str, Snapshot] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Tables:
-    """Make temporary views of tables, so that a ``SELECT`` sees their rows as of now.
+    """Create temporary views of tables, by which a ``SELECT`` reads their present rows.
 
-    A view stands still: it shows the moment at which it was registered. Register again to see newer rows, and
-    use :func:`reading` where tables are compacted meanwhile.
+    A view always shows the moment of its registration. Register again to see newer rows, and use
+    :func:`reading` if the tables may be compacted meanwhile.
 
-    :param names: ``database.table`` names, each to be the view ``table``; or names of views by name of table.
+    :param names: ``database.table`` names, for which the views are called ``table``; or names of views by
+        name of table.
     :raises ConfigurationError: if two tables would get the same view.
 
-    Otherwise as :func:`read_tables`.
+    The other parameters and exceptions are those of :func:`read_tables`.
     """
     tables = read_tables(spark, client, list(names), snapshots=snapshots, storage_options=storage_options)
     views = {key.lower(): view for key, view in names.items()} if isinstance(names, Mapping) else None
@@ -207,12 +207,12 @@ def _keys(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _transactional(client: MetastoreClient, names: Sequence[str]) -> list[str]:
-    found = []
+    transactional = []
     for name in names:
         database, _, table = name.partition(".")
         if is_transactional(client.get_table(database, table)):
-            found.append(name)
-    return found
+            transactional.append(name)
+    return transactional
 
 
 def _quoted(name: str) -> str:

@@ -1,1 +1,1 @@
-"""The steps of writing an ACID table: planned, arranged, written by tasks, published."""
+"""Writes ACID tables with Spark: plans, arranges the rows, writes files in tasks, and publishes them."""

@@ -1,9 +1,9 @@
-"""Rows handed over to Spark's Python workers, in batches that need not be measured.
+"""Passes rows to Spark's Python workers in batches whose size Spark need not measure.
 
-Spark keeps a batch below ``spark.sql.execution.arrow.maxBytesPerBatch``, and looks, before each row, how much
-memory all its columns take: for twenty columns that is a third of what Spark's side of a write takes. Few
-rows that are not long cannot reach that limit, so Spark is told of none. If some row is long after all, the
-job fails on it and is run again, measured.
+Spark keeps a batch below ``spark.sql.execution.arrow.maxBytesPerBatch``, and therefore measures the memory of
+all columns before each row: for twenty columns, this takes a third of Spark's time in a write. A few short
+rows cannot reach that limit, so the job runs without it. If a row is long after all, the job fails on it and
+runs again with the limit.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from pyspark.sql.types import AtomicType, BinaryType, StringType
 
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-# The value with which Spark does not look.
+# The value that turns the measurement off.
 _NO_LIMIT = 2**31 - 1
 _BATCH_BYTES = 64 << 20
-"""Spark's own limit, unless it is set."""
+"""Spark's default limit."""
 _BATCH_ROWS = 2048
 _ROW_BYTES = _BATCH_BYTES // _BATCH_ROWS
 _TOO_LONG = "a row too long for a batch that is not measured"
 
 
 def collect_from_workers(rows: DataFrame, write: Callable[[Any], Any], schema: str) -> list[Row]:
-    """Let Python workers work on rows, and collect what they return.
+    """Run a function over rows in Python workers, and collect its results.
 
-    Who sets one of Spark's two limits of batches gets batches by these.
+    If the session sets one of Spark's two limits of batches, the batches follow them.
 
-    :param write: as ``DataFrame.mapInArrow`` takes it; run a second time on all the rows if texts of one
-        together are longer than 32 KiB.
-    :param schema: of what it returns.
-    :raises PySparkException: the job failed, as it may in other forms that Spark has.
+    :param write: function as for ``DataFrame.mapInArrow``. It runs a second time on all rows if the texts of
+        one row together are longer than 32 KiB.
+    :param schema: schema of its results.
+    :raises PySparkException: if the job fails; Spark may raise other exceptions too.
     """
     spark = rows.sparkSession
     is_short = _is_short(rows)
-    told: Mapping[str, str] = spark.conf.getAll
-    if is_short is not None and not {_BYTES, _RECORDS} & told.keys():
+    settings: Mapping[str, str] = spark.conf.getAll
+    if is_short is not None and not {_BYTES, _RECORDS} & settings.keys():
         try:
             with _limits_of_this_thread(spark):
                 return rows.where(is_short).mapInArrow(write, schema).collect()
@@ -55,15 +55,15 @@ def collect_from_workers(rows: DataFrame, write: Callable[[Any], Any], schema: s
 
 
 def _is_short(rows: DataFrame) -> Column | None:
-    """Return a condition that fails on long rows; ``None`` if a row's length is not easily known."""
+    """Return a condition that fails on long rows; ``None`` if the length of a row is hard to compute."""
     types = {field.name: field.dataType for field in rows.schema}
-    if not all(isinstance(one, AtomicType) for one in types.values()):
+    if not all(isinstance(data_type, AtomicType) for data_type in types.values()):
         return None
-    # Spark would look at each sum of whole numbers whether it fits.
+    # Spark would check each sum of whole numbers for an overflow.
     lengths = [
         fn.coalesce(fn.octet_length(name).cast("double"), fn.lit(0.0))
-        for name, one in types.items()
-        if isinstance(one, StringType | BinaryType)
+        for name, data_type in types.items()
+        if isinstance(data_type, StringType | BinaryType)
     ]
     if not lengths:
         return fn.lit(True)
@@ -73,7 +73,7 @@ def _is_short(rows: DataFrame) -> Column | None:
 
 @contextmanager
 def _limits_of_this_thread(spark: SparkSession) -> Iterator[None]:
-    """Set them for the jobs of this thread: a task takes from its job what the session leaves open."""
+    """Set the limits for this thread's jobs: tasks take settings that the session lacks from their job."""
     context = spark.sparkContext
     limits = {_BYTES: _NO_LIMIT, _RECORDS: _BATCH_ROWS}
     for key, value in limits.items():

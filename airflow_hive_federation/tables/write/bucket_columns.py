@@ -1,10 +1,10 @@
-"""The bucket number of a row as a Spark column.
+"""Computes the bucket number of a row as a Spark column.
 
-Where Spark's own hash can be made Hive's, the JVM does it; everything else goes through
-:mod:`airflow_hive_federation.acid.bucketing` in Spark's Python workers.
+The JVM computes the number if Spark's hash can be turned into Hive's; otherwise Spark's Python workers
+compute it by :mod:`airflow_hive_federation.acid.bucketing`.
 
-Spark's ``hash`` is the same Murmur3 with seed 42 over little-endian numbers. Hashing the constant first turns
-42 into Hive's seed 104729, and turning the bytes around does the rest.
+Spark's ``hash`` is the same Murmur3 with seed 42, over little-endian numbers. A constant hashed first turns
+the seed 42 into Hive's seed 104729, and the bytes of the numbers are reversed.
 """
 
 from __future__ import annotations
@@ -29,23 +29,27 @@ _BITS_32 = (1 << 32) - 1
 def bucket_column(
     columns: Sequence[tuple[str, HiveType]], *, buckets: int, version: int, zone: str
 ) -> SparkColumn:
-    """Return an ``int`` column with the bucket number.
+    """Return an ``int`` column with the bucket number of each row.
 
     :param columns: names and Hive types of the bucket columns, in the order of CLUSTERED BY.
     :param version: the table's bucketing version.
-    :param zone: time zone by whose wall clock timestamps are stored.
+    :param zone: time zone whose wall clock is stored for a timestamp.
     """
     native = [_native(fn.col(name), hive_type, version) for name, hive_type in columns]
-    known = [fn.coalesce(one.cast("bigint"), fn.lit(0).cast("bigint")) for one in native if one is not None]
+    known = [
+        fn.coalesce(hashed.cast("bigint"), fn.lit(0).cast("bigint"))
+        for hashed in native
+        if hashed is not None
+    ]
     if len(known) < len(columns):
         return _by_arrow(columns, buckets=buckets, version=version, zone=zone)
-    # In 64 bits, because Spark's ints refuse to overflow.
-    code = reduce(lambda code, one: (code * 31 + one).bitwiseAND(fn.lit(_BITS_32)), known)
+    # In 64 bits, because Spark's int arithmetic fails on an overflow.
+    code = reduce(lambda code, hashed: (code * 31 + hashed).bitwiseAND(fn.lit(_BITS_32)), known)
     return fn.pmod(code.bitwiseAND(fn.lit(0x7FFFFFFF)), fn.lit(buckets)).cast("int")
 
 
 def _native(value: SparkColumn, hive_type: HiveType, version: int) -> SparkColumn | None:
-    """Return the hash code in the JVM's own expressions, null for null; ``None`` if there is none."""
+    """Return the hash code as a JVM expression, null for null; ``None`` if the JVM cannot compute it."""
     name = hive_type.name
     if name in {"boolean", "tinyint"}:
         return value.cast("int")
@@ -79,7 +83,7 @@ def _turned_64(value: SparkColumn) -> SparkColumn:
 
 
 def _as_int(value: SparkColumn) -> SparkColumn:
-    """Take the lower 32 bits of a bigint, which a cast under ANSI rules would refuse."""
+    """Return the lower 32 bits of a bigint as an int; a cast under ANSI rules would fail."""
     lower = value.bitwiseAND(fn.lit(_BITS_32))
     return fn.when(lower > 0x7FFFFFFF, lower - (1 << 32)).otherwise(lower).cast("int")
 
@@ -90,10 +94,10 @@ def _by_arrow(
     column_types = [hive_type for _, hive_type in columns]
 
     def numbers(*arrays: pa.Array) -> pa.Array:
-        kept = [stored(array, one, zone) for array, one in zip(arrays, column_types, strict=True)]
+        kept = [stored(array, kind, zone) for array, kind in zip(arrays, column_types, strict=True)]
         return pa.array(bucket_numbers(kept, column_types, buckets=buckets, version=version))
 
-    # The annotations tell Spark what kind of function it is.
+    # Spark takes the kind of the function from its annotations.
     make: Any = arrow_udf
     column: SparkColumn = make(numbers, "int")(*(fn.col(name) for name, _ in columns))
     return column

@@ -1,8 +1,8 @@
-"""Columns as a Hive table stores them; runs inside Spark's Python workers.
+"""Converts columns from Spark's form to the stored form of a Hive table, inside Spark's Python workers.
 
-What Spark and Hive understand differently is settled here: a ``char`` is padded with spaces (in Parquet it
-loses them, as Hive's ``DataWritableWriter`` has it) and, like a ``varchar``, cut to its length in characters;
-a ``timestamp`` is a wall clock without zone.
+Spark and Hive differ in three types. Hive pads a ``char`` with spaces, but removes them in Parquet
+(``DataWritableWriter``). Hive cuts a ``char`` and a ``varchar`` to their length in characters. A Hive
+``timestamp`` is a wall clock without zone.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _NESTED = {"array", "map", "struct"}
 
 
 def stored(array: pa.Array, hive_type: HiveType, zone: str, *, padded: bool = True) -> pa.Array:
-    """Convert a column that Spark handed over.
+    """Convert a column of Spark's to its stored form.
 
-    :param zone: name of the time zone whose wall clock a timestamp is stored by.
-    :param padded: whether a ``char`` keeps the spaces at its end.
+    :param zone: name of the time zone whose wall clock is stored for a timestamp.
+    :param padded: keep the spaces at the end of a ``char``.
     """
     if not needs_conversion(hive_type):
         return array
@@ -44,13 +44,13 @@ def _stored_nested(array: pa.Array, hive_type: HiveType, zone: str, *, padded: b
         keys = convert(array.keys, hive_type.children[0])
         items = convert(array.items, hive_type.children[1])
         return pa.MapArray.from_arrays(_offsets(array), keys, items)
-    children = [convert(array.field(index), one.type) for index, one in enumerate(hive_type.fields)]
+    children = [convert(array.field(index), field.type) for index, field in enumerate(hive_type.fields)]
     mask = pc.is_null(array) if array.null_count else None
-    return pa.StructArray.from_arrays(children, names=[one.name for one in hive_type.fields], mask=mask)
+    return pa.StructArray.from_arrays(children, names=[field.name for field in hive_type.fields], mask=mask)
 
 
 def needs_conversion(hive_type: HiveType) -> bool:
-    """Whether a column of this type is stored differently from how Spark hands it over."""
+    """Return whether the stored form of a column of this type differs from Spark's form."""
     if hive_type.name in {"timestamp", "timestamp with local time zone", "char", "varchar", "struct"}:
         return True
     return any(needs_conversion(child) for child in hive_type.children)
@@ -71,7 +71,7 @@ def _of_length(array: pa.Array, hive_type: HiveType, *, padded: bool) -> pa.Arra
 
 
 def _offsets(array: pa.Array) -> pa.Array:
-    """Offsets with the array's nulls, the way ``from_arrays`` wants them."""
+    """Return the offsets with the array's nulls among them, as ``from_arrays`` requires."""
     if not array.null_count:
         return array.offsets
     nulls = pa.concat_arrays([pc.is_null(array), pa.array([False])])

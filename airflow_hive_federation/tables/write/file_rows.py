@@ -1,4 +1,4 @@
-"""What goes into a statement's files: rows and deletes with their identities, and Hive's metadata."""
+"""Makes the content of a statement's files: rows and deletes with identities, and Hive's metadata."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from airflow_hive_federation.tables.write.tasks import Writing
 
 
 class FileRows(Protocol):
-    """What goes into a file."""
+    """The content of one file."""
 
     def take(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Make a batch of the file from one of the task; raise ``RefusedRowsError`` if it may not be."""
+        """Make a batch of the file from a batch of the task; raise ``RefusedRowsError`` for invalid rows."""
 
     def user_metadata(self, stripe_rows: Sequence[int]) -> Mapping[str, bytes]:
-        """Return Hive's metadata of the finished file."""
+        """Return Hive's metadata for the finished file."""
 
 
 class RefusedRowsError(Exception):
-    """The rows are not what they should be."""
+    """The task's rows cannot be written; the message says why."""
 
 
 class NewRows:
-    """Rows that are numbered from 0 on."""
+    """Inserted rows of one file, numbered from 0."""
 
     def __init__(self, writing: Writing, bucket: int) -> None:
         self._writing = writing
@@ -71,7 +71,7 @@ class NewRows:
         )
 
     def number(self, count: int) -> int:
-        """Give so many rows their numbers; return the first."""
+        """Assign numbers to ``count`` rows, and return the first number."""
         first, self._count = self._count, self._count + count
         return first
 
@@ -90,7 +90,7 @@ def _check_timestamps(array: pa.Array, name: str) -> None:
 
 
 class DeletedRows:
-    """Delete events."""
+    """Delete events of one file."""
 
     def __init__(self, writing: Writing, _bucket: int) -> None:
         self._writing = writing

@@ -1,8 +1,8 @@
-"""Files of a statement, written by Spark's Python workers under hidden names.
+"""Writes the files of a statement in Spark's Python workers, under hidden names.
 
-A task attempt writes files of its own; which attempt counts is Spark's decision, and only the files that the
-job's result names are given their final names by the driver. Retried, speculative and zombie attempts thus
-leave nothing visible.
+Each task attempt writes files of its own. Spark decides which attempt counts, and the driver gives final
+names only to the files in the job's result. Retried, speculative and zombie attempts therefore leave nothing
+visible.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Batches = Iterator[pa.RecordBatch]
 
 
 def write_inserts(writing: Writing) -> Callable[[_Batches], _Batches]:
-    """Make the function that writes a task's rows, sorted by partition and bucket, as new rows."""
+    """Return the function that writes a task's rows, sorted by partition and bucket, as new rows."""
 
     def write(batches: _Batches) -> _Batches:
         task, attempt = task_attempt()
@@ -44,10 +44,10 @@ def write_inserts(writing: Writing) -> Callable[[_Batches], _Batches]:
 
 
 def write_deletes(writing: Writing) -> Callable[[_Batches], _Batches]:
-    """Make the function that writes a task's row ids as deletes.
+    """Return the function that writes a task's row ids as deletes.
 
-    Batches hold write id, bucket property, row id and whether there is such a row, then partition texts and
-    the bucket; sorted by partition, bucket, write id, bucket property and row id.
+    Batches hold write id, bucket property, row id and a flag that the row exists, then partition texts and
+    the bucket. They are sorted by partition, bucket, write id, bucket property and row id.
     """
 
     def write(batches: _Batches) -> _Batches:
@@ -85,7 +85,7 @@ def _write(
 
 
 def _runs(writing: Writing, batches: _Batches) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch]]:
-    """Cut batches where the partition or the bucket changes."""
+    """Cut batches at changes of the partition or the bucket, and yield each piece with its key."""
     width = writing.partition_width + writing.bucketed
     for batch in batches:
         if not batch.num_rows:
@@ -107,7 +107,7 @@ def _changes(keys: list[pa.Array], count: int) -> list[int]:
 
 
 class OpenFile:
-    """A file being written."""
+    """A file that a task is writing."""
 
     def __init__(self, writing: Writing, name: str, values: list[str], bucket: int, rows: FileRows) -> None:
         self._writing, self._values, self._bucket, self._rows = writing, values, bucket, rows
@@ -116,9 +116,9 @@ class OpenFile:
         self._count = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows.
+        """Add rows to the file.
 
-        :raises RefusedRowsError: something is wrong with them.
+        :raises RefusedRowsError: if the rows cannot be written.
         """
         made = self._rows.take(batch)
         with storage_errors(self._output.uri):
@@ -128,7 +128,7 @@ class OpenFile:
         self._count += batch.num_rows
 
     def add(self, stripe: Stripe) -> None:
-        """Add encoded rows with their numbers."""
+        """Add a stripe of encoded and numbered rows."""
         with storage_errors(self._output.uri):
             if self._writer is None:
                 self._writer = self._opened()
@@ -136,7 +136,7 @@ class OpenFile:
         self._count += stripe.rows
 
     def close(self) -> pa.RecordBatch:
-        """Finish the file and return the task's result about it."""
+        """Finish the file and return its result row."""
         with storage_errors(self._output.uri):
             if isinstance(self._writer, OrcFileWriter):
                 self._writer.finish(self._user_metadata)
@@ -148,7 +148,7 @@ class OpenFile:
         )
 
     def discard(self) -> None:
-        """Leave nothing of a file that was not finished."""
+        """Remove the unfinished file."""
         if self._writer is not None:
             self._writer.close()
         self._output.discard()
@@ -157,7 +157,7 @@ class OpenFile:
         if self._writing.file_format == "text":
             return _LineWriter(self._output.path)
         if self._writing.file_format == "parquet" and schema is not None:
-            # Hive takes dates without this for hybrid Julian ones.
+            # Without this property, Hive reads dates in the hybrid Julian calendar.
             metadata = {"writer.date.proleptic": "true", "writer.time.zone": "UTC"}
             return pq.ParquetWriter(
                 str(self._output.path), schema.with_metadata(metadata), compression="snappy", version="2.4"
@@ -170,8 +170,8 @@ class OpenFile:
 
 
 def file_types(writing: Writing) -> list[bytes]:
-    """Make the ``Type`` messages of the statement's ORC files."""
-    row = HiveType(name="struct", fields=tuple(Field(one.name, one.type) for one in writing.columns))
+    """Return the ``Type`` messages of the statement's ORC files."""
+    row = HiveType(name="struct", fields=tuple(Field(column.name, column.type) for column in writing.columns))
     if writing.file_format != "acid":
         return type_messages(row)
     types = [*map(_plain, _ACID_TYPES), row]

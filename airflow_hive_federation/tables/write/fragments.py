@@ -1,9 +1,10 @@
-"""Buckets made of pieces: rows are encoded where they are, and their stripes brought together.
+"""Encodes rows in the tasks that hold them, and assembles a bucket's file from the stripes.
 
-Spark takes longer to bring the rows of a bucket together than it takes to encode them. So each task encodes
-what it has of each bucket by itself, as pieces of one hidden file, and only says where they lie; another task
-makes the bucket's file of them. It numbers the rows, which nobody can before, and encodes nothing else again.
-What a task has of a bucket may be too little for a stripe: that goes as rows, which are encoded together.
+Spark takes longer to shuffle the rows of a bucket together than to encode them. Each task therefore encodes
+its own rows of each bucket as pieces of one hidden file, and returns only the pieces' places. Another task
+assembles the pieces of a bucket into the bucket's file. That task numbers the rows, which no task can do
+earlier, and encodes nothing else again. A piece with too few rows for a stripe holds the rows themselves;
+the second task encodes such rows of a bucket together.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from airflow_hive_federation.tables.write.file_rows import NewRows, RefusedRowsE
 from airflow_hive_federation.tables.write.files import OpenFile, file_types
 from airflow_hive_federation.tables.write.tasks import StagedOutput, Writing, refusal, task_attempt
 
-#: ``is_encoded`` says whether a piece is an ORC file, or a stream of Arrow's with the rows as they came.
+#: A piece is an ORC file if ``is_encoded`` is true, otherwise an Arrow stream with the rows unchanged.
 PIECE_SCHEMA = (
     "bucket int, values array<string>, path string, offset bigint, size bigint, is_encoded boolean,"
     " problem string"
 )
-# Rows in memory that are shared out among the buckets.
+# Size of the block of rows in memory that a task distributes among the buckets.
 _BLOCK_BYTES = 64 * 1024 * 1024
-# Less of a bucket goes as rows.
+# A smaller piece holds rows instead of a stripe.
 _STRIPE_BYTES = 1024 * 1024
 # The number of the column of row ids in an ACID file.
 _ROW_ID = 4
@@ -41,26 +42,26 @@ _Batches = Iterator[pa.RecordBatch]
 
 
 def encode_pieces(writing: Writing) -> Callable[[_Batches], _Batches]:
-    """Make the function that encodes a task's rows, all of one partition, by their buckets."""
+    """Return the function that encodes a task's rows, all of one partition, in pieces per bucket."""
 
     def encode_them(batches: _Batches) -> _Batches:
         task, attempt = task_attempt()
         pieces: _Pieces | None = None
-        found: list[dict[str, Any]] = []
+        results: list[dict[str, Any]] = []
         try:
             for block in _blocks(batches):
                 if pieces is None:
                     pieces = _Pieces(writing, f"pieces-{task}-{attempt}")
                 pieces.add(block)
             if pieces is not None:
-                found = pieces.close()
+                results = pieces.close()
                 pieces = None
         except RefusedRowsError as refused:
-            found = [{"problem": str(refused)}]
+            results = [{"problem": str(refused)}]
         finally:
             if pieces is not None:
                 pieces.discard()
-        yield pa.RecordBatch.from_pylist(found, _SCHEMA)
+        yield pa.RecordBatch.from_pylist(results, _SCHEMA)
 
     return encode_them
 
@@ -79,27 +80,29 @@ _SCHEMA = pa.schema(
 
 
 def assemble_pieces(spark: SparkSession, writing: Writing, pieces: Sequence[Row]) -> list[Row]:
-    """Make a file of the pieces of each bucket, in tasks of Spark's.
+    """Assemble the pieces of each bucket into one file, in Spark tasks.
 
-    :param pieces: as :func:`encode_pieces` returns them.
+    :param pieces: result rows of :func:`encode_pieces`.
     :return: rows of ``RESULT_SCHEMA``.
     """
     if not pieces:
         return []
-    of_bucket: defaultdict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    by_bucket: defaultdict[int, list[Mapping[str, Any]]] = defaultdict(list)
     for piece in pieces:
-        of_bucket[piece.bucket].append(piece.asDict())
+        by_bucket[piece.bucket].append(piece.asDict())
 
     def assemble(some: Iterable[list[Mapping[str, Any]]]) -> Iterable[dict[str, Any]]:
         task, attempt = task_attempt()
-        for number, one in enumerate(some):
-            yield from _assembled(writing, f"{writing.purpose}-{task}-{attempt}-{number}", one).to_pylist()
+        for number, bucket_pieces in enumerate(some):
+            yield from _assembled(
+                writing, f"{writing.purpose}-{task}-{attempt}-{number}", bucket_pieces
+            ).to_pylist()
 
     context = spark.sparkContext
-    # What Spark takes for a task, it takes longer for than for most buckets.
-    count = min(len(of_bucket), context.defaultParallelism)
-    buckets = context.parallelize(list(of_bucket.values()), count)
-    return [Row(**one) for one in buckets.mapPartitions(assemble).collect()]
+    # The overhead of a Spark task exceeds the work of most buckets, so that a task takes several buckets.
+    count = min(len(by_bucket), context.defaultParallelism)
+    buckets = context.parallelize(list(by_bucket.values()), count)
+    return [Row(**result) for result in buckets.mapPartitions(assemble).collect()]
 
 
 def _assembled(writing: Writing, name: str, pieces: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
@@ -107,11 +110,11 @@ def _assembled(writing: Writing, name: str, pieces: Sequence[Mapping[str, Any]])
     rows = NewRows(writing, bucket)
     file = OpenFile(writing, name, values, bucket, rows)
     try:
-        for piece in (one for one in pieces if one["is_encoded"]):
+        for piece in (encoded for encoded in pieces if encoded["is_encoded"]):
             for stripe in taken_apart(_content(piece, writing), piece["path"])[0]:
                 first = rows.number(stripe.rows)
                 file.add(counted_on(stripe, _ROW_ID, first, writing.compression))
-        for piece in (one for one in pieces if not one["is_encoded"]):
+        for piece in (unencoded for unencoded in pieces if not unencoded["is_encoded"]):
             for batch in pa.ipc.open_stream(_content(piece, writing)):
                 file.write(batch)
         return file.close()
@@ -124,21 +127,21 @@ def _assembled(writing: Writing, name: str, pieces: Sequence[Mapping[str, Any]])
 
 
 def _blocks(batches: _Batches) -> Iterator[pa.Table]:
-    some: list[pa.RecordBatch] = []
+    pending: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
         if batch.num_rows:
-            some.append(batch)
+            pending.append(batch)
             size += batch.nbytes
         if size >= _BLOCK_BYTES:
-            block, some, size = pa.Table.from_batches(some), [], 0
+            block, pending, size = pa.Table.from_batches(pending), [], 0
             yield block
-    if some:
-        yield pa.Table.from_batches(some)
+    if pending:
+        yield pa.Table.from_batches(pending)
 
 
 class _Pieces:
-    """The pieces of a task, one behind the other in a file."""
+    """The pieces of one task, one after the other in a file."""
 
     def __init__(self, writing: Writing, name: str) -> None:
         self._writing = writing
@@ -151,7 +154,7 @@ class _Pieces:
         self._found: list[dict[str, Any]] = []
 
     def add(self, block: pa.Table) -> None:
-        """Share out rows among their buckets, and encode them."""
+        """Distribute a block of rows among the buckets, and encode the rows of each bucket."""
         data = block.num_columns - self._writing.partition_width
         values = [column[0].as_py() for column in block.columns[data:]]
         buckets = self._buckets(block)
@@ -171,7 +174,7 @@ class _Pieces:
             for place, kind in self._by.columns.items()
         ]
         numbers = bucket_numbers(columns, kinds, buckets=self._by.count, version=self._by.version)
-        # numpy sorts short numbers by their digits.
+        # numpy uses a radix sort for numbers of 16 bits.
         return numbers.astype(np.uint16)
 
     def _add(self, bucket: int, values: list[str], rows: pa.RecordBatch) -> None:
@@ -206,20 +209,20 @@ class _Pieces:
         made.finish({})
 
     def close(self) -> list[dict[str, Any]]:
-        """Bring the file where the other tasks find it; return its pieces."""
+        """Store the file for the other tasks, and return its pieces."""
         with storage_errors(self._output.uri):
             self._file.close()
         self._output.put()
         return self._found
 
     def discard(self) -> None:
-        """Leave nothing of the file."""
+        """Remove the file."""
         self._file.close()
         self._output.discard()
 
 
 def _taken(column: pa.ChunkedArray, order: pa.Array) -> pa.Array:
-    # malloc keeps freed pages for the next column; pyarrow's own pool gives them back to the kernel.
+    # malloc keeps freed pages for the next column; pyarrow's own pool returns them to the kernel.
     pool = pa.system_memory_pool()
     return pc.take(pa.concat_arrays(column.chunks, memory_pool=pool), order, memory_pool=pool)
 

@@ -1,7 +1,7 @@
-"""Values of partition keys as texts, the way Hive writes them in names of partitions: pure.
+"""Writes values of partition keys as the texts in Hive's partition names, without any input or output.
 
-Equal values must have equal texts, or a table gets two partitions of which a statement sees one. What a
-caller gives is therefore read as the key's type, as Hive reads the constants of ``PARTITION (…)``, and
+Equal values must have equal texts; otherwise a table gets two partitions, of which a statement sees one. A
+caller's value is therefore parsed as the key's type, as Hive parses the constants of ``PARTITION (…)``, and
 written anew.
 """
 
@@ -29,13 +29,13 @@ _MOMENT = re.compile(
     r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6})0*)?)?)?", re.ASCII
 )
 _ROUNDING = Context(prec=80, rounding=ROUND_HALF_UP)
-"""Of more digits than any decimal of Hive's has."""
+"""A context with more digits than any Hive decimal has."""
 
 
 def value_text(value: Any, hive_type: HiveType) -> str:
-    """Write a value as the text of its partition; null and nothing at all are the default partition.
+    """Return the text of a partition value; null and an empty text mean the default partition.
 
-    :raises ValueError: it cannot be of the key's type.
+    :raises ValueError: if the value does not fit the key's type.
     """
     if value is None or (isinstance(value, str) and value in {"", DEFAULT_PARTITION}):
         return DEFAULT_PARTITION
@@ -45,13 +45,13 @@ def value_text(value: Any, hive_type: HiveType) -> str:
 
 
 def decimal_text(value: Decimal) -> str:
-    """Write a decimal without trailing zeros in its fraction, as ``HiveDecimal`` does."""
+    """Return the text of a decimal without trailing zeros in its fraction, as ``HiveDecimal`` does."""
     text = f"{value:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def double_text(value: float) -> str:
-    """``Double.toString`` of Java for the numbers that partitions are made of."""
+    """Return the text of a number in a partition name, as ``Double.toString`` of Java does."""
     if value != value or value in {float("inf"), float("-inf")}:  # noqa: PLR0124 - NaN
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -62,13 +62,13 @@ def double_text(value: float) -> str:
 
 
 def timestamp_text(value: datetime) -> str:
-    """Write a wall clock without trailing zeros in its fraction."""
+    """Return the text of a wall clock without trailing zeros in its fraction."""
     text = str(value.strftime("%Y-%m-%d %H:%M:%S")).rjust(19, "0")
     return text + (f".{value.microsecond:06d}".rstrip("0") if value.microsecond else "")
 
 
 def _as_given(value: Any) -> str:
-    """Write a value of no particular type: a text is what it is."""
+    """Return the text of a value by its Python type; a text stays unchanged."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
@@ -98,7 +98,7 @@ def _decimal(value: Any, hive_type: HiveType) -> str:
     precision, scale = hive_type.arguments
     number = _number(value)
     if number.adjusted() <= precision - scale:
-        # What is too precise is rounded, as Spark and Hive round it; zero has no sign.
+        # Excess digits of the fraction are rounded, as in Spark and Hive; zero has no sign.
         number = _ROUNDING.plus(_ROUNDING.quantize(number, Decimal(1).scaleb(-scale)))
     if number.adjusted() >= precision - scale and number:
         raise ValueError("it has too many digits")
@@ -111,7 +111,7 @@ def _floating(value: Any, hive_type: HiveType) -> str:
         raise ValueError("it is no number")
     if hive_type.name == "float":
         with np.errstate(over="ignore"):
-            # The shortest text that says this float, not the double next to it.
+            # The shortest text of this float, not of the nearest double.
             text = str(np.float32(float(text)))
     return double_text(float(text))
 

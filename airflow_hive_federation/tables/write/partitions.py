@@ -1,4 +1,4 @@
-"""Partitions to write to: those to be made are stored as their table, the others have to be."""
+"""Describes new partitions with their table's storage, and refuses partitions with another storage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_hive_federation.tables.write.plan import TableLayout, partition_nam
 
 
 def new_partition(table: Any, values: Sequence[str], location: str, write_id: int) -> Any:
-    """Describe a partition to be made: as its table is, elsewhere."""
+    """Return a new partition with the table's storage and a location of its own."""
     storage = copy.deepcopy(table.sd)
     storage.location = location
     return types.Partition(
@@ -27,24 +27,24 @@ def new_partition(table: Any, values: Sequence[str], location: str, write_id: in
 
 
 def check_alike(layout: TableLayout, table: Any, partitions: Sequence[Any]) -> None:
-    """Make sure that partitions are stored as their table is, by which rows are written.
+    """Check that partitions have the storage of their table, by which rows are written.
 
-    ``ALTER TABLE`` of buckets or SerDe properties leaves the partitions there are as they were. Hive's INSERT
-    into such a one makes the partition like the table, and from then on takes the rows that were there for
-    what they are not: texts are split elsewhere, and a query by a bucket column looks into other buckets.
+    ``ALTER TABLE`` of buckets or SerDe properties does not change existing partitions. Hive's INSERT into
+    such a partition gives the partition the table's storage, and from then on Hive misreads its older rows:
+    texts are split at other places, and a query by a bucket column looks into other buckets.
 
-    :raises ConfigurationError: if one is not; it says in what.
+    :raises ConfigurationError: if a partition has another storage; the message lists the differences.
     """
     wanted = _storing(layout, table, table.sd)
-    for one in partitions:
-        found = _storing(layout, table, one.sd)
+    for partition in partitions:
+        storage = _storing(layout, table, partition.sd)
         unlike = [
-            f"{what}: {found[what]} instead of {wanted[what]}"
-            for what in wanted
-            if found[what] != wanted[what]
+            f"{aspect}: {storage[aspect]} instead of {wanted[aspect]}"
+            for aspect in wanted
+            if storage[aspect] != wanted[aspect]
         ]
         if unlike:
-            (name,) = partition_names(layout, [one.values])
+            (name,) = partition_names(layout, [partition.values])
             raise ConfigurationError(
                 f"Partition {name} of {layout.name} is not stored as its table: {'; '.join(unlike)}.",
                 remedy="ALTER TABLE back to what its partitions have, or write its rows to a new table. "
@@ -54,11 +54,13 @@ def check_alike(layout: TableLayout, table: Any, partitions: Sequence[Any]) -> N
 
 
 def _storing(layout: TableLayout, table: Any, storage: Any) -> dict[str, str]:
-    """How rows are stored, in words."""
+    """Return the storage of rows as words for a message, by property."""
     bucketed = storage.bucketCols and storage.numBuckets > 0
     buckets = f"{storage.numBuckets} by {', '.join(storage.bucketCols).lower()}" if bucketed else "none"
-    order = [f"{one.col.lower()} {'asc' if one.order == 1 else 'desc'}" for one in storage.sortCols or []]
-    found = {
+    order = [
+        f"{column.col.lower()} {'asc' if column.order == 1 else 'desc'}" for column in storage.sortCols or []
+    ]
+    description = {
         "format": storage.outputFormat,
         "SerDe": storage.serdeInfo.serializationLib,
         "buckets": buckets,
@@ -66,5 +68,5 @@ def _storing(layout: TableLayout, table: Any, storage: Any) -> dict[str, str]:
     }
     if layout.text is not None:
         form = text_form(table, layout.columns, storage)
-        found["text"] = f"{form.delimiter!r} between fields, null as {form.null!r}"
-    return found
+        description["text"] = f"{form.delimiter!r} between fields, null as {form.null!r}"
+    return description

@@ -1,4 +1,4 @@
-"""What a write needs to know of a table, and what it refuses: pure."""
+"""Derives the layout of a table for a write, and refuses unsupported tables, without any input or output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_hive_federation.tables.read.formats.text import TextForm, text_form
 from airflow_hive_federation.tables.write.partition_values import value_text
 
 MAX_BUCKET = 4095
-"""The row ids of Hive have 12 bits for the bucket (``BucketCodec.V1``)."""
+"""Highest bucket number: Hive's row ids have 12 bits for the bucket (``BucketCodec.V1``)."""
 _MOST_BUCKETS_OF_PIECES = 16
 _ORC = "org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat"
 _PARQUET = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
@@ -33,10 +33,11 @@ _UNSTORABLE = {"uniontype", "interval_year_month", "interval_day_time", "void"}
 
 @dataclass(frozen=True, kw_only=True)
 class Buckets:
-    """By what rows are shared out.
+    """The columns and the hash by which rows are distributed among buckets.
 
-    :param columns: types of the bucket columns by their places among the table's, as CLUSTERED BY has them.
-    :param count: how many buckets there are.
+    :param columns: types of the bucket columns by their places among the table's columns, in the order of
+        CLUSTERED BY.
+    :param count: the number of buckets.
     :param version: the table's ``bucketing_version``.
     """
 
@@ -47,15 +48,15 @@ class Buckets:
 
 @dataclass(frozen=True, kw_only=True)
 class TableLayout:
-    """A transactional table, as far as a writer is concerned.
+    """The properties of a transactional table that a writer needs.
 
     :param file_format: ``acid``, or for an insert-only table ``orc``, ``parquet`` or ``text``.
-    :param bucket_columns: columns of CLUSTERED BY; empty where rows may lie in any bucket.
-    :param bucket_count: how many buckets; 0 if it is not bucketed.
-    :param sort_columns: columns of SORTED BY and whether they ascend.
-    :param compression: ORC's, by pyarrow's name.
+    :param bucket_columns: columns of CLUSTERED BY; empty if rows may lie in any bucket.
+    :param bucket_count: the number of buckets; 0 if the table is not bucketed.
+    :param sort_columns: columns of SORTED BY; the flag is true for ascending order.
+    :param compression: pyarrow's name of the ORC compression.
     :param filters: Bloom filters of ORC files.
-    :param text: how lines of text are made, if the format is that.
+    :param text: form of the lines, if the format is text.
     """
 
     database: str
@@ -74,12 +75,12 @@ class TableLayout:
 
     @property
     def name(self) -> str:
-        """``database.table``."""
+        """Return ``database.table``."""
         return f"{self.database}.{self.table}"
 
     @property
     def buckets(self) -> Buckets | None:
-        """How rows are shared out among the buckets; ``None`` where they may lie in any."""
+        """Return the distribution of rows among buckets; ``None`` if rows may lie in any bucket."""
         if not self.bucket_count:
             return None
         names = [column.name for column in self.columns]
@@ -89,20 +90,20 @@ class TableLayout:
 
     @property
     def is_full_acid(self) -> bool:
-        """Whether rows have identities and can be changed."""
+        """Return whether the rows have identities and can be changed."""
         return self.file_format == "acid"
 
     @property
     def key_names(self) -> list[str]:
-        """Names of the partition keys."""
+        """Return the names of the partition keys."""
         return [key.name for key in self.partition_keys]
 
 
 def table_layout(table: Any) -> TableLayout:
-    """Take from the metastore's table what a writer needs.
+    """Return the layout of a table of the metastore.
 
-    :raises ConfigurationError: for a remote, a view, a table that is not transactional, a format or column
-        type that is not written here, or more buckets than row ids can tell.
+    :raises ConfigurationError: if the table is remote, a view or not transactional, has an unsupported format
+        or column type, or has more buckets than row ids can hold.
     """
     name = f"{table.dbName}.{table.tableName}"
     parameters = {key.lower(): value for key, value in (table.parameters or {}).items()}
@@ -115,7 +116,7 @@ def table_layout(table: Any) -> TableLayout:
     if buckets > MAX_BUCKET + 1:
         raise ConfigurationError(f"{name} has {buckets} buckets, but row ids end at bucket {MAX_BUCKET}.")
     insert_only = parameters.get("transactional_properties", "").lower() == "insert_only"
-    # The table's come after the SerDe's (``MetaStoreUtils.getSchema``).
+    # The table's properties take precedence over the SerDe's (``MetaStoreUtils.getSchema``).
     properties = merged_properties(storage.serdeInfo and storage.serdeInfo.parameters, parameters)
     file_format = _FORMATS[storage.outputFormat] if insert_only else "acid"
     return TableLayout(
@@ -125,12 +126,16 @@ def table_layout(table: Any) -> TableLayout:
         file_format=file_format,
         columns=columns,
         partition_keys=tuple(Column.of(key.name.lower(), key.type) for key in table.partitionKeys or []),
-        bucket_columns=tuple(one.lower() for one in storage.bucketCols) if buckets else (),
+        bucket_columns=tuple(bucket_column.lower() for bucket_column in storage.bucketCols)
+        if buckets
+        else (),
         bucket_count=buckets,
         bucketing_version=int(parameters.get("bucketing_version", "1")),
-        sort_columns=tuple((one.col.lower(), one.order == 1) for one in storage.sortCols or []),
+        sort_columns=tuple((sorting.col.lower(), sorting.order == 1) for sorting in storage.sortCols or []),
         compression=orc_compression(name, properties),
-        filters=bloom_filters(name, properties, [(one.name, one.type) for one in storage.cols]),
+        filters=bloom_filters(
+            name, properties, [(schema_field.name, schema_field.type) for schema_field in storage.cols]
+        ),
         text=text_form(table, columns) if file_format == "text" else None,
     )
 
@@ -162,9 +167,9 @@ def _check_storable(table: str, column: str, hive_type: HiveType) -> None:
 
 
 def is_made_of_pieces(layout: TableLayout, *, one_partition: bool) -> bool:
-    """Whether rows are encoded before those of a bucket are brought together.
+    """Return whether rows are encoded before Spark brings the rows of a bucket together.
 
-    Not if buckets are sorted; nor if they are so many that their stripes would be small.
+    They are not if buckets are sorted, or if there are so many buckets that their stripes would be small.
 
     :param one_partition: all rows go to the same partition, or the table has none.
     """
@@ -174,7 +179,7 @@ def is_made_of_pieces(layout: TableLayout, *, one_partition: bool) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnMatch:
-    """Which of the caller's columns become which of the table's.
+    """The assignment of the caller's columns to the table's columns.
 
     :param sources: the caller's column for every column of the table, in the table's order.
     :param dynamic: the caller's column for every partition key whose value comes from the rows.
@@ -189,10 +194,10 @@ class ColumnMatch:
 def match_columns(
     layout: TableLayout, given: Sequence[str], partition: Mapping[str, Any] | None
 ) -> ColumnMatch:
-    """Match a frame's columns with the table's, by name without regard to case.
+    """Match a frame's columns with the table's by name, without regard to case.
 
     :param partition: static values of partition keys; ``None`` as a value is Hive's default partition.
-    :raises ConfigurationError: naming the columns that are missing, unknown, or given twice.
+    :raises ConfigurationError: if columns are missing, unknown or given twice; the message names them.
     """
     static = static_values(layout, partition)
     by_name: dict[str, str] = {}
@@ -205,10 +210,10 @@ def match_columns(
     missing = [name for name in (*wanted, *dynamic) if name not in by_name]
     unknown = [name for name in by_name if name not in {*wanted, *dynamic}]
     if missing or unknown:
-        told = [f"without {', '.join(missing)}"] if missing else []
-        told += [f"with {', '.join(unknown)}, which it has not"] if unknown else []
+        problems = [f"without {', '.join(missing)}"] if missing else []
+        problems += [f"with {', '.join(unknown)}, which it has not"] if unknown else []
         raise ConfigurationError(
-            f"The rows for {layout.name} come {' and '.join(told)}.",
+            f"The rows for {layout.name} come {' and '.join(problems)}.",
             remedy="Select the table's columns, and the partition keys that have no static value.",
             missing=missing,
             unknown=unknown,
@@ -221,9 +226,9 @@ def match_columns(
 
 
 def static_values(layout: TableLayout, partition: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the value texts of the partition keys that are given.
+    """Return the value texts of the given partition keys.
 
-    :raises ConfigurationError: for a key the table has not, or a value that is not of its type.
+    :raises ConfigurationError: if the table does not have a key, or a value does not fit the key's type.
     """
     given = {key.lower(): value for key, value in (partition or {}).items()}
     for key in given:
@@ -248,14 +253,14 @@ def _static_value(layout: TableLayout, key: str, hive_type: HiveType, value: Any
 
 @dataclass(frozen=True, kw_only=True)
 class StagedFile:
-    """A file that a task has written, still under a hidden name.
+    """A file that a task has written under a hidden name, before it is published.
 
-    :param path: where it lies.
+    :param path: URI of the file.
     :param values: value texts of its partition.
     :param bucket: its bucket number.
-    :param row_count: its rows.
+    :param row_count: its number of rows.
     :param size_bytes: its size.
-    :param deletes: it is of a delete delta.
+    :param deletes: the file belongs to a delete delta.
     """
 
     path: str
@@ -267,9 +272,9 @@ class StagedFile:
 
 
 def check_one_file_per_bucket(table: str, files: Sequence[StagedFile]) -> None:
-    """Make sure that no bucket of a partition was written twice, which would give rows equal identities.
+    """Check that no bucket of a partition was written twice, which would give rows equal identities.
 
-    :raises ConfigurationError: if one was.
+    :raises ConfigurationError: if a bucket was written twice.
     """
     seen: set[tuple[tuple[str, ...], int]] = set()
     for file in files:
@@ -282,7 +287,7 @@ def check_one_file_per_bucket(table: str, files: Sequence[StagedFile]) -> None:
 
 
 def statement_directory(write_id: int, statement_id: int, *, deletes: bool, overwrite: bool) -> str:
-    """Name the directory that a statement writes in a partition."""
+    """Return the name of the directory that a statement writes in a partition."""
     if overwrite:
         kind, statement = DirectoryKind.BASE, None
     else:
@@ -291,5 +296,5 @@ def statement_directory(write_id: int, statement_id: int, *, deletes: bool, over
 
 
 def partition_names(layout: TableLayout, values: Sequence[Sequence[str]]) -> list[str]:
-    """Name partitions, as Hive does."""
-    return [partition_name(layout.key_names, one) for one in values]
+    """Return the names of partitions, as Hive writes them."""
+    return [partition_name(layout.key_names, texts) for texts in values]

@@ -1,7 +1,7 @@
-"""Staged files become a statement of a transaction: names, partitions, events, statistics.
+"""Publishes staged files as a statement of a transaction: names, partitions, events, statistics.
 
-Nothing here makes rows visible: only the commit of the transaction does. Killed between any two lines, it
-leaves directories of a write id that the metastore aborts when heartbeats are missing, and perhaps empty
+Only the commit of the transaction makes rows visible. A driver killed at any point of this module leaves
+directories of a write id, which the metastore aborts when heartbeats are missing, and perhaps empty
 partitions, as Hive does.
 """
 
@@ -38,11 +38,11 @@ _REMOVAL_WAIT_S = 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """One statement of a transaction on a table.
+    """A statement of a transaction on one table.
 
-    :param kind: what it does.
-    :param static_values: value texts of the one partition it writes to, where that is known beforehand;
-        ``()`` for a table without partitions.
+    :param kind: the kind of write.
+    :param static_values: value texts of the only partition that the statement writes to, if it is known
+        beforehand; ``()`` for a table without partitions.
     """
 
     client: MetastoreClient
@@ -56,22 +56,22 @@ class Statement:
 
     @property
     def deletes(self) -> bool:
-        """Whether its files are delete deltas."""
+        """Return whether the statement's files are delete deltas."""
         return self.kind is WriteKind.DELETE
 
     @property
     def overwrites(self) -> bool:
-        """Whether it replaces what is there."""
+        """Return whether the statement replaces the existing rows."""
         return self.kind is WriteKind.OVERWRITE
 
 
 def publish(statement: Statement, files: Sequence[StagedFile], *, update: bool = False) -> None:
-    """Give a statement's files their names and tell the metastore.
+    """Rename a statement's files to their final names, and register them with the metastore.
 
     :param update: the files belong to an UPDATE, not to a plain INSERT or DELETE.
-    :raises ConfigurationError: if a partition is not stored as the table is.
+    :raises ConfigurationError: if a partition's storage differs from the table's.
     :raises StorageError: if a file cannot be renamed.
-    :raises MetastoreError: if the metastore refuses.
+    :raises MetastoreError: if the metastore refuses a request.
     """
     values = sorted({file.values for file in files})
     if statement.static_values is not None and statement.overwrites:
@@ -82,18 +82,18 @@ def publish(statement: Statement, files: Sequence[StagedFile], *, update: bool =
     directory = statement_directory(
         statement.write_id, statement.statement_id, deletes=statement.deletes, overwrite=statement.overwrites
     )
-    places = {one: f"{partitions[one].sd.location.rstrip('/')}/{directory}" for one in values}
+    places = {texts: f"{partitions[texts].sd.location.rstrip('/')}/{directory}" for texts in values}
     statement.transaction.on_abort(lambda: remove_trees(list(places.values()), statement.storage_options))
     written = _move(statement, files, places)
-    _create(statement, [partitions[one] for one in values])
+    _create(statement, [partitions[texts] for texts in values])
     _tell(statement, values, written, update=update)
-    _mark_stale(statement, [partitions[one] for one in values])
+    _mark_stale(statement, [partitions[texts] for texts in values])
 
 
 def remove_trees(uris: Sequence[str], storage_options: Mapping[str, Any] | None) -> None:
-    """Remove directories, where they are.
+    """Remove directories; a missing directory is not an error.
 
-    :raises StorageError: if one stays.
+    :raises StorageError: if a directory cannot be removed.
     """
     for uri in uris:
         filesystem, path = open_filesystem(uri, storage_options)
@@ -102,9 +102,9 @@ def remove_trees(uris: Sequence[str], storage_options: Mapping[str, Any] | None)
 
 
 def _remove_tree(filesystem: Any, path: str) -> None:
-    """Remove a directory that somebody else may be removing, too: each gets on after the other has."""
+    """Remove a directory that another process may remove at the same time, by repeated attempts."""
     for attempt in range(_REMOVALS):
-        # An object store may answer from a listing that is older than the removal.
+        # The file system may have cached a listing of the store from before the removal.
         filesystem.invalidate_cache(path)
         if not filesystem.exists(path):
             return
@@ -117,20 +117,20 @@ def _remove_tree(filesystem: Any, path: str) -> None:
 
 
 def _partitions(statement: Statement, values: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], Any]:
-    """Find the partitions, or describe those to be made; a table without partitions stands for itself."""
+    """Return existing and new partitions by value texts; a table without partitions stands for itself."""
     layout, client = statement.layout, statement.client
     table: Any = client.get_table(layout.database, layout.table)
     if not layout.partition_keys:
         return {(): table}
     names = dict(zip(partition_names(layout, values), values, strict=True))
-    found: Any = client.iter_partitions(layout.database, layout.table, names=list(names))
-    existing = {tuple(one.values): one for one in found}
+    partitions: Any = client.iter_partitions(layout.database, layout.table, names=list(names))
+    existing = {tuple(partition.values): partition for partition in partitions}
     if not statement.deletes:
         check_alike(layout, table, list(existing.values()))
     made = {
-        one: new_partition(table, one, f"{layout.location}/{name}", statement.write_id)
-        for name, one in names.items()
-        if one not in existing
+        texts: new_partition(table, texts, f"{layout.location}/{name}", statement.write_id)
+        for name, texts in names.items()
+        if texts not in existing
     }
     if made and (statement.deletes or statement.kind is WriteKind.UPDATE):
         raise ConfigurationError(f"{layout.name} has no partition {sorted(made)[0]}.")
@@ -140,7 +140,7 @@ def _partitions(statement: Statement, values: Sequence[tuple[str, ...]]) -> dict
 def _move(
     statement: Statement, files: Sequence[StagedFile], places: Mapping[tuple[str, ...], str]
 ) -> dict[tuple[str, ...], list[str]]:
-    written: dict[tuple[str, ...], list[str]] = {one: [] for one in places}
+    written: dict[tuple[str, ...], list[str]] = {values: [] for values in places}
     moves = []
     for file in files:
         target = f"{places[file.values]}/{_file_name(statement.layout, file.bucket)}"
@@ -159,14 +159,14 @@ def _file_name(layout: TableLayout, bucket: int) -> str:
 
 def _make_directory(statement: Statement, uri: str) -> None:
     make_directory(uri, statement.storage_options)
-    # An object store keeps no directory without a file. Hive does not look at it in insert-only tables.
+    # An object store keeps no directory without a file. Hive ignores the version file in insert-only tables.
     if statement.layout.is_full_acid or statement.overwrites:
         write_atomically(join(uri, VERSION_FILE), [b"2"], statement.storage_options)
 
 
 def _rename(source: str, target: str, storage_options: Mapping[str, Any] | None) -> None:
-    here, there = parse_location(source), parse_location(target)
-    if (here.scheme, here.authority) != (there.scheme, there.authority):
+    from_store, to_store = parse_location(source), parse_location(target)
+    if (from_store.scheme, from_store.authority) != (to_store.scheme, to_store.authority):
         raise ConfigurationError(
             f"{target} lies in another store than its table: it cannot be written.",
             remedy="Keep a table's partitions in one store.",
@@ -177,7 +177,7 @@ def _rename(source: str, target: str, storage_options: Mapping[str, Any] | None)
 
 
 def _create(statement: Statement, partitions: Sequence[Any]) -> None:
-    made = [one for one in partitions if one.writeId == statement.write_id]
+    made = [partition for partition in partitions if partition.writeId == statement.write_id]
     if statement.layout.partition_keys and made:
         statement.client.add_partitions(made, environment=_NO_STATS_UPDATE)
 
@@ -189,7 +189,7 @@ def _tell(
     *,
     update: bool,
 ) -> None:
-    """Tell the metastore which partitions have components of the transaction, and replication which files."""
+    """Report the transaction's partitions to the metastore, and its files to replication."""
     client, layout, txn_id = statement.client, statement.layout, statement.transaction.id
     if layout.partition_keys and statement.static_values is None:
         kind = WriteKind.UPDATE if update else statement.kind
@@ -202,8 +202,11 @@ def _tell(
             operationType=operation_type(kind),
         )
         client.call("add_dynamic_partitions", request)
-    for one in values:
-        client.call("add_write_notification_log", _notification(statement, one, written[one]))
+    for partition_values in values:
+        client.call(
+            "add_write_notification_log",
+            _notification(statement, partition_values, written[partition_values]),
+        )
 
 
 def _notification(
@@ -212,7 +215,7 @@ def _notification(
     data = types.InsertEventRequestData(
         replace=statement.overwrites,
         filesAdded=list(paths),
-        # As Hive has it for stores that know no checksums.
+        # Hive sends empty checksums for stores without checksums.
         filesAddedChecksum=["" for _ in paths],
         subDirectoryList=[path.rsplit("/", 2)[1] for path in paths],
     )
@@ -236,8 +239,8 @@ def _mark_stale(statement: Statement, described: Sequence[Any]) -> None:
 
 
 def claiming_accuracy(described: Sequence[Any]) -> list[Any]:
-    """Return the tables or partitions whose statistics claim to be accurate."""
-    return [one for one in described if _ACCURATE in (one.parameters or {})]
+    """Return the tables or partitions whose statistics are marked as accurate."""
+    return [entity for entity in described if _ACCURATE in (entity.parameters or {})]
 
 
 def withdraw_accuracy(
@@ -249,16 +252,17 @@ def withdraw_accuracy(
     seen: str,
     expected_parameter: tuple[str, str] | None = None,
 ) -> None:
-    """Take from statistics the claim to be accurate: Hive answers ``count(*)`` from those that have it.
+    """Remove the mark of accuracy from statistics: Hive answers ``count(*)`` from marked statistics.
 
-    :param stale: partitions, or the one table if it has none.
-    :param write_id: of the transaction that makes them stale.
+    :param stale: partitions, or the table alone if it has no partitions.
+    :param write_id: write id of the transaction that makes the statistics stale.
     :param seen: the table's valid write ids, in Hive's text form.
-    :param expected_parameter: only if the table (not a partition) has this value of a parameter.
+    :param expected_parameter: name and value of a parameter; the table (not a partition) is altered only if
+        it has this value.
     """
-    for one in stale:
-        del one.parameters[_ACCURATE]
-        one.writeId = write_id
+    for entity in stale:
+        del entity.parameters[_ACCURATE]
+        entity.writeId = write_id
     if layout.partition_keys:
         client.alter_partitions(
             layout.database,

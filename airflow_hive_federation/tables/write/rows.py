@@ -1,4 +1,4 @@
-"""Rows on their way into files: columns and buckets chosen, rows of a file brought together in order."""
+"""Arranges rows for files: selects columns, computes buckets, and sorts the rows of each file together."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _IDS = ("__write_id", "__bucket_property", "__row_id")
 def prepared(
     layout: TableLayout, rows: DataFrame, match: ColumnMatch, *, keep_bucket: bool = False
 ) -> DataFrame:
-    """Select the table's columns by position, typed, then partition value texts.
+    """Select the table's columns by position, with their types, followed by the partition value texts.
 
-    :param keep_bucket: rows that replace others stay in the bucket of these, which comes last.
+    :param keep_bucket: rows that replace others stay in their bucket; its number comes last.
     """
     given = {field.name: field.dataType for field in rows.schema}
     columns = [
@@ -45,10 +45,12 @@ def prepared(
 
 
 def arranged(layout: TableLayout, rows: DataFrame, zone: str, *, placed: bool = False) -> DataFrame:
-    """Bring rows of one partition and bucket together, in the order of SORTED BY; the bucket comes last.
+    """Bring the rows of each partition and bucket together, in the order of SORTED BY.
 
-    :param zone: time zone whose wall clock timestamps are stored by.
-    :param placed: the rows say their bucket, though the table is not bucketed.
+    The bucket number is the last column.
+
+    :param zone: time zone whose wall clock is stored for a timestamp.
+    :param placed: the rows have a column with their bucket, though the table is not bucketed.
     """
     if layout.buckets:
         count, version = layout.buckets.count, layout.buckets.version
@@ -57,8 +59,8 @@ def arranged(layout: TableLayout, rows: DataFrame, zone: str, *, placed: bool = 
     keys = [f"p{index}" for index in range(len(layout.partition_keys))]
     positions = {column.name: index for index, column in enumerate(layout.columns)}
     order = [
-        fn.col(f"c{positions[one]}").asc() if ascending else fn.col(f"c{positions[one]}").desc()
-        for one, ascending in layout.sort_columns
+        fn.col(f"c{positions[name]}").asc() if ascending else fn.col(f"c{positions[name]}").desc()
+        for name, ascending in layout.sort_columns
     ]
     if layout.bucket_count or placed:
         keys.append(_BUCKET)
@@ -67,13 +69,13 @@ def arranged(layout: TableLayout, rows: DataFrame, zone: str, *, placed: bool = 
             return rows.sortWithinPartitions(*order) if order else rows
         return rows.repartition(*keys).sortWithinPartitions(*keys, *order)
     if keys:
-        # Large partitions are split and small ones put together: each task has files of its own.
+        # Spark splits large partitions and combines small ones: each task has files of its own.
         return rows.hint("rebalance", *keys).sortWithinPartitions(*keys, *order)
     return rows.sortWithinPartitions(*order) if order else rows
 
 
 def as_texts(layout: TableLayout, rows: DataFrame, zone: str) -> DataFrame:
-    """Write the table's columns as texts."""
+    """Convert the table's columns to texts."""
     session_zone = rows.sparkSession.conf.get("spark.sql.session.timeZone") or zone
     texts = {
         f"c{index}": _as_text(fn.col(f"c{index}"), column.type, session_zone=session_zone, zone=zone)
@@ -83,12 +85,12 @@ def as_texts(layout: TableLayout, rows: DataFrame, zone: str) -> DataFrame:
 
 
 def row_keys(layout: TableLayout, rows: DataFrame) -> DataFrame:
-    """Take the identities of rows, and their partition value texts.
+    """Select the identities of rows, and their partition value texts.
 
-    :raises ConfigurationError: the frame lacks ``ROW__ID`` or a partition key.
+    :raises ConfigurationError: if the frame lacks ``ROW__ID`` or a partition key.
     """
     by_name = {column.lower(): column for column in rows.columns}
-    missing = [one for one in (ROW_ID_COLUMN.lower(), *layout.key_names) if one not in by_name]
+    missing = [required for required in (ROW_ID_COLUMN.lower(), *layout.key_names) if required not in by_name]
     if missing:
         raise ConfigurationError(
             f"The rows of {layout.name} to change come without {', '.join(missing)}.",
@@ -104,21 +106,21 @@ def row_keys(layout: TableLayout, rows: DataFrame) -> DataFrame:
 
 
 def flagged(layout: TableLayout, keys: DataFrame, there: DataFrame) -> DataFrame:
-    """Tell for every row to change whether it is there; ordered as delete deltas are.
+    """Add a flag that marks the existing ones among the rows to change, and sort them as in delete deltas.
 
-    :param keys: of the rows to change, as :func:`row_keys` has them.
-    :param there: of all rows of the table.
+    :param keys: identities of the rows to change, from :func:`row_keys`.
+    :param there: identities of all rows of the table.
     """
     texts = [f"p{index}" for index in range(len(layout.partition_keys))]
-    found = keys.join(there.withColumn(_FOUND, fn.lit(True)), [*_IDS, *texts], "left")
+    joined = keys.join(there.withColumn(_FOUND, fn.lit(True)), [*_IDS, *texts], "left")
     number = fn.expr(f"coalesce(shiftright({_IDS[1]}, 16) & {MAX_BUCKET}, 0)").alias(_BUCKET)
     is_there = fn.coalesce(fn.col(_FOUND), fn.lit(False)).alias(_FOUND)
-    rows = found.select(*_IDS, is_there, *texts, number)
+    rows = joined.select(*_IDS, is_there, *texts, number)
     return rows.repartition(*texts, _BUCKET).sortWithinPartitions(*texts, _BUCKET, *_IDS)
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:
-    """Put frames of equal columns together."""
+    """Return the union of frames with the same columns."""
     result = frames[0]
     for frame in frames[1:]:
         result = result.unionAll(frame)
@@ -135,12 +137,12 @@ def _quoted(name: str) -> SparkColumn:
 
 def _typed(name: str, given: DataType, hive_type: HiveType) -> SparkColumn:
     wanted = spark_type(hive_type)
-    # A cast to what it is would do nothing, but to make it takes a millisecond.
+    # A cast to the same type has no effect, but takes a millisecond to build.
     return _quoted(name) if given == wanted else _quoted(name).cast(wanted)
 
 
 def _text(value: SparkColumn, key: Column) -> SparkColumn:
-    """Write a partition value as Hive does in names of partitions."""
+    """Return the text of a partition value, as in Hive's partition names."""
     text = value.cast(spark_type(key.type)).cast("string")
     if key.type.name in _TEXTS:
         text = _TEXTS[key.type.name](text, key.type)
@@ -148,7 +150,7 @@ def _text(value: SparkColumn, key: Column) -> SparkColumn:
 
 
 def _as_text(value: SparkColumn, hive_type: HiveType, *, session_zone: str, zone: str) -> SparkColumn:
-    """Write a typed column as Hive does, timestamps by the wall clock of ``zone``."""
+    """Return the text of a typed column, as Hive writes it; timestamps show the wall clock of ``zone``."""
     if hive_type.name == "timestamp" and session_zone != zone:
         value = fn.convert_timezone(fn.lit(session_zone), fn.lit(zone), value.cast("timestamp_ntz"))
     text = value.cast("string")
@@ -162,7 +164,7 @@ def _as_text(value: SparkColumn, hive_type: HiveType, *, session_zone: str, zone
 _TextOf = Callable[[SparkColumn, HiveType], SparkColumn]
 _TEXTS: dict[str, _TextOf] = {
     # HiveDecimal has no trailing zeros in its fraction.
-    "decimal": lambda text, one: fn.regexp_replace(text, r"\.?0+$", "") if one.arguments[1] else text,
-    "char": lambda text, one: fn.rtrim(fn.substring(text, 1, one.arguments[0])),
-    "varchar": lambda text, one: fn.substring(text, 1, one.arguments[0]),
+    "decimal": lambda text, kind: fn.regexp_replace(text, r"\.?0+$", "") if kind.arguments[1] else text,
+    "char": lambda text, kind: fn.rtrim(fn.substring(text, 1, kind.arguments[0])),
+    "varchar": lambda text, kind: fn.substring(text, 1, kind.arguments[0]),
 }

@@ -1,7 +1,7 @@
-"""The hidden directory in which a statement's tasks write, and what a killed driver left of such.
+"""Makes the hidden directory in which a statement's tasks write, and removes those of killed drivers.
 
-Names begin with a dot, which no reader of Hive's or Spark's looks at, and say the transaction. A transaction
-that is no longer open writes nothing more, so its directories can go.
+A directory's name begins with a dot, so that readers of Hive and Spark ignore it, and contains the
+transaction's id. A transaction that is no longer open writes nothing more, so its directories can be removed.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _PREFIX = ".hive-staging_spark_"
 def staging_directory(
     location: str, txn_id: int, storage_options: Mapping[str, Any] | None = None
 ) -> Iterator[str]:
-    """Yield the URI of a hidden directory inside a table's, removed in the end.
+    """Yield the URI of a hidden directory inside a table's directory, and remove it at the end.
 
-    Attempts of tasks may outlive a job that failed. They make no directory (``StagedOutput``), and the one
-    there is gets another name before it is removed, so that nothing can be added to it while it goes.
+    Task attempts may outlive a job that failed. They create no directory (``StagedOutput``), and the hidden
+    directory is renamed before its removal, so that no attempt can add a file to it meanwhile.
 
     :param location: URI of the table's directory.
-    :raises StorageError: it cannot be made, or removed.
+    :raises StorageError: if the directory cannot be made or removed.
     """
     uri = f"{location}/{_PREFIX}{txn_id}_{uuid.uuid4().hex[:12]}"
     make_directory(uri, storage_options)
@@ -41,14 +41,14 @@ def staging_directory(
         ending = f"{uri}_ending"
         path, new_path = local_path(uri), local_path(ending)
         if path is not None and new_path is not None:
-            # Gone if our transaction was given up meanwhile, and another statement swept what it left.
+            # The directory is missing if our transaction was aborted meanwhile and another statement swept.
             with suppress(FileVanishedError), storage_errors(uri):
                 Path(path).rename(new_path)
         remove_trees([ending, uri], storage_options)
 
 
 def staging_txn(name: str) -> int | None:
-    """The transaction in the name of a directory of ours; ``None`` for other names."""
+    """Return the transaction id in the name of a hidden directory; ``None`` for other names."""
     digits = name.removeprefix(_PREFIX).partition("_")[0]
     return int(digits) if name.startswith(_PREFIX) and digits.isdecimal() else None
 
@@ -56,23 +56,23 @@ def staging_txn(name: str) -> int | None:
 def sweep(
     location: str, known_txns: Callable[[], ValidTxns], storage_options: Mapping[str, Any] | None = None
 ) -> list[str]:
-    """Remove the directories of transactions that are not open any more; return their names.
+    """Remove the hidden directories of transactions that are no longer open, and return their names.
 
-    :param known_txns: asks for the transactions of this moment; called if there is any such directory.
-    :raises StorageError: the table's directory cannot be listed, or one of these not removed.
+    :param known_txns: returns the present transactions; called only if a hidden directory exists.
+    :raises StorageError: if the table's directory cannot be listed, or a hidden directory not removed.
     """
     filesystem, path = open_filesystem(location, storage_options)
     names: list[str] = []
     with suppress(FileVanishedError), storage_errors(location):
         names = [str(entry).rstrip("/").rpartition("/")[2] for entry in filesystem.ls(path, detail=False)]
-    found = {name: txn_id for name in names if (txn_id := staging_txn(name)) is not None}
-    if not found:
+    txn_of = {name: txn_id for name in names if (txn_id := staging_txn(name)) is not None}
+    if not txn_of:
         return []
     txns = known_txns()
-    # One above the watermark began after we asked.
+    # A transaction above the watermark began after the call.
     ended = [
         name
-        for name, txn_id in found.items()
+        for name, txn_id in txn_of.items()
         if txn_id <= txns.high_watermark and txn_id not in txns.open_ids
     ]
     remove_trees([f"{location}/{name}" for name in ended], storage_options)

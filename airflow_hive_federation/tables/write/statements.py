@@ -1,15 +1,15 @@
-"""Write Hive ACID tables from Spark DataFrames: append, overwrite, delete, update, merge.
+"""Writes Spark DataFrames to Hive ACID tables: append, overwrite, delete, update, merge.
 
 >>> append(spark, client, "sales.orders", rows)  # doctest: +SKIP
 >>> rows = read_table(spark, client, "sales.orders", row_ids=True)  # doctest: +SKIP
 >>> delete(spark, client, "sales.orders", rows.where("day < '2020-01-01'"))  # doctest: +SKIP
 
-Each is one statement, in a transaction of its own or joined to the caller's. Its rows become visible with the
-commit, all at once or never.
+Each function is one statement, in a transaction of its own or in the caller's. The statement's rows become
+visible with the commit, all at once or never.
 
-Changed rows are named by their ``ROW__ID``. Every statement makes sure that these rows are still there when
-it holds its lock: a version of a row that someone else has replaced meanwhile is not changed, and the
-statement fails.
+The caller identifies rows to change by their ``ROW__ID``. Every statement checks, once it holds its lock,
+that these rows still exist. If another transaction has replaced a row meanwhile, the statement changes
+nothing and fails.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ from airflow_hive_federation.transactions.snapshots import take_snapshots
 from airflow_hive_federation.transactions.transaction import Transaction, joined
 
 _REOPENINGS = 10
-"""How often a transaction is begun anew because others committed while it waited for its lock."""
+"""Number of times a transaction is restarted because others committed while it waited for its lock."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WriteResult:
-    """What a statement did.
+    """The result of a statement.
 
-    :param write_id: its write id on the table.
-    :param inserted: rows added.
-    :param updated: rows replaced.
-    :param deleted: rows removed.
+    :param write_id: the statement's write id on the table.
+    :param inserted: number of rows added.
+    :param updated: number of rows replaced.
+    :param deleted: number of rows removed.
     """
 
     table: str
@@ -87,13 +87,13 @@ def append(
     :param rows: the table's columns, in any order, and the partition keys that have no static value.
     :param partition: static values of partition keys, of the keys' types or texts of such values; ``None``
         as a value is Hive's default partition.
-    :param transaction: the caller's; ``None`` makes and commits one.
-    :param storage_options: options of the store the table lies in.
-    :raises ConfigurationError: if the table is not transactional, is a view, or has a format or type that is
-        not written here, or the columns do not fit; they are named.
+    :param transaction: the caller's transaction; ``None`` opens and commits one.
+    :param storage_options: options of the table's store.
+    :raises ConfigurationError: if the table is not transactional, is a view, or has an unsupported format or
+        type; or if the columns do not fit: the message names them.
     :raises LockTimeoutError: if the lock is not granted in time.
-    :raises TransactionAbortedError: if the transaction was aborted under us.
-    :raises SparkJobError: if Spark fails; nothing is visible then.
+    :raises TransactionAbortedError: if the metastore has aborted the transaction meanwhile.
+    :raises SparkJobError: if Spark fails; none of the rows is visible then.
     """
     return _insert(
         _Work(spark, client, name, storage_options), rows, partition, transaction, kind=WriteKind.INSERT
@@ -110,10 +110,10 @@ def overwrite(
     transaction: Transaction | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> WriteResult:
-    """Replace the rows of a table, of a partition, or of the partitions the rows have (INSERT OVERWRITE).
+    """Replace the rows of a table, of a partition, or of all partitions of the rows (INSERT OVERWRITE).
 
-    Takes and raises what :func:`append` does. A table without partitions, or a partition given in full, is
-    emptied if there are no rows.
+    The parameters and exceptions are those of :func:`append`. Without rows, a table without partitions, or a
+    partition with static values for all keys, becomes empty.
     """
     return _insert(
         _Work(spark, client, name, storage_options), rows, partition, transaction, kind=WriteKind.OVERWRITE
@@ -131,11 +131,11 @@ def delete(
 ) -> WriteResult:
     """Delete rows of a full ACID table.
 
-    :param rows: ``ROW__ID`` and the partition keys of the rows, as :func:`read_table` gives them.
-    :raises ConfigurationError: if it is no full ACID table, or a row is named twice.
-    :raises TransactionAbortedError: if a row is not there (any more), or on a write conflict.
+    :param rows: ``ROW__ID`` and the partition keys of the rows, as returned by :func:`read_table`.
+    :raises ConfigurationError: if the table is not a full ACID table, or a row occurs twice.
+    :raises TransactionAbortedError: if a row does not exist (any more), or on a write conflict.
 
-    Otherwise as :func:`append`.
+    The other parameters and exceptions are those of :func:`append`.
     """
     return merge(spark, client, name, deletes=rows, transaction=transaction, storage_options=storage_options)
 
@@ -152,9 +152,9 @@ def update(
     """Replace rows of a full ACID table.
 
     :param rows: ``ROW__ID`` of the rows to replace, and all columns and partition keys with their new values.
-        The partition must stay the same.
+        A row must stay in its partition.
 
-    Raises what :func:`delete` raises.
+    The exceptions are those of :func:`delete`.
     """
     return merge(spark, client, name, updates=rows, transaction=transaction, storage_options=storage_options)
 
@@ -170,13 +170,13 @@ def merge(
     transaction: Transaction | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> WriteResult:
-    """Delete, update and insert in one statement (MERGE).
+    """Delete, update and insert rows in one statement (MERGE).
 
-    :param updates: as for :func:`update`.
-    :param deletes: as for :func:`delete`.
-    :param inserts: as for :func:`append`.
+    :param updates: rows as for :func:`update`.
+    :param deletes: rows as for :func:`delete`.
+    :param inserts: rows as for :func:`append`.
 
-    Raises what :func:`delete` raises; a row both updated and deleted counts as named twice.
+    The exceptions are those of :func:`delete`; a row both updated and deleted occurs twice.
     """
     work = _Work(spark, client, name, storage_options)
     layout = work.layout
@@ -206,7 +206,7 @@ def merge(
 
 
 class _Work:
-    """What every step of a statement needs."""
+    """The session, client and table layout that all steps of a statement share."""
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ class _Work:
 
     @property
     def zone(self) -> str:
-        """The zone by whose wall clock our reader, and Spark's ORC reader, understand timestamps."""
+        """Return the time zone whose wall clock our reader and Spark's ORC reader use for timestamps."""
         return scan.jvm_zone(self.spark)
 
 
@@ -273,8 +273,8 @@ def _merge(
         if changed:
             statement = _statement(work, transaction, WriteKind.DELETE)
             keys = union([row_keys(layout, rows) for rows in changed])
-            there = row_keys(layout, _rows_there(work, transaction))
-            files = _written(work, flagged(layout, keys, there), statement, staging, "delete")
+            existing = row_keys(layout, _rows_there(work, transaction))
+            files = _written(work, flagged(layout, keys, existing), statement, staging, "delete")
             done.append((statement, files, updates is not None))
         counts = {"updated": 0, "inserted": 0}
         for purpose, rows in (("updated", updates), ("inserted", inserts)):
@@ -282,12 +282,18 @@ def _merge(
                 continue
             kind = WriteKind.UPDATE if purpose == "updated" else WriteKind.INSERT
             statement = _statement(work, transaction, kind)
-            match = match_columns(layout, [one for one in rows.columns if one != ROW_ID_COLUMN], None)
+            match = match_columns(
+                layout,
+                [name for name in rows.columns if name != ROW_ID_COLUMN],
+                None,
+            )
             selected = prepared(layout, rows, match, keep_bucket=purpose == "updated")
             files = _written(work, selected, statement, staging, purpose, placed=purpose == "updated")
             counts[purpose] = sum(file.row_count for file in files)
             done.append((statement, files, purpose == "updated"))
-        removed = sum(file.row_count for one, files, _ in done if one.deletes for file in files)
+        removed = sum(
+            file.row_count for statement_done, files, _ in done if statement_done.deletes for file in files
+        )
         _check_counts(layout, removed, counts["updated"], exact=deletes is None)
         transaction.check()
         for statement, files, is_update in done:
@@ -339,10 +345,10 @@ def _changing(
 
 @contextmanager
 def _fresh(client: MetastoreClient, writes: Sequence[TableWrite]) -> Iterator[Transaction]:
-    """Open and lock a transaction.
+    """Open a transaction and take its locks.
 
-    What others have committed between its beginning and its lock counts as a conflict: it begins anew, as
-    Hive does (``Driver``: "snapshot was outdated").
+    A commit of another transaction between its beginning and its lock counts as a conflict. The transaction
+    is then restarted, as in Hive (``Driver``: "snapshot was outdated").
     """
     name = f"{writes[0].database}.{writes[0].table}"
     for attempt in range(_REOPENINGS):
@@ -359,9 +365,9 @@ def _fresh(client: MetastoreClient, writes: Sequence[TableWrite]) -> Iterator[Tr
 
 
 def _has_news(before: ValidWriteIds, now: ValidWriteIds) -> bool:
-    """Whether a write id has become visible."""
+    """Return whether a write id is visible in ``now`` that was not visible in ``before``."""
     new = range(before.high_watermark + 1, now.high_watermark + 1)
-    return any(now.is_valid(one) for one in (*before.open_ids, *new))
+    return any(now.is_valid(write_id) for write_id in (*before.open_ids, *new))
 
 
 def _may_conflict(writes: Sequence[TableWrite]) -> bool:
@@ -388,7 +394,7 @@ def _statement(
 
 @contextmanager
 def _staging(work: _Work, transaction: Transaction) -> Iterator[str]:
-    """Yield a hidden directory for the statement's tasks, having removed those of killed drivers."""
+    """Remove the hidden directories of killed drivers, and yield a new one for the statement's tasks."""
     layout = work.layout
     sweep(
         layout.location,
@@ -448,21 +454,21 @@ def _written(
     _check_refusals(layout, results)
     files = [
         StagedFile(
-            path=one.path,
-            values=tuple(one["values"]),
-            bucket=one.bucket,
-            row_count=one.row_count,
-            size_bytes=one.size_bytes,
+            path=result.path,
+            values=tuple(result["values"]),
+            bucket=result.bucket,
+            row_count=result.row_count,
+            size_bytes=result.size_bytes,
             deletes=statement.deletes,
         )
-        for one in results
+        for result in results
     ]
     check_one_file_per_bucket(layout.name, files)
     return files
 
 
 def _results(rows: DataFrame, writing: Writing, statement: Statement, *, placed: bool) -> list[Row]:
-    """Write rows; those of deletes are arranged already."""
+    """Write rows in Spark tasks, and return the tasks' results; delete rows are arranged already."""
     layout = statement.layout
     if statement.deletes:
         return collect_from_workers(rows, write_deletes(writing), RESULT_SCHEMA)
@@ -477,18 +483,18 @@ def _results(rows: DataFrame, writing: Writing, statement: Statement, *, placed:
 
 
 def _check_refusals(layout: TableLayout, results: Sequence[Row]) -> None:
-    for one in results:
-        if one.problem:
-            kind = TransactionAbortedError if "(any more)" in one.problem else ConfigurationError
-            raise kind(f"{layout.name}: {one.problem}.", remedy="Nothing was changed: read again.")
+    for result in results:
+        if result.problem:
+            kind = TransactionAbortedError if "(any more)" in result.problem else ConfigurationError
+            raise kind(f"{layout.name}: {result.problem}.", remedy="Nothing was changed: read again.")
 
 
 def _cause(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # What a Python worker raised comes with its traceback.
+    # An exception of a Python worker carries its traceback.
     if isinstance(error, Py4JJavaError):
-        # First what py4j says of its own call, then Java's message, then where it was thrown.
+        # The text has py4j's message about its own call, then Java's message, then the stack trace.
         end = next((place for place, line in enumerate(lines) if line.startswith("at ")), len(lines))
         lines = [line.lstrip(": ") for line in lines[1:end]] or lines
-    told = [f"{lines[0]} {lines[-1]}" if lines[0].endswith(":") else lines[0]] if lines else []
-    return told[0][:500] if told else type(error).__name__
+    messages = [f"{lines[0]} {lines[-1]}" if lines[0].endswith(":") else lines[0]] if lines else []
+    return messages[0][:500] if messages else type(error).__name__

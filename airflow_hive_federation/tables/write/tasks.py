@@ -1,4 +1,4 @@
-"""What the tasks of a statement are told, and what they return; they run in Spark's Python workers."""
+"""Defines the input and the results of a statement's tasks, which run in Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow_hive_federation.storage.filesystem import local_path, open_filesyst
 from airflow_hive_federation.tables.read.formats.text import TextForm
 from airflow_hive_federation.tables.write.plan import Buckets
 
-#: What tasks return of each file; ``problem`` says why there is none.
+#: A task's result row for each file; ``problem`` holds the reason if the task wrote no file.
 RESULT_SCHEMA = (
     "path string, values array<string>, bucket int, row_count bigint, size_bytes bigint, problem string"
 )
@@ -27,19 +27,19 @@ RESULT_SCHEMA = (
 
 @dataclass(frozen=True, kw_only=True)
 class Writing:
-    """What every task of a statement has to know.
+    """The settings that all tasks of a statement share.
 
     :param staging: URI of the statement's hidden directory.
-    :param purpose: begins the names of the files, e.g. ``insert``.
+    :param purpose: prefix of the file names, e.g. ``insert``.
     :param columns: the table's columns.
-    :param partition_width: so many columns with partition value texts follow those of the rows.
-    :param bucketed: a column with the bucket number comes last, but not for :mod:`.fragments`.
-    :param zone: time zone whose wall clock timestamps are stored by.
+    :param partition_width: number of columns with partition value texts, which follow the rows' columns.
+    :param bucketed: a column with the bucket number comes last, except in :mod:`.fragments`.
+    :param zone: time zone whose wall clock is stored for a timestamp.
     :param write_id: the statement's write id.
-    :param statement_id: goes into the row ids.
+    :param statement_id: the statement's number in its transaction, a part of the row ids.
     :param filters: Bloom filters of ORC files.
-    :param text: how lines are made, of columns that come as texts.
-    :param buckets: how :mod:`.fragments` shares out rows, which come without the number of their bucket.
+    :param text: form of the lines of a text table, whose columns are texts already.
+    :param buckets: distribution by which :mod:`.fragments` computes the buckets of rows that lack the number.
     """
 
     staging: str
@@ -59,9 +59,9 @@ class Writing:
 
 
 def task_attempt() -> tuple[int, int]:
-    """Number of this task's partition, and of its attempt, which no other task of the session has.
+    """Return the numbers of this task's partition and attempt; the latter is unique in the session.
 
-    :raises RuntimeError: outside of Spark's tasks.
+    :raises RuntimeError: if the caller is not inside a Spark task.
     """
     from pyspark import TaskContext
 
@@ -74,16 +74,16 @@ def task_attempt() -> tuple[int, int]:
 
 @cache
 def _spare_collections() -> None:
-    """Keep what is there when a worker begins out of its garbage collections.
+    """Exclude the objects of a worker's start from its garbage collections.
 
-    After every task Spark's daemon collects garbage, and looks at all that pyarrow, pandas and others have
-    made on their import: 40 ms a task, which a table of many buckets pays for each of them.
+    After every task Spark's daemon collects garbage, and traverses all objects that pyarrow, pandas and other
+    modules made at their import. This takes 40 ms per task, which a table of many buckets pays per bucket.
     """
     gc.freeze()
 
 
 class StagedOutput:
-    """A file under a hidden name, written locally; it goes to its store when it is finished."""
+    """A file under a hidden name that a task writes locally and copies to its store when it is finished."""
 
     def __init__(self, writing: Writing, name: str) -> None:
         self.uri = f"{writing.staging}/{name}"
@@ -92,14 +92,14 @@ class StagedOutput:
         self.path = Path(local_path(self.uri) or _temporary_name())
 
     def put(self) -> int:
-        """Bring the finished file where it belongs, and return its length in bytes.
+        """Store the finished file, and return its length in bytes.
 
-        :raises StorageError: it cannot be stored.
+        :raises StorageError: if the file cannot be stored.
         """
         with storage_errors(self.uri):
             size = self.path.stat().st_size
             if self._is_local:
-                # The driver renames it, and commits.
+                # The driver renames the file and then commits: the content must be durable by then.
                 durable.sync_file(self.path)
         if not self._is_local:
             filesystem, path = open_filesystem(self.uri, self._options)
@@ -109,19 +109,19 @@ class StagedOutput:
         return size
 
     def discard(self) -> None:
-        """Leave nothing of a file that was not finished."""
+        """Remove the unfinished file."""
         self.path.unlink(missing_ok=True)
 
 
 def refusal(text: str) -> pa.RecordBatch:
-    """Tell the driver why a task's rows are not written."""
+    """Return the result batch of a task that refused its rows, with the reason."""
     return outcome("", [], 0, row_count=0, size_bytes=0, problem=text)
 
 
 def outcome(
     path: str, values: list[str], bucket: int, *, row_count: int, size_bytes: int, problem: str | None
 ) -> pa.RecordBatch:
-    """Tell the driver of a file, in a batch of ``RESULT_SCHEMA``."""
+    """Return the result batch for one file, with ``RESULT_SCHEMA``."""
     return pa.RecordBatch.from_arrays(
         [
             pa.array([path]),

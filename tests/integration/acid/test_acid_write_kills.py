@@ -35,7 +35,7 @@ import json, os, signal, sys, time
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from airflow_hive_federation.acid import writer
+from airflow_hive_federation.tables.write import statements
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 
 uri, table, trouble, master = sys.argv[1:]
@@ -69,18 +69,18 @@ def troubled(batches):
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
-publish = writer.publish
+publish = statements.publish
 def publish_and_die(*arguments, **options):
     publish(*arguments, **options)
     die()
 
 if trouble == "killed before publishing":
-    writer.publish = die
+    statements.publish = die
 if trouble == "killed before the commit":
-    writer.publish = publish_and_die
+    statements.publish = publish_and_die
 rows = spark.range(0, 400, 1, 4).selectExpr("cast(id as int) id").mapInArrow(troubled, "id int")
 with MetastoreClient(MetastoreSettings(uris=(uri,))) as client:
-    done = writer.append(spark, client, table, rows)
+    done = statements.append(spark, client, table, rows)
 print(json.dumps({"inserted": done.inserted}), flush=True)
 spark.stop()
 """

@@ -435,6 +435,13 @@ def test_a_database_is_replicated_from_hdfs_to_hdfs(
     assert (len(orders_rows), len(outside_rows)) == (2, 2)
     report = replica.verify()
     assert (list(report.differences), list(report.failures)) == ([], [])
+    copied = f"{target.base}/ext{path_of(source.base)}/lake/outside"
+    lost = next(entry.path for entry in list_files(copied) if entry.size_bytes)
+    remove_file(f"{copied}/{lost}")
+    differences = [item for item in replica.verify().differences if item.what == "file"]
+    assert [(item.table, item.found, item.where.rpartition("/")[2]) for item in differences] == [
+        ("outside", "no file", lost)
+    ]
 
 
 def test_a_copy_job_without_the_right_publishes_nothing(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import sys
+import zlib
 from decimal import Decimal
 
 import numpy as np
@@ -120,6 +122,17 @@ def test_they_hold_what_was_compressed(codec: str) -> None:
     (stripe,) = encode(rows, codec)
     assert len(stripe.body) < len(plain.body)
     assert read_stripe(stripe, rows, codec).equals(read_stripe(plain, rows, "uncompressed"))
+
+
+def test_executors_without_isal_deflate_by_zlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "isal", None)
+    content = b"the same words again, and the same words again; " * 50
+    deflated = compression._deflate()(content)
+    assert deflated == zlib.compress(content, 1, wbits=-15)
+    monkeypatch.undo()
+    quickly = compression._deflate()(content)
+    assert quickly != deflated
+    assert zlib.decompress(quickly, wbits=-15) == zlib.decompress(deflated, wbits=-15) == content
 
 
 def test_places_of_bytes() -> None:

@@ -1,1 +1,1 @@
-"""Spark reads tables without row ids: text, Parquet and plain ORC."""
+"""Reads tables without row ids with Spark: text, Parquet and plain ORC."""

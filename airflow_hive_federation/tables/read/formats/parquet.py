@@ -1,11 +1,12 @@
-"""Parquet files of Hive's tables: the calendar and the clock of their dates and timestamps.
+"""Reads Parquet files of Hive tables, by the calendar and the clock of their dates and timestamps.
 
-Unless it is told otherwise, Hive writes the days of the Julian calendar before 15 October 1582, and says so
-(``DataWritableWriteSupport``); Spark takes files that are not its own for proleptic.
+By default Hive writes the days before 15 October 1582 in the Julian calendar, and records this in the footer
+(``DataWritableWriteSupport``); Spark reads files of other writers in the proleptic calendar.
 
-A timestamp is a wall clock to Hive. What it writes is the instant at which its own zone's clock showed that
-(INT96, ``NanoTimeUtils``), in days as above always, and it names the zone; or else what the clock shows
-(INT64 that is not adjusted to UTC), which Spark takes for the clock of UTC.
+A timestamp is a wall clock to Hive. Hive writes one of two forms. The first is the instant at which the clock
+of its own zone showed that time (INT96, ``NanoTimeUtils``), always in days as above, with the zone's name in
+the footer. The second is the wall clock itself (INT64, not adjusted to UTC), which Spark takes for the clock
+of UTC.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ _GREGORIAN_START, _YEAR_1900 = -12_219_292_800, -2_208_988_800
 
 @dataclass(frozen=True, kw_only=True)
 class Clock:
-    """A writer's clock.
+    """The clock by which a writer converted wall clocks to instants.
 
     :param zone: its time zone; ``None`` stands for the reader's.
-    :param standard: before 1900 it went by the zone's present standard time, as ``java.util.TimeZone`` does,
-        not by the sun, as ``java.time`` does.
+    :param standard: before 1900 the clock showed the zone's present standard time, as
+        ``java.util.TimeZone`` has it, not solar time, as ``java.time`` has it.
     """
 
     zone: str | None
@@ -49,11 +50,11 @@ class Clock:
 
 @dataclass(frozen=True, kw_only=True)
 class ParquetForm:
-    """What files have in common that are read together.
+    """The common properties of Parquet files that one scan reads.
 
-    :param julian: their dates before 15 October 1582 are those of the Julian calendar.
-    :param clock: by which INT96 was written; ``None`` where instants are meant, as Spark means them.
-    :param instants: columns with timestamps of INT96, in lower case.
+    :param julian: their dates before 15 October 1582 are dates of the Julian calendar.
+    :param clock: the clock by which INT96 was written; ``None`` if INT96 means instants, as in Spark.
+    :param instants: columns with INT96 timestamps, in lower case.
     :param wall_clocks: columns with timestamps that are wall clocks, in lower case.
     """
 
@@ -64,9 +65,9 @@ class ParquetForm:
 
 
 def parquet_form(metadata: parquet.FileMetaData) -> ParquetForm:
-    """Take from a file's footer how it is to be read."""
-    said = {key: value.decode() for key, value in (metadata.metadata or {}).items() if key in _ASKED}
-    by_hive = _WRITER in said
+    """Return the form of a Parquet file, according to its footer."""
+    properties = {key: value.decode() for key, value in (metadata.metadata or {}).items() if key in _ASKED}
+    by_hive = _WRITER in properties
     instants, wall_clocks = set(), set()
     for index in range(len(metadata.schema)):
         leaf = metadata.schema.column(index)
@@ -77,13 +78,15 @@ def parquet_form(metadata: parquet.FileMetaData) -> ParquetForm:
             wall_clocks.add(name)
     clock = None
     if instants and not str(metadata.created_by).startswith("parquet-mr"):
-        # hive.parquet.timestamp.skip.conversion: Java's Parquet library has not made it, so Hive has not.
+        # Java's Parquet library has not written the file, so Hive has not, and Hive does not convert it
+        # (hive.parquet.timestamp.skip.conversion).
         clock = Clock(zone="UTC", standard=False)
     elif instants and by_hive:
-        # Who does not say how, did it the old way (DataWritableReadSupport.getZoneConversionLegacy).
-        clock = Clock(zone=said.get(_ZONE), standard=said.get(_STANDARD) != "false")
+        # Without the property, the writer converted the old way
+        # (DataWritableReadSupport.getZoneConversionLegacy).
+        clock = Clock(zone=properties.get(_ZONE), standard=properties.get(_STANDARD) != "false")
     return ParquetForm(
-        julian=by_hive and said.get(_PROLEPTIC) != "true",
+        julian=by_hive and properties.get(_PROLEPTIC) != "true",
         clock=clock,
         instants=frozenset(instants),
         wall_clocks=frozenset(wall_clocks),
@@ -96,55 +99,57 @@ def parquet_rows(
     schema: spark_types.StructType,
     storage_options: Mapping[str, Any] | None,
 ) -> list[DataFrame]:
-    """Read Parquet files, with timestamps as Hive shows them, by the clock of the JVM's time zone.
+    """Read Parquet files, with Hive's timestamps by the clock of the JVM's time zone.
 
     :return: frames with the columns of :func:`.scan.plain_rows`.
     :raises FileVanishedError: if a file is gone.
-    :raises AcidFormatError: if one is no whole Parquet file.
+    :raises AcidFormatError: if a file is not a whole Parquet file.
     """
     if not any(has_timestamps(field.dataType) or _has_dates(field.dataType) for field in schema.fields):
         return [scan.plain_rows(spark, paths, schema, "parquet")]
     by_form: defaultdict[ParquetForm, list[str]] = defaultdict(list)
     for path, metadata in parquet_footers(paths, storage_options):
         by_form[parquet_form(metadata)].append(path)
-    return [_rows(spark, some, schema, form) for form, some in by_form.items()]
+    return [_rows(spark, form_paths, schema, form) for form, form_paths in by_form.items()]
 
 
 def _rows(
     spark: SparkSession, paths: Sequence[str], schema: spark_types.StructType, form: ParquetForm
 ) -> DataFrame:
-    asked = [
+    fields = [
         spark_types.StructField(
-            one.name, without_zone(one.dataType) if one.name.lower() in form.wall_clocks else one.dataType
+            field.name,
+            without_zone(field.dataType) if field.name.lower() in form.wall_clocks else field.dataType,
         )
-        for one in schema.fields
+        for field in schema.fields
     ]
-    # Only dates: the other timestamps of Hive's files are wall clocks, which have but one calendar.
+    # The option concerns dates only: the other timestamps of Hive's files are wall clocks, which have only
+    # one calendar.
     options = {"datetimeRebaseMode": "LEGACY" if form.julian else "CORRECTED"}
-    rows = scan.plain_rows(spark, paths, spark_types.StructType(asked), "parquet", options)
+    rows = scan.plain_rows(spark, paths, spark_types.StructType(fields), "parquet", options)
     session_zone, zone = str(spark.conf.get("spark.sql.session.timeZone")), scan.jvm_zone(spark)
     changed = {}
-    for one in schema.fields:
-        column = fn.col(scan.quoted(one.name))
-        if not has_timestamps(one.dataType):
+    for field in schema.fields:
+        column = fn.col(scan.quoted(field.name))
+        if not has_timestamps(field.dataType):
             continue
-        if one.name.lower() in form.wall_clocks:
-            cast = column.cast(one.dataType)  # by the session's clock
-            changed[one.name] = each_timestamp(
-                cast, one.dataType, partial(scan.at_same_clock, theirs=session_zone, ours=zone)
+        if field.name.lower() in form.wall_clocks:
+            cast = column.cast(field.dataType)  # Spark casts by the session's clock.
+            changed[field.name] = each_timestamp(
+                cast, field.dataType, partial(scan.at_same_clock, theirs=session_zone, ours=zone)
             )
-        elif one.name.lower() in form.instants and form.clock is not None:
-            changed[one.name] = each_timestamp(column, one.dataType, partial(_shown, spark, form.clock))
+        elif field.name.lower() in form.instants and form.clock is not None:
+            changed[field.name] = each_timestamp(column, field.dataType, partial(_shown, spark, form.clock))
     return rows.withColumns(changed) if changed else rows
 
 
 def _shown(spark: SparkSession, clock: Clock, instant: SparkColumn) -> SparkColumn:
-    """Return when our clock shows what the writer's did."""
+    """Return the instant at which our clock shows the wall clock that the writer's clock showed."""
     ours = scan.jvm_zone(spark)
     zone = clock.zone or ours
     modern = scan.at_same_clock(instant, zone, ours)
     seconds = fn.unix_seconds(instant)
-    # As in orc.calendars: days since 1 March of the Julian year 0, of which four years have 1,461.
+    # As in orc.calendars: days are counted from 1 March of the Julian year 0; four such years have 1,461.
     year = fn.floor((4 * (fn.floor(seconds / 86_400) + 719_470) + 3) / 1_461)
     shift = fn.floor(year / 100) - fn.floor(year / 400) - 2
     proleptic = fn.when(seconds >= _GREGORIAN_START, instant).otherwise(_later(instant, -shift * 86_400))
@@ -161,12 +166,12 @@ def _later(instant: SparkColumn, seconds: SparkColumn) -> SparkColumn:
 
 
 def has_timestamps(kind: spark_types.DataType) -> bool:
-    """Whether a type is, or has somewhere inside, a timestamp."""
+    """Return whether a type is or contains a timestamp."""
     return isinstance(kind, spark_types.TimestampType) or any(map(has_timestamps, _inside(kind)))
 
 
 def without_zone(kind: spark_types.DataType) -> spark_types.DataType:
-    """Replace timestamps in a type by wall clocks."""
+    """Return a type with wall clocks in place of timestamps."""
     if isinstance(kind, spark_types.TimestampType):
         return spark_types.TimestampNTZType()
     if isinstance(kind, spark_types.ArrayType):
@@ -174,7 +179,7 @@ def without_zone(kind: spark_types.DataType) -> spark_types.DataType:
     if isinstance(kind, spark_types.MapType):
         return spark_types.MapType(without_zone(kind.keyType), without_zone(kind.valueType))
     if isinstance(kind, spark_types.StructType):
-        fields = [spark_types.StructField(one.name, without_zone(one.dataType)) for one in kind.fields]
+        fields = [spark_types.StructField(field.name, without_zone(field.dataType)) for field in kind.fields]
         return spark_types.StructType(fields)
     return kind
 
@@ -182,19 +187,19 @@ def without_zone(kind: spark_types.DataType) -> spark_types.DataType:
 def each_timestamp(
     value: SparkColumn, kind: spark_types.DataType, change: Callable[[SparkColumn], SparkColumn]
 ) -> SparkColumn:
-    """Change every timestamp in a column."""
+    """Apply a change to every timestamp in a column."""
     if not has_timestamps(kind):
         return value
     if isinstance(kind, spark_types.ArrayType):
-        return fn.transform(value, lambda one: each_timestamp(one, kind.elementType, change))
+        return fn.transform(value, lambda item: each_timestamp(item, kind.elementType, change))
     if isinstance(kind, spark_types.MapType):
-        keys = fn.transform(fn.map_keys(value), lambda one: each_timestamp(one, kind.keyType, change))
-        values = fn.transform(fn.map_values(value), lambda one: each_timestamp(one, kind.valueType, change))
+        keys = fn.transform(fn.map_keys(value), lambda key: each_timestamp(key, kind.keyType, change))
+        values = fn.transform(fn.map_values(value), lambda item: each_timestamp(item, kind.valueType, change))
         return fn.map_from_arrays(keys, values)
     if isinstance(kind, spark_types.StructType):
         fields = [
-            each_timestamp(value.getField(one.name), one.dataType, change).alias(one.name)
-            for one in kind.fields
+            each_timestamp(value.getField(field.name), field.dataType, change).alias(field.name)
+            for field in kind.fields
         ]
         return fn.when(value.isNotNull(), fn.struct(*fields))
     return change(value)
@@ -209,4 +214,4 @@ def _inside(kind: spark_types.DataType) -> list[spark_types.DataType]:
         return [kind.elementType]
     if isinstance(kind, spark_types.MapType):
         return [kind.keyType, kind.valueType]
-    return [one.dataType for one in kind.fields] if isinstance(kind, spark_types.StructType) else []
+    return [field.dataType for field in kind.fields] if isinstance(kind, spark_types.StructType) else []

@@ -1,4 +1,4 @@
-"""Tables whose visible files are plain ORC, Parquet or delimited text: insert-only and not transactional."""
+"""Reads insert-only and non-transactional tables, whose visible files are plain ORC, Parquet or text."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _FORMATS = {
 }
 
 
-# What is whole, and what else Hive would decode.
+# Whole base 64, and every text that Hive would decode as base 64.
 _BASE_64 = r"\A([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\z"
 _LIKE_BASE_64 = r"\A[A-Za-z0-9+/=_\s-]*\z"
 
 
 @dataclass(frozen=True)
 class _Form:
-    """How files are written.
+    """The form in which files are written.
 
     :param file_format: Spark's name of the format.
-    :param text: how lines are made, of text.
-    :param types: the type by which each column is parsed, of text; ``None`` if lines do not have it.
+    :param text: the form of the lines of text files.
+    :param types: the type by which each column of text files is parsed; ``None`` if the lines lack it.
     """
 
     file_format: str
@@ -61,20 +61,21 @@ def plain_table(
     *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """Read the files that the directories' snapshots show.
+    """Read the visible files of a table's directories.
 
     :param table: the metastore's table.
-    :param storage_options: for reading footers of Parquet files with dates.
-    :raises ConfigurationError: if the files are in a format that is not read here.
+    :param directories: the table, or partitions of it, with their snapshots.
+    :param storage_options: options for reading the footers of Parquet files with dates.
+    :raises ConfigurationError: if the files are in an unsupported format.
     """
     schema = spark_schema(columns)
     places: defaultdict[_Form, list[Place]] = defaultdict(list)
-    for one in directories:
-        places[_form(table, one, columns)].append(Place.of(spark, one))
+    for directory in directories:
+        places[_form(table, directory, columns)].append(Place.of(spark, directory))
     frames = []
     for form, alike in places.items():
-        # Spark passes over files of no bytes; the others may be asked for their footers. One that lies in a
-        # partition inside another's directory is listed for both, and belongs to the inner one.
+        # Spark skips files of no bytes, which have no footer to read. A partition may lie inside another's
+        # directory: its files are listed for both, and belong to the inner one.
         entries = {
             place.full(entry): None for place in alike for entry in place.state.files() if entry.size_bytes
         }
@@ -89,10 +90,10 @@ def plain_table(
 
 
 def _form(table: Any, one: PartitionState, columns: Sequence[Column]) -> _Form:
-    """How files of a table are; ``ALTER TABLE`` changes what the partitions made later are like.
+    """Return the form of a directory's files; ``ALTER TABLE`` changes only the form of later partitions.
 
-    Columns of ORC and Parquet are the table's (``Utilities.isInputFileFormatSelfDescribing``); those of text
-    are the partition's.
+    ORC and Parquet files have the table's columns (``Utilities.isInputFileFormatSelfDescribing``); text files
+    have the partition's.
     """
     storage = one.storage
     input_format = (storage or table.sd).inputFormat
@@ -152,7 +153,7 @@ def _text_rows(
 
 
 def _bytes(text: SparkColumn) -> SparkColumn:
-    """Read bytes as Hive does: in base 64, or as they are if they cannot be that (``LazyBinary``)."""
+    """Read bytes as Hive does: decode base 64, and take any other text as it is (``LazyBinary``)."""
     unclear = fn.concat(fn.lit("Hive would read this as bytes in base 64, but it is incomplete: "), text)
     return (
         fn.when(text.rlike(_BASE_64), fn.unbase64(text))

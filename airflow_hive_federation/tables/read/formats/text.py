@@ -1,7 +1,7 @@
-"""Delimited text as Hive's ``LazySimpleSerDe`` reads and writes it, without escapes.
+"""Reads and writes delimited text as Hive's ``LazySimpleSerDe`` does, without escapes.
 
-What such text cannot tell apart (a delimiter or the end of a line inside a value, a text that says null) is
-refused by whoever writes; Hive itself would write it and read other rows.
+Such text has no form for some values: a delimiter or the end of a line inside a value, or a text that equals
+the mark of null. The writer refuses them; Hive itself would write them and read other rows.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 @dataclass(frozen=True, kw_only=True)
 class TextForm:
-    """How lines are made.
+    """The form of the lines of text files.
 
-    :param delimiter: what is between fields.
-    :param null: what stands for null.
+    :param delimiter: the delimiter between fields.
+    :param null: the text that stands for null.
     """
 
     delimiter: str
     null: str
 
     def lines(self, columns: Sequence[pa.Array]) -> pa.Array:
-        """Join texts to lines, without their ends.
+        """Join the texts of each row to a line, without its end.
 
-        :raises ValueError: a text cannot be written; the message names it.
+        :raises ValueError: if a text cannot be written; the message names it.
         """
         for texts in columns:
             for mark in (self.delimiter, *_LINE_ENDS):
@@ -49,22 +49,22 @@ class TextForm:
         return pc.binary_join_element_wise(*filled, self.delimiter)
 
     def _refuse(self, texts: pa.Array, found: pa.Array, why: str) -> None:
-        at = pc.index(found, True).as_py()
-        if at >= 0:
-            raise ValueError(f"the text {texts[at].as_py()[:80]!r} cannot be written: {why} in this table")
+        row = pc.index(found, True).as_py()
+        if row >= 0:
+            raise ValueError(f"the text {texts[row].as_py()[:80]!r} cannot be written: {why} in this table")
 
 
 def text_form(table: Any, columns: Sequence[Column], storage: Any | None = None) -> TextForm:
-    """Take from the metastore's table how its text files are.
+    """Return the form of a table's text files, according to the metastore.
 
-    :param storage: storage descriptor of a partition, whose settings come before the table's
+    :param storage: storage descriptor of a partition, whose settings take precedence over the table's
         (``MetaStoreUtils.getPartSchemaFromTableSchema``).
-    :raises ConfigurationError: if they are in a form that is neither read nor written here.
+    :raises ConfigurationError: if the files are in an unsupported form.
     """
     serde = (storage or table.sd).serdeInfo
     settings: dict[str, str] = {}
-    for some in (table.parameters, table.sd.serdeInfo.parameters, serde.parameters):
-        settings |= some or {}
+    for level in (table.parameters, table.sd.serdeInfo.parameters, serde.parameters):
+        settings |= level or {}
     unusual = _UNUSUAL & {key for key, value in settings.items() if (key, value) != ("line.delim", "\n")}
     unfit = [column.name for column in columns if not _fits(column.type)]
     delimiter = _delimiter(settings.get("field.delim", settings.get("serialization.format", "")))
@@ -79,16 +79,16 @@ def text_form(table: Any, columns: Sequence[Column], storage: Any | None = None)
 
 
 def parsed_types(own: Sequence[Column], columns: Sequence[Column]) -> list[HiveType | None]:
-    """Say by which types the fields of lines are parsed, to be shown as a table's columns.
+    """Return the types by which the fields of a partition's lines are parsed for the table's columns.
 
-    Hive parses a partition's lines by the columns that the partition had when it was made, and converts the
-    values to those of the table (``MapOperator``, ``ObjectInspectorConverters``). Columns are matched by
+    Hive parses a partition's lines by the columns that the partition had at its creation, and converts the
+    values to the table's types (``MapOperator``, ``ObjectInspectorConverters``). Columns are matched by
     position; a column that the partition does not have is null, whatever its lines hold.
 
     :param own: columns of the partition.
     :param columns: columns of the table.
-    :return: a type for each of the table's columns; ``None`` for one that the partition does not have.
-    :raises ConfigurationError: a conversion is not known to give the same here as in Hive.
+    :return: one type per column of the table; ``None`` for a column that the partition does not have.
+    :raises ConfigurationError: if a conversion is not known to give the same values here as in Hive.
     """
     unfit = [
         f"{mine.name}: {mine.type} to {column.type}"
@@ -125,7 +125,7 @@ def _is_text(one: HiveType) -> bool:
 
 
 def _delimiter(text: str) -> str:
-    """Read a delimiter: a character's number, or the character itself (``LazyUtils.getByte``)."""
+    """Return the delimiter that a setting gives as a number or a character (``LazyUtils.getByte``)."""
     if re.fullmatch(r"[+-]?\d+", text) and -128 <= int(text) <= 127:
         return chr(int(text) & 0xFF)
     return text[:1] or _DELIMITER
