@@ -306,7 +306,7 @@ class _Work:
     def _cycle(self) -> tuple[str, set[str]]:
         """Run a bootstrap or an increment; return the URI of the dump and the changed tables."""
         from airflow_hive_federation.replication.cycle import is_published
-        from airflow_hive_federation.replication.replica.homes import changed_tables
+        from airflow_hive_federation.replication.replica.table_index import changed_tables
 
         with self.target.client() as client:
             published = is_published(client, self.policy)

@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_hive_federation.errors import RoutingError
 from airflow_hive_federation.hooks.clusters import find_registry
-from airflow_hive_federation.hooks.failing import as_airflow_error
+from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.cluster_links import (

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.hooks.failing import as_airflow_error
-from airflow_hive_federation.operators.ends import EndsOperator
+from airflow_hive_federation.hooks.error_translation import as_airflow_error
+from airflow_hive_federation.operators.replication_base import ReplicationOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class FailoverStartOperator(EndsOperator):
+class FailoverStartOperator(ReplicationOperator):
     """Marks the source of a replication as being left, and waits for its open transactions.
 
     The marks are the database properties ``repl.failover.endpoint`` and ``readonly``, which Hive's
@@ -36,7 +36,7 @@ class FailoverStartOperator(EndsOperator):
                 start_failover(source_pool, target_pool, policy, progress=self.log.info)
 
 
-class FailoverOperator(EndsOperator):
+class FailoverOperator(ReplicationOperator):
     """Switches the roles: the source becomes a replica of the target, and the target may be written.
 
     At no moment may both sides be written. The task fails, and changes nothing, if the source was written to
@@ -71,7 +71,7 @@ class FailoverOperator(EndsOperator):
                 return switch_roles(source_pool, target_pool, policy, progress=self.log.info).to_json()
 
 
-class FailoverRollbackOperator(EndsOperator):
+class FailoverRollbackOperator(ReplicationOperator):
     """Undoes :class:`FailoverStartOperator`: the source may be written again, and replication continues.
 
     The task fails if the roles are switched, or if a take-over made the target writable: then both sides

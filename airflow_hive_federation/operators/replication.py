@@ -10,10 +10,9 @@ from airflow.sdk import BaseOperator, TaskGroup, TriggerRule
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.compat import AirflowSkipException, BaseBranchOperator
-from airflow_hive_federation.hooks.failing import airflow_error, as_airflow_error
+from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
-from airflow_hive_federation.operators.ends import EndsOperator, SparkEndsOperator
 from airflow_hive_federation.operators.lineage import (
     REPLICATED,
     Lineage,
@@ -22,6 +21,7 @@ from airflow_hive_federation.operators.lineage import (
     announce,
     namespace,
 )
+from airflow_hive_federation.operators.replication_base import ReplicationOperator, SparkReplicationOperator
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
 
@@ -133,7 +133,7 @@ class BootstrapDumpOperator(BaseOperator):
             return asdict(summary)
 
 
-class IncrementalDumpOperator(EndsOperator):
+class IncrementalDumpOperator(ReplicationOperator):
     """Dumps the changes of the source since the last event that the target has applied.
 
     Returns ``{"dump", "from_id", "event_id", "events", "tables", "files", "size_bytes", "transactions",
@@ -161,15 +161,15 @@ class IncrementalDumpOperator(EndsOperator):
             return asdict(summary)
 
 
-class _DumpUsingOperator(SparkEndsOperator):
+class _DumpUsingOperator(SparkReplicationOperator):
     """Base of the operators that use a dump.
 
     :param dump: the result of an operator of this module, the URI of a dump, or a list of these, of which the
         latest is used. (templated)
     """
 
-    template_fields: Sequence[str] = (*SparkEndsOperator.template_fields, "dump")
-    template_fields_renderers = {**SparkEndsOperator.template_fields_renderers, "dump": "json"}
+    template_fields: Sequence[str] = (*SparkReplicationOperator.template_fields, "dump")
+    template_fields_renderers = {**SparkReplicationOperator.template_fields_renderers, "dump": "json"}
 
     def __init__(self, *, dump: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -203,7 +203,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_hive_federation.replication.cycle import load_dump, load_idle
-        from airflow_hive_federation.replication.replica.homes import changed_tables
+        from airflow_hive_federation.replication.replica.table_index import changed_tables
 
         with as_airflow_error():
             source, target, policy = self.ends()
@@ -263,7 +263,7 @@ class VerifyReplicaOperator(_DumpUsingOperator):
         self.fail = fail
 
     def execute(self, context: Context) -> dict[str, Any]:
-        from airflow_hive_federation.replication.replica.homes import changed_tables
+        from airflow_hive_federation.replication.replica.table_index import changed_tables
         from airflow_hive_federation.replication.verify.verify import verify_replica
 
         with as_airflow_error():
@@ -291,7 +291,7 @@ class VerifyReplicaOperator(_DumpUsingOperator):
             return report.to_json()
 
 
-class RepairReplicaOperator(SparkEndsOperator):
+class RepairReplicaOperator(SparkReplicationOperator):
     """Repairs the differences between a target and its source, verifies again, and fails if any remain.
 
     A repair is a cycle: it also brings the new changes of the source. If nothing differs, it does nothing.
@@ -308,8 +308,8 @@ class RepairReplicaOperator(SparkEndsOperator):
     :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
     """
 
-    template_fields: Sequence[str] = (*SparkEndsOperator.template_fields, "report")
-    template_fields_renderers = {**SparkEndsOperator.template_fields_renderers, "report": "json"}
+    template_fields: Sequence[str] = (*SparkReplicationOperator.template_fields, "report")
+    template_fields_renderers = {**SparkReplicationOperator.template_fields_renderers, "report": "json"}
     ui_color = "#f0d8d8"
 
     def __init__(self, *, report: Any = None, **kwargs: Any) -> None:

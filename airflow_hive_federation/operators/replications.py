@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator, task_group
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.hooks.failing import as_airflow_error, error_text
+from airflow_hive_federation.hooks.error_translation import as_airflow_error, error_text
 from airflow_hive_federation.hooks.policy_fields import NAMES, policy_fields, rendered_policy
 from airflow_hive_federation.operators.replication import cycle_tasks
 

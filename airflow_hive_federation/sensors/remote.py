@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from airflow.sdk import BaseSensorOperator
 
 from airflow_hive_federation.hooks.compat import AirflowException, AirflowSkipException
-from airflow_hive_federation.hooks.failing import airflow_error, as_airflow_error
+from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.remotes import remotes_of
 from airflow_hive_federation.triggers.remote import RemoteTrigger

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator
 
 from airflow_hive_federation.hooks.compat import AirflowSensorTimeout
-from airflow_hive_federation.hooks.failing import airflow_error, as_airflow_error
+from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.replication.policy import ReplicationPolicy, duration_s
 from airflow_hive_federation.triggers.replication import ReplicationLagTrigger, told

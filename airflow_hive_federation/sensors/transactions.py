@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator
 
-from airflow_hive_federation.hooks.failing import airflow_error, as_airflow_error
+from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.replication.policy import duration_s
 from airflow_hive_federation.triggers.transactions import OpenTransactionsDrainTrigger

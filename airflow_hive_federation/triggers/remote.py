@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
 from airflow_hive_federation.errors import HiveFederationError
-from airflow_hive_federation.hooks.failing import error_text
+from airflow_hive_federation.hooks.error_translation import error_text
 from airflow_hive_federation.hooks.remotes import remotes_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_hive_federation.errors import HiveFederationError
-from airflow_hive_federation.hooks.failing import error_text
+from airflow_hive_federation.hooks.error_translation import error_text
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.policy_fields import rendered_policy
 

@@ -13,7 +13,7 @@ from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 
-class EndsOperator(BaseOperator):
+class ReplicationOperator(BaseOperator):
     """Base of the operators that use a policy and the metastores of its source and its target.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
@@ -44,7 +44,7 @@ class EndsOperator(BaseOperator):
         return source, target, rendered_policy(self.policy, common_storage_options(source, target))
 
 
-class SparkEndsOperator(EndsOperator):
+class SparkReplicationOperator(ReplicationOperator):
     """Base of the operators that use both ends, and Spark to work on their files.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
@@ -55,8 +55,8 @@ class SparkEndsOperator(EndsOperator):
     :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
     """
 
-    template_fields: Sequence[str] = (*EndsOperator.template_fields, "spark_conn_id", "spark_conf")
-    template_fields_renderers = {**EndsOperator.template_fields_renderers, "spark_conf": "json"}
+    template_fields: Sequence[str] = (*ReplicationOperator.template_fields, "spark_conn_id", "spark_conf")
+    template_fields_renderers = {**ReplicationOperator.template_fields_renderers, "spark_conf": "json"}
 
     def __init__(
         self,
