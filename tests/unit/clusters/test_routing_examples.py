@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_hive_federation.clusters.placement import Session
-from airflow_hive_federation.clusters.routing import route
-from airflow_hive_federation.clusters.routing.route import decide, next_session
+from airflow_hive_federation.clusters.routing.route import decide, next_session, route
 from airflow_hive_federation.errors import RoutingError, UnknownClusterError
 from tests.support.catalogs import CLUSTERS, Catalog, placed
 

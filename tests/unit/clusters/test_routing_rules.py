@@ -9,11 +9,10 @@ from datetime import date
 import pytest
 
 from airflow_hive_federation.clusters.placement import Clusters, Session
-from airflow_hive_federation.clusters.routing import route
 from airflow_hive_federation.clusters.routing.cache import Router
 from airflow_hive_federation.clusters.routing.decision import Rule
 from airflow_hive_federation.clusters.routing.explain import as_json, cheapest_copies, in_words
-from airflow_hive_federation.clusters.routing.route import Policy, decide, next_session
+from airflow_hive_federation.clusters.routing.route import Policy, decide, next_session, route
 from airflow_hive_federation.errors import RoutingError, UnanalysableError
 from tests.support.catalogs import CLUSTERS, Catalog, placed
 
